@@ -26,7 +26,7 @@ FOR_OTHER_ROOMS = {
     "schedules_in",
     "signals_received",
     "trimmed",
-    "works",
+    "passes_check",
 }
 
 INNER = {

@@ -110,4 +110,4 @@ def test_folders_and_files_are_distinguished():
     assert allowed("testing/_leaks.py", SPAWNERS)
     assert allowed("upkeep.py", SPAWNERS)
     assert not allowed("shared/upkeep.py", SPAWNERS)
-    assert not allowed("shared/_worker.pyx", SPAWNERS)
+    assert not allowed("shared/queue/_worker.pyx", SPAWNERS)

@@ -22,6 +22,12 @@ FRONT_DOOR = "front door"
 DOORS = {("cli", "web"), ("engines", "engines/*")}
 
 
+# Folders inside of a room, on the floor that its own modules are. They do not import one another; only these modules,
+# which are the doors, import what is in a folder.
+FOLDERS = {"shared": {"holds", "queue", "limits"}, "cli": {"demo", "queue", "run", "work"}}
+FOLDER_DOORS = {"tenure.shared", "tenure.cli._main"}
+
+
 def steps(table):
     """The rooms of the table, from left to right; rooms in braces share a step."""
     return [[room.strip() for room in step.strip(" {}").split(",")] for step in table.split(" < ")]
@@ -116,6 +122,23 @@ def private_imports(package):
     ]
 
 
+def folder_of(module):
+    """The folder of a module inside of its room, or the room itself."""
+    _, room, *inside = [*module.split("."), "", ""]
+    return f"{room}/{inside[0]}" if inside[0] in FOLDERS.get(room, ()) else room
+
+
+def wrong_folders(package):
+    """Every import of what is in a folder by what is neither in it nor a door."""
+    return [
+        f"{importer}:{line} imports {imported}: {folder_of(imported)} is not below {folder_of(importer)}"
+        for importer, imported, line in imports(package)
+        if room_of(importer) == room_of(imported)
+        and folder_of(imported) not in {room_of(imported), folder_of(importer)}
+        and importer not in FOLDER_DOORS
+    ]
+
+
 def circle(package):
     """The modules of one circle of imports, or nothing."""
     graph = {}
@@ -143,6 +166,17 @@ def test_no_arrow_goes_against_the_table():
 
 def test_no_room_imports_a_private_module_of_another():
     assert private_imports(SOURCES) == []
+
+
+def test_no_folder_of_a_room_imports_another():
+    assert wrong_folders(SOURCES) == []
+
+
+def test_the_folders_are_there():
+    found = {
+        room: {folder.parent.name for folder in (SOURCES / room).glob("*/__init__.py")} for room in FOLDERS
+    }
+    assert found == FOLDERS
 
 
 def test_no_circle():
@@ -175,6 +209,8 @@ def house(tmp_path):
             "engines/memory",
             "engines/sqlite",
             "shared",
+            "shared/holds",
+            "shared/queue",
             "testing",
             "cli",
             "web",
@@ -245,6 +281,22 @@ def test_a_right_arrow_is_let_pass(house, sources):
 def test_a_private_module_of_another_room_is_seen(house):
     assert private_imports(house({"testing/_x": "import tenure.shared._lock", "shared/_lock": ""})) == []
     assert len(private_imports(house({"cli/_main": "from tenure.shared._lock import x"}))) == 1
+
+
+def test_a_wrong_arrow_between_folders_is_seen(house):
+    package = house(
+        {
+            "shared/holds/_lock": "from ..queue._task import Task\nfrom .._lease import Lease",
+            "shared/queue/_task": "from ._takes import Takers",
+            "shared/queue/_takes": "",
+            "shared/_lease": "from .holds._lock import Lock",
+            "shared/__init__": "from .holds._lock import Lock",
+        }
+    )
+    assert [line.partition(":")[0] for line in wrong_folders(package)] == [
+        "tenure.shared._lease",
+        "tenure.shared.holds._lock",
+    ]
 
 
 def test_a_circle_inside_a_room_is_seen(house):

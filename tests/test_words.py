@@ -1,4 +1,4 @@
-"""The command line and the page have one word for each state of a task, those of `TaskRecord.state`."""
+"""The words of the sources: one word for each state of a task, and docstrings that name their subject."""
 
 from __future__ import annotations
 
@@ -41,3 +41,43 @@ def test_the_states_of_tasks_have_one_word_each(room):
         if word.lower() not in KEPT.get(path.name, ())
     }
     assert found == set()
+
+
+NO_SUBJECTS = {
+    *("What", "Whether", "How", "Which", "Where", "When", "Why", "Who"),
+    *("One", "That", "Those", "It", "Some", "Something", "Everything", "Nothing", "Anything"),
+}
+"""Words that a docstring does not begin with: its first sentence names its subject. "The number of waiting tasks"."""
+
+LEFT_IN_ENGINES = 141
+"""Docstrings of the engines that still begin with such a word; the number only falls."""
+
+
+def docstrings(file):
+    """The docstrings of a file, those below variables included: the line of each, and its text."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        match node:
+            case ast.Expr(ast.Constant(str(text))):
+                yield node.lineno, text
+
+
+def without_subject(folder):
+    """The docstrings below a folder that do not name their subject at once, a line each."""
+    for file in sorted(folder.rglob("*.py")):
+        for line, text in docstrings(file):
+            if (first := re.match(r"\W*(\w*)", text)[1]) in NO_SUBJECTS:
+                yield f"{file.relative_to(folder).as_posix()}:{line}: {first} ..."
+
+
+def test_docstrings_name_their_subject():
+    assert [line for line in without_subject(SOURCES) if not line.startswith("engines/")] == []
+
+
+def test_ever_more_docstrings_of_the_engines_name_their_subject():
+    left = [*without_subject(SOURCES / "engines")]
+    assert len(left) <= LEFT_IN_ENGINES, "\n".join(left)
+
+
+def test_a_docstring_without_a_subject_is_found(tmp_path):
+    (tmp_path / "file.py").write_text('"""The file."""\n\nsize = 0\n"""How many there are."""\n')
+    assert [*without_subject(tmp_path)] == ["file.py:4: How ..."]

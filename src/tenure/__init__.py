@@ -8,6 +8,7 @@ The rooms of the house, and which may import which (tests/test_rooms.py keeps it
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
 (`tenure.local`, `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
+Inside of `shared` and `cli`, the folders stand on the room's own modules and do not import one another.
 
 Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
 checkpoint. Thread safety: none; an object belongs to the event loop that uses it.
@@ -69,7 +70,9 @@ if TYPE_CHECKING:
         Lock,
         LockStatus,
         LuaGuard,
+        MoreOptions,
         PooledResource,
+        PutOptions,
         QueueStatistics,
         RateLimiter,
         ResourcePool,
@@ -123,6 +126,7 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
+    "MoreOptions",
     "MsgspecCodec",
     "OutcomeUnknown",
     "PayloadTooLarge",
@@ -130,6 +134,7 @@ __all__ = (
     "PoolTimeout",
     "PooledResource",
     "Processor",
+    "PutOptions",
     "PydanticCodec",
     "QueueFull",
     "QueueStatistics",
@@ -180,9 +185,10 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Claim Completed Dead Discard Election GroupStatistics
-            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard PooledResource
-            QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule
-            Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard MoreOptions
+            PooledResource PutOptions QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry
+            RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker
+            WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -1,4 +1,4 @@
-"""How arguments and blocks are checked: one message for each mistake, and plain values behind the front door.
+"""Checks of arguments and blocks: one message for each mistake, and plain values behind the front door.
 
 Each function takes the name of the argument, for the message, and the value, and returns a plain `int`, `float` or
 `str`: so what reaches an engine is never an `IntEnum` or a number of numpy's, which drivers treat each in its own way.
@@ -10,11 +10,12 @@ checkers do not see them, so that they find the mistake.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
 
 __all__ = (
     "LARGEST",
@@ -33,9 +34,11 @@ __all__ = (
     "check_text",
     "check_timeout",
     "hinted",
+    "shows_options",
 )
 
 Params = ParamSpec("Params")
+F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST = 1e9
 """Seconds: no duration may be longer. That is some 31 years, and an engine can add it to any time of its clock."""
@@ -113,7 +116,7 @@ def check_text(name: str, value: object, *, most: int) -> str:
         raise ValueError(f"{name} must not have lone surrogates: {value[:50]!r}") from None
     if size > most:
         raise ValueError(f"{name} must have at most {most} bytes in UTF-8, not {size}: {value[:50]!r}...")
-    # that of a subclass may say something else
+    # the hint of a subclass may say something else
     return value if type(value) is str else str.__str__(value)
 
 
@@ -152,7 +155,7 @@ class AsyncBlock:
             raise TypeError(f"{_name_of(self)}: write `async with`, not `with`{instead}")
 
         def __exit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__enter__` has raised."""
 
 
 class SyncBlock:
@@ -169,7 +172,7 @@ class SyncBlock:
             )
 
         def __aexit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__aenter__` has raised."""
 
 
 class NotABlock:
@@ -179,14 +182,14 @@ class NotABlock:
 
     if not TYPE_CHECKING:
         _blocks = ""
-        """What to write, such as "lock.read()"."""
+        """The code to write instead, such as "lock.read()"."""
 
         def __aenter__(self) -> NoReturn:
             """Refuse."""
             raise TypeError(f"{_name_of(self)}: write `async with {self._blocks}`")
 
         def __aexit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__aenter__` has raised."""
 
         __enter__, __exit__ = __aenter__, __aexit__
 
@@ -231,3 +234,27 @@ def hinted(**hints: str) -> Callable[[Callable[Params, None]], Callable[Params, 
 def _name_of(block: Any) -> str:
     name = getattr(block, "_name", None)
     return name if isinstance(name, str) else type(block).__name__.strip("_")
+
+
+def shows_options(options: Any, **defaults: object) -> Callable[[F], F]:
+    """The options in place of `**options`, in the signature that `help` and `inspect` show.
+
+    `options` is the `TypedDict` that type checkers read; the `defaults` that are not given are None.
+    """
+
+    def show(function: F) -> F:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        named = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(name),
+                annotation=hint.__forward_arg__,
+            )
+            for name, hint in options.__annotations__.items()
+        ]
+        cast("Any", function).__signature__ = signature.replace(parameters=[*own, *named])
+        return function
+
+    return show

@@ -51,8 +51,8 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
         raise ValueError(f"paramstyle must be one of {', '.join(_STYLES)}, not {style!r}")
     names: list[str] = []
 
-    def placeholder(found: re.Match[str]) -> str:
-        name = found[1]
+    def placeholder(match: re.Match[str]) -> str:
+        name = match[1]
         if style != "numeric_dollar" or name not in names:
             names.append(name)
         return _STYLES[style](names.index(name) + 1, name)
@@ -62,7 +62,8 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
 
 
 class Completed(Generic[T]):
-    """What a call on a blocking connection returns: it is done, `value` is there, and awaiting returns it too.
+    """The return value of a call on a blocking connection: the call is done, `value` is there, and awaiting
+    returns it too.
 
     Thread safety: any; it never changes.
     """
@@ -87,7 +88,7 @@ def adapt(connection: Any) -> Blocking | Awaiting:
 def run_enlisted(
     connection: object, joining: Enlistment[A], judge: Callable[[A], T]
 ) -> Completed[T] | Awaitable[T]:
-    """What `judge` makes of the answer of an operation that joins the transaction of a user's connection.
+    """The answer of an operation that joins the transaction of a user's connection, passed through `judge`.
 
     At once if the connection blocks, else awaited. Raises `TypeError`, and `RuntimeError` outside of a transaction.
     Cancellation: it may have been applied in the transaction, as a whole.
@@ -122,7 +123,7 @@ def check_transaction(there: bool) -> None:
 class Blocking:
     """A connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy.
 
-    Thread safety: that of the connection.
+    Thread safety: the connection's.
     """
 
     def __init__(self, connection: Any, family: str) -> None:
@@ -157,7 +158,7 @@ class Blocking:
         return _names(cursor), cursor.fetchall() if cursor.description else []
 
     def in_transaction(self) -> bool:
-        """Whether what was just run will be undone by a rollback."""
+        """True if a rollback will undo the statement that was just run."""
         return _in_transaction(self.raw)
 
 
@@ -195,7 +196,7 @@ class Awaiting:
         return _names(cursor), list(await cursor.fetchall()) if cursor.description else []
 
     async def in_transaction(self) -> bool:
-        """Whether what was just run will be undone by a rollback."""
+        """True if a rollback will undo the statement that was just run."""
         return _in_transaction(await self._raw())
 
     async def in_its_thread(self, function: Callable[[Any, list[Any]], A]) -> A:

@@ -57,7 +57,7 @@ def _place(position: int) -> str:
 
 
 class LeaseLost(TenureError):
-    """What was held is held no longer, or the engine refused what a stale holder sent.
+    """The hold was lost, or the engine refused what a stale holder sent.
 
     `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
     "refused" (the token was stale), "broken" (taken away by `break_holder`), "unacknowledged" (the outcome of

@@ -1,4 +1,4 @@
-"""What is imported when it is first used, so that nothing is loaded or installed without need."""
+"""Imports at first use, so that nothing is loaded or installed without need."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ __all__ = (
 )
 
 B = TypeVar("B")
-"""What a limiter keeps about a booking, to correct it."""
+"""The booking that a limiter keeps, to correct it."""
 
 REQUESTS = "requests"
 """The usual unit. Every call costs 1 of it unless its cost names another amount."""
 
 Cost = float | Mapping[str, float]
-"""What something costs: a number of the usual unit, or a number for each unit."""
+"""A cost: a number of the usual unit, or a number for each unit."""
 
 _FASTEST = 1e12
 """Per second: engines count in microseconds, and cannot distinguish what comes faster."""
@@ -74,7 +74,8 @@ class Limit:
 
 
 class Available(float):
-    """How much may be spent now: a number of the usual unit; `available["tokens"]` is the amount of another unit.
+    """The amount that may be spent now: a number of the usual unit; `available["tokens"]` is the amount of another
+    unit.
 
     All amounts are 0 while the limiter is held off.
     """
@@ -103,8 +104,8 @@ class LimiterState(NamedTuple):
     """The state of a limiter at one moment."""
 
     available: Available
-    """How many calls of cost 1 may start now; the number may have a fraction. `available["tokens"]` is the amount of
-    another unit."""
+    """The number of calls of cost 1 that may start now; it may have a fraction. `available["tokens"]` is the
+    amount of another unit."""
     retry_after: float
     """Seconds until a call of cost 1 could start; 0 if it could start now."""
     held_off: float
@@ -205,7 +206,7 @@ def limits_of(rate: float | None, per: float, burst: float | None, limits: Itera
 
 
 class Spending:
-    """What the block of a `spend` has booked.
+    """The booking of a `spend` block.
 
     Thread safety: any.
     """

@@ -52,7 +52,7 @@ async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
 
 
 class Job:
-    """One background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
+    """A background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
     The scope is made before the job starts, so a job may be ended before its first step.
     """
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it has run to its end, or was ended."""
+        """True once the job has run to its end, or was ended."""
         return self._ended.is_set()
 
     async def end(self) -> None:

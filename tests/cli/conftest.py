@@ -28,7 +28,7 @@ from tenure.testing import FaultyEngine
 
 # A killed process is missed after a second, so that tests need not wait for ten.
 SHORT = """
-import sys, tenure.cli._run as run
+import sys, tenure.cli.run._run as run
 run.TTL = 1.0
 from tenure.cli import main
 sys.exit(main())
@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 def here(tmp_path, monkeypatch):
     """The working directory of the test; what is imported from it is forgotten."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tenure.cli._run.TTL", 1.0)
+    monkeypatch.setattr("tenure.cli.run._run.TTL", 1.0)
     for name in ("TENURE_STORE", "TENURE_WEB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     path, modules = list(sys.path), set(sys.modules)

@@ -131,7 +131,7 @@ def test_a_server_that_is_away(examine):
 
 def test_a_server_that_does_not_answer(own_redis_server, examine, monkeypatch):
     monkeypatch.setattr("tenure.cli._doctor._look", stalls)
-    monkeypatch.setattr("tenure.cli._doctor._PATIENCE", 0.05)
+    monkeypatch.setattr("tenure.cli._doctor._TIMEOUT", 0.05)
     code, document = examine(own_redis_server().url)
     assert code == 1
     assert document["problems"] == ["no answer within 0.05 s: look at the server and the network"]

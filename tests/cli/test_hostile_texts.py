@@ -12,7 +12,7 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.from_thread import start_blocking_portal
 
 import tenure
-from tenure.cli._demo_screen import Event, lines_of
+from tenure.cli.demo._screen import Event, lines_of
 
 HOSTILE = "x\r\n\x1b]52;c;aGk=\x07\x7f\x9b2J\x85\u061c\u200e\u202e\u2066\u2028\u2029y"
 DEEP = b"[" * 980 + b"]" * 980

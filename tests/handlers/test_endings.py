@@ -7,8 +7,10 @@ import functools
 import os
 import signal
 import threading
+from itertools import product
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -239,10 +241,11 @@ def interrupted_by(number, backend, *, busy, expected, block=False):
     return anyio.run(look, backend=loop)
 
 
-@pytest.mark.parametrize("busy", [True, False])
-@pytest.mark.parametrize("block", [True, False])
-@pytest.mark.parametrize("backend", LOOPS)
-def test_a_real_interrupt_ends_the_worker_or_block_and_gives_the_task_back(backend, busy, block):
+@pytest.mark.parametrize(
+    ("where", "backend"), depth.paired(product(("busy", "idle"), ("block", "worker")), LOOPS), ids=str
+)
+def test_a_real_interrupt_ends_the_worker_or_block_and_gives_the_task_back(backend, where):
+    busy, block = "busy" in where, "block" in where
     left = interrupted_by(signal.SIGINT, backend, busy=busy, expected=KeyboardInterrupt, block=block)
     assert (left.waiting, left.dead) == (1, 0)
 
@@ -267,13 +270,13 @@ def test_so_does_the_exit_that_a_signal_handler_raises(backend, wrapped):
 
 def test_a_loop_without_a_signal_handler_of_its_own():
     """Python's handler has no frame: then it matters whether the innermost frame stands at a raise."""
-    from tenure.handlers import parted
+    from tenure.handlers import split_failure
 
     async def part(handler):
         try:
             handler()
         except BaseException as error:
-            return [part and type(part) for part in parted(error)]
+            return [part and type(part) for part in split_failure(error)]
 
     def raises():
         raise KeyboardInterrupt

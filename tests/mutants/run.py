@@ -13,15 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from patches import Mutant, mutants
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ENGINES = ("memory", "sqlite")
+ENGINES = ("sqlite",)
 UNIT = {
     "line": ["local"],
     "slots": ["local"],
@@ -29,7 +30,6 @@ UNIT = {
     "patterns": ["local"],
     "store": ["store", "shared"],
     "shared": ["shared"],
-    "memory": ["engines"],
     "sqlite": ["engines"],
 }
 FIRST = {
@@ -51,18 +51,18 @@ FIRST = {
     "store/_release": "outages barriers holds",
     "store/": "hints outages losses holds stores",
     "upkeep": "stores outages",
-    "shared/_limiter": "rates hints",
-    "shared/_groups": "groups",
-    "shared/_queue": "groups queues takers",
-    "shared/_claim": "groups claims",
-    "shared/_puts": "queues hints",
-    "shared/_batch": "worker_batches",
-    "shared/_takes": "takers workers worker_batches hints",
-    "shared/_demand": "takers workers hints",
+    "shared/limits/_limiter": "rates hints",
+    "shared/queue/_groups": "groups",
+    "shared/queue/_queue": "groups queues takers",
+    "shared/holds/_claim": "groups claims",
+    "shared/queue/_puts": "queues hints",
+    "shared/queue/_batch": "worker_batches",
+    "shared/queue/_takes": "takers workers worker_batches hints",
+    "shared/queue/_demand": "takers workers hints",
     "shared/_watch": "results hints",
-    "shared/_task": "takers losses hints",
-    "shared/_results": "results hints",
-    "shared/_runners": "workers",
+    "shared/queue/_task": "takers losses hints",
+    "shared/queue/_results": "results hints",
+    "shared/queue/_runners": "workers",
     "engines/rules/_holds": "holds outages losses",
     "engines/rules/_rates": "rates hints",
     "engines/rules/_barriers": "barriers",
@@ -86,33 +86,6 @@ LIMIT = 1800.0
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """One fault: in `file`, the one place where `old` stands becomes `new`."""
-
-    name: str
-    area: str
-    file: str
-    old: str
-    new: str
-    why: str
-    by: str = ""
-    """The test of the contract that finds it, in the area `contract`."""
-
-    @property
-    def first(self) -> str:
-        return next(modules for start, modules in FIRST.items() if self.file.startswith(start))
-
-    def apply(self, project: Path) -> None:
-        path = project / "src" / "tenure" / self.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            raise SystemExit(
-                f"{self.name}: `old` stands {text.count(self.old)} times in {self.file}, not once"
-            )
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What became of a mutant: `caught` by `test`, or not."""
 
@@ -126,11 +99,9 @@ class Outcome:
     tests: int
 
 
-def mutants() -> list[Mutant]:
-    """All but those for the contract, which tests/engines/test_cheats.py tries in one process."""
-    with (HERE / "mutants.toml").open("rb") as file:
-        known = [Mutant(**entry) for entry in tomllib.load(file)["mutant"]]
-    return [mutant for mutant in known if mutant.area != "contract"]
+def first(file: str) -> str:
+    """The modules of scenarios that are near a file."""
+    return next(modules for start, modules in FIRST.items() if file.startswith(start))
 
 
 def tests_of(project: Path, suite: str, area: str) -> list[str]:
@@ -156,13 +127,15 @@ def try_out(
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         project, log = Path(folder, "project"), Path(folder, "log")
         shutil.copytree(pristine, project)
+        file = ""
         if mutant is not None:
-            mutant.apply(project)
+            file, text = mutant.applied()
+            (project / "src" / "tenure" / file).write_text(text, encoding="utf-8")
         environment = os.environ | {
             "PYTHONPATH": f"{project / 'src'}{os.pathsep}{HERE}",
             "MUTANT_SRC": str(project / "src"),
             "MUTANT_LOG": str(log),
-            "MUTANT_FIRST": "" if mutant is None else mutant.first,
+            "MUTANT_FIRST": first(file) if file else "",
             "MUTANT_NEAR": "1" if near else "",
             "HYPOTHESIS_STORAGE_DIRECTORY": folder,
         }
@@ -250,7 +223,8 @@ def main() -> int:
     )
     given = parser.parse_args()
 
-    known = mutants()
+    # those for the contract tests/engines/test_cheats.py tries, in one process
+    known = [mutant for mutant in mutants() if mutant.area != "contract"]
     strange = set(given.names) - {m.name for m in known} - {m.area for m in known}
     if strange:
         parser.error(f"no such mutant or area: {', '.join(sorted(strange))}")
@@ -282,7 +256,7 @@ def main() -> int:
     print(f"\n{_verdict(outcomes)}")
     for mutant in chosen:
         if mutant.name in missed:
-            print(f"{missed[mutant.name].how}: {mutant.name} ({mutant.file}): {mutant.why}")
+            print(f"{missed[mutant.name].how}: {mutant.name} ({mutant.place}): {mutant.why}")
     return 1 if missed else 0
 
 

@@ -117,4 +117,4 @@ def test_only_these_modules_know_a_logger():
         if "getLogger" in file.read_text()
     }
     # the last sets up the log of a command
-    assert known == {"observe/_logging.py", "observe/_reporter.py", "cli/_log.py"}
+    assert known == {"observe/_logging.py", "observe/_reporter.py", "cli/work/_log.py"}

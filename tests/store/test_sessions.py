@@ -170,7 +170,7 @@ async def test_lost_it_informs_the_holder_once(sessions, virtual_clock):
     session.lose("expired")
     assert held.reasons == ["gone"]
     assert dropped.reasons == []
-    assert (session.lost, session.remaining(), session.look()) == ("gone", 0, "gone")
+    assert (session.lost, session.remaining(), session.check()) == ("gone", 0, "gone")
     assert sessions.current(3.0) is None
 
 
@@ -329,4 +329,4 @@ def test_names_are_used_once():
     assert all(name.startswith("process/1.") for name in names)
     assert repr(session) == "<Session process/1 ttl=3 held=0 lost=None>"
     # it was never opened: it cannot be trusted, and it has not expired either
-    assert (session.lost, session.look()) == (None, None)
+    assert (session.lost, session.check()) == (None, None)

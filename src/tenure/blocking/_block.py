@@ -40,7 +40,7 @@ class Hold(Request):
         super().__init__()
         self.answered = latch()
         self.finished = False
-        """Whether the thread has left its body; else the block ends as by an interruption."""
+        """True once the thread has left its body; else the block ends as by an interruption."""
         self.swallows: bool | None = None
         self._portal = portal
         self._store = store

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -32,59 +31,35 @@ from ._portal import Portal
 from ._request import PortalEnded
 from ._store import Store
 
-_WORDS = [
-    (re.compile(pattern.replace(" ", r"\s+")), words)
-    for pattern, words in (
-        ("`async with ", "`with "),
-        ("await nothing", "call nothing"),
-        (r"\bawait ", ""),
-        (
-            "Connections, and which of them have to be awaited, are those of",
-            "Connections are the blocking ones of",
-        ),
-        ("; a blocking one returns the id at once, as `.value`, in any thread", ""),
-        ("Cancellation:", "Interruption:"),
-        (r"Thread safety:[^.]*\.", "Thread safety: any."),
-        (
-            " or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised",
-            ", leaving\n        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so",
-        ),
-        ("the block is cancelled and `LeaseLost` raised", "leaving the block raises `LeaseLost`"),
-        ("the block is cancelled", "`cancelled` says so"),
-        ("It costs nothing and sends nothing", "It sends nothing"),
-        (
-            "a process that was frozen may run one more step before its cancellation reaches it",
-            "nothing ends the body",
-        ),
-        ("this task holds", "this thread holds"),
-    )
-]
-
 
 def described(text: str | None) -> str:
-    """The docstring of something asynchronous, for what is made from it."""
-    text = text or ""
-    for pattern, words in _WORDS:
-        text = pattern.sub(words, text)
-    return text
+    """The docstring of asynchronous code for the synchronous code that is made from it.
+
+    The sentences of a docstring are true of both. Code loses `async` and `await`, and two labels say something else: an
+    interruption takes the place of a cancellation, and any thread may call.
+    """
+    text = (text or "").replace("`async with ", "`with ").replace("`await ", "`")
+    text = text.replace("Cancellation:", "Interruption:")
+    before, label, rule = text.partition("Thread safety:")
+    return f"{before}{label} any.{rule.partition('.')[2]}" if label else text
 
 
 def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
     """The public functions and properties of a class, in the order of the source."""
-    found = {name: member for one in reversed(cls.__mro__[:-1]) for name, member in vars(one).items()}
-    for name, member in found.items():
+    inherited = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
+    for name, member in inherited.items():
         public = not name.startswith("_") and name not in left_out.split()
         if public and (inspect.isfunction(member) or isinstance(member, property)):
             yield name, member
 
 
 def returns(function: Callable[..., Any]) -> str:
-    """What a function returns, as its annotation has it."""
+    """The return annotation of a function, as text."""
     return str(function.__annotations__.get("return", ""))
 
 
-class Made:
-    """What classes that are made have in common: an asynchronous object, and how to call it."""
+class SyncProxy:
+    """The base of the generated classes: an asynchronous object, and how to call it."""
 
     _inside: Any
 
@@ -108,8 +83,8 @@ class Made:
         return getattr(self._inside, name)(*args, **kwargs)
 
 
-class Held(Made):
-    """What a block hands over."""
+class Held(SyncProxy):
+    """The object that a block hands over."""
 
     def __init__(self, inside: Any, portal: Portal) -> None:
         self._inside = inside
@@ -130,8 +105,8 @@ class Held(Made):
             return call()
 
 
-class Pattern(Made):
-    """What is made over a store: for each store that is opened, it makes the asynchronous object over that."""
+class Pattern(SyncProxy):
+    """A pattern over a synchronous store: it makes the asynchronous object anew for each store that is opened."""
 
     def __init__(self, owner: Any, make: Callable[[Any], Any]) -> None:
         self._owner = owner
@@ -207,7 +182,7 @@ class _Exit:
 
 def made(
     cls: type[Any],
-    base: type[Made],
+    base: type[SyncProxy],
     fields: str,
     *,
     left_out: str = "",
@@ -236,7 +211,7 @@ def made(
         if issubclass(cls, AsyncBlock):
             body |= _entering(cls, exclusive, hands_over)
     bases = (SyncBlock, base) if issubclass(cls, AsyncBlock) else (base,)
-    generic = [one for one in getattr(cls, "__orig_bases__", ()) if get_origin(one) is Generic]
+    generic = [original for original in getattr(cls, "__orig_bases__", ()) if get_origin(original) is Generic]
     return types.new_class(
         cls.__name__, (*bases, *generic), exec_body=lambda namespace: namespace.update(body)
     )
@@ -256,7 +231,7 @@ def _owner(self: Pattern) -> Any:
 
 
 def _field(name: str) -> property:
-    def read(self: Made) -> Any:
+    def read(self: SyncProxy) -> Any:
         return getattr(self._inside, name)
 
     return property(read)
@@ -267,16 +242,16 @@ def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: t
         return property(_field(name).fget, doc=described(member.__doc__))
     returned = returns(member)
 
-    def waits(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def waits(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call(name, args, kwargs)
 
-    def on_the_loop(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def on_the_loop(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call_plain(name, args, kwargs)
 
-    def here(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def here(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call_here(name, args, kwargs)
 
-    def in_transaction(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def in_transaction(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return completed(self._call_opened(name, args, kwargs))
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
@@ -314,10 +289,10 @@ def _maker(cls: type[Any]) -> Any:
     @wraps(cls.__init__)
     def __init__(self: Pattern, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         bound = signature.bind(*args, **kwargs)
-        owner, *rest = bound.args
+        owner, *arguments = bound.args
         if not isinstance(owner, over):
             raise TypeError(f"{first} must be made by tenure.blocking, not {type(owner).__name__}")
-        Pattern.__init__(self, owner, lambda inside: cls(inside, *rest, **bound.kwargs))
+        Pattern.__init__(self, owner, lambda inside: cls(inside, *arguments, **bound.kwargs))
 
     hint: Callable[[Any], Any] | None = getattr(cls.__init__, "hint", None)
     return hint(__init__) if hint else __init__

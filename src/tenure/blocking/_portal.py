@@ -2,7 +2,7 @@
 
 It is started by the first call that needs it. It ends when the last store is closed, else with the process. A forked
 child has none, and its first call starts one. All that the portal does with stores is done on its loop, so that needs
-no locks; a lock only guards which portal is the current one.
+no locks. Threads change what they share in one C call each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from threading import RLock, Thread, get_ident
+from threading import Thread, get_ident
 from typing import Any, TypeVar
 
 import anyio
@@ -47,7 +47,7 @@ _OF_PARENT = (
 
 
 class Handle:
-    """What a user opens and closes; as long as one is open, so is the portal that it has used."""
+    """An object that a user opens and closes; as long as a handle is open, so is the portal that it has used."""
 
     closed = False
 
@@ -60,7 +60,8 @@ class Portal:
 
     def __init__(self) -> None:
         self.ended: bool = False
-        """Whether the portal takes no more requests."""
+        """True once the portal takes no more requests."""
+        self._drained = False
         self.gone: deque[Watch] = deque()
         """References to callers that were freed before their requests were over."""
         self.entered: dict[Hashable, object] = {}
@@ -79,13 +80,13 @@ class Portal:
         self._sweeping = False
         self._links: dict[Hashable, Link] = {}
         self._open = 0
-        self._ending: anyio.Event
+        self._ending: anyio.Event | None = None
         self._upkeep: Upkeep
         self._spawn: Callable[..., object]
 
     def start(self) -> None:
         """Start the thread, if it is not started yet."""
-        if self._thread is None:
+        if self._thread is None and not self.ended:
             # `Thread.start` waits in Python code: a thread in which no handler runs calls it
             start_new_thread(self._start, ())
 
@@ -95,7 +96,7 @@ class Portal:
         pass_through(self._ready)
 
     def send(self, function: Callable[[], object]) -> bool:
-        """Have the loop call a plain function. False if nobody may wait for that: it ends, or belongs to the parent."""
+        """Have the loop call a plain function. False in the thread of the loop and in a child, which must not wait."""
         if self.is_of_parent:
             return False
         self._inbox.append(function)
@@ -105,7 +106,9 @@ class Portal:
             except RuntimeError:
                 if not self.ended:
                     raise
-        return not self.ended and get_ident() != self._ident
+        if self._drained:  # the loop does not look any more
+            self._take_in()
+        return get_ident() != self._ident
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call an async function on the loop, and wait for what it returns. Raises what it raises, `PortalEnded`.
@@ -127,7 +130,7 @@ class Portal:
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether this process is a child that was forked while its parent used this portal."""
+        """True if this process is a child that was forked while its parent used this portal."""
         return self._pid != os.getpid()
 
     def refusal(self) -> BaseException:
@@ -136,10 +139,12 @@ class Portal:
 
     def end(self) -> None:
         """Close the stores that are open, and end the thread."""
-        # else it was not started, and now never will be
-        if not self._started.acquire(blocking=False):
+        if self._started.acquire(blocking=False):  # it was not started, and now never will be
+            self._finish(None)
+            return
+        if not self.ended:
             self.send(self._end)
-            self.join()
+        self.join()
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -206,13 +211,20 @@ class Portal:
 
     def _end(self) -> None:
         self.ended = True
-        self._ending.set()
+        if self._ending is not None:
+            self._ending.set()
 
     def _take_in(self) -> None:
-        while self.gone:
-            self.gone.popleft().request.withdraw()
-        while self._inbox:
-            self._inbox.popleft()()
+        # once the loop has ended, several threads may be here
+        with suppress(IndexError):
+            while True:
+                self.gone.popleft().request.withdraw()
+        while True:
+            try:
+                function = self._inbox.popleft()
+            except IndexError:
+                break
+            function()
 
     async def _sweep(self) -> None:
         while self._requests:
@@ -244,13 +256,16 @@ class Portal:
         if self._wake is None:
             self._refusal = problem
             self._ready.release()
-        self._take_in()
         for request in list(self._requests):  # their tasks were cancelled before the first step
             request.finish(StoreClosed(_ENDED))
+        # before the inbox is emptied for the last time: a thread that appends behind that empties it itself
+        self._drained = True
+        self._take_in()
+        self._ident = None  # another thread may get the number
         self._over.release()
 
     async def _main(self) -> None:
-        self._ending = anyio.Event()
+        ending = self._ending = anyio.Event()
         async with unwrapped_task_group() as group:
             self._upkeep = Upkeep(group)
             self._spawn = group.start_soon
@@ -258,7 +273,7 @@ class Portal:
             self._wake = partial(call_soon, partial(context.run, self._take_in))
             self._ready.release()
             self._take_in()
-            await self._ending.wait()
+            await ending.wait()
             self.stop_waiting()
             for request in list(self._requests):  # it does not wait for bodies
                 request.withdraw()
@@ -307,12 +322,11 @@ class Caller:
 
 
 class _Process:
-    """The portal of this process, and the lock that is held to look at it."""
+    """The portal of this process."""
 
     def __init__(self) -> None:
-        # a handler of a signal that calls us may have interrupted the one that holds it
-        self.lock = RLock()
-        self.portal: Portal | None = None
+        self.portal: Portal = Portal()
+        self.portal.end()  # it only has a successor
         self.main_is_over = False
         self.over = False
 
@@ -330,16 +344,12 @@ def portal_for(handle: Handle) -> Portal:
     if _process.over or (_process.main_is_over and get_ident() != threading.main_thread().ident):
         raise StoreClosed(_ENDED)
     portal = _process.portal
-    if portal is not None and not portal.ended:
-        # without the lock: Python 3.14 may raise behind the entry of its `with`, and the lock would stay locked
-        return portal
-    with _process.lock:
-        portal = _process.portal
-        if portal is None or portal.ended:
-            fresh = Portal()
-            portal = _process.portal  # a handler may have called us meanwhile
-            if portal is None or portal.ended:
-                portal = _process.portal = fresh
+    while portal.ended:
+        # No lock: Python 3.14 may raise behind the entry of its `with`, and it would stay locked. Each portal has one
+        # successor, which the first of several threads makes: `setdefault` is one C call.
+        portal = _process.portal = vars(portal).setdefault("successor", Portal())
+    if _process.over:  # since it was asked above
+        raise StoreClosed(_ENDED)
     return portal
 
 
@@ -357,37 +367,30 @@ def close(handle: Handle, key: Hashable) -> None:
     """Close a handle, and what it was the last to use. Raises what ends the block of the store."""
     handle.closed = True
     portal = _process.portal
-    if portal is not None:
-        with suppress(PortalEnded, StoreClosed):  # then the portal closes the store
-            portal.call(partial(portal.leave, key, handle))
-        if portal.ended:
-            portal.join()
+    with suppress(PortalEnded, StoreClosed):  # then the portal closes the store
+        portal.call(partial(portal.leave, key, handle))
+    if portal.ended:
+        portal.join()
 
 
 def _on_end_of_main_thread() -> None:
     _process.main_is_over = True
-    if _process.portal is not None:
-        _process.portal.send(_process.portal.stop_waiting)
+    _process.portal.send(_process.portal.stop_waiting)
 
 
 def _end() -> None:
-    with _process.lock:
-        _process.over = True
-        portal, _process.portal = _process.portal, None
-    if portal is not None:
-        portal.end()
+    _process.over = True
+    _process.portal.end()
 
 
 def _before_fork() -> None:
     # a module that the new thread is importing would stay half imported in the child
-    if _process.portal is not None:
-        _process.portal.wait_until_ready()
+    _process.portal.wait_until_ready()
 
 
 def _forget() -> None:
-    """In a child: begin anew. The threads of the parent are not here, and may have held the lock."""
-    if _process.portal is not None:
-        _of_parents.append(_process.portal)
+    """In a child: begin anew. The threads of the parent are not here."""
+    _of_parents.append(_process.portal)
     _process.__init__()
 
 

@@ -36,6 +36,7 @@ from weakref import ref
 import anyio
 from anyio import CancelScope
 
+from tenure.errors import StoreClosed
 from tenure.waiting import known_in, new_scope
 
 
@@ -95,6 +96,7 @@ class Request:
             with self._scope:
                 await self._do()
         except anyio.get_cancelled_exc_class():
+            self.finish(StoreClosed("the event loop of tenure.blocking has ended"))
             raise
         except BaseException as problem:  # noqa: BLE001 the thread raises it
             self.problem = problem

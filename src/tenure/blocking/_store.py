@@ -35,7 +35,7 @@ def open_store(
 ) -> Store:
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
-    It connects when `with` enters it, else at the first call: so one that was made before a fork is opened in each
+    It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each
     child. Stores with equal arguments share one connection in a process, those of `memory:` do not. A relative path of
     SQLite is relative to the working directory at this call.
 
@@ -61,7 +61,7 @@ def open_store(
 
 
 def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
-    """What stores have in common that share a connection; None if this one shares its with no other."""
+    """The key under which stores share a connection; None if this store shares its connection with no other."""
     if not isinstance(where, str) or where.lower().startswith("memory:"):
         return None
     # objects may be equal without a hash: they are compared by what they are
@@ -86,11 +86,11 @@ class Store(SyncBlock, Handle):
         """Stores of the same key share a connection."""
         self._entered = False
         self.template: AsyncStore = make()
-        """A store that is never opened: what is made over it shows what can be made over the one that is."""
+        """A store that is never opened: objects made over it show what can be made over an open store."""
 
     @property
     def url(self) -> str:
-        """Where the state is kept."""
+        """The engine's address, without a password."""
         return self.template.url
 
     def __repr__(self) -> str:

@@ -89,53 +89,53 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def store_url(given: str | None) -> str:
+def store_url(named: str | None) -> str:
     """The store that `--store` names, or else the environment variable, or else a file in the working directory.
 
     A URL may hold a password, and every user of the machine can read the arguments of a process.
     """
-    return given if given is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return named if named is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
-def store_option(given: str | None) -> str:
-    """What named the store, for a message about it."""
-    if given is not None:
+def store_option(named: str | None) -> str:
+    """The option that named the store, for a message about it."""
+    if named is not None:
         return "--store"
     return STORE_VARIABLE if os.environ.get(STORE_VARIABLE) else f"the default store, {DEFAULT_STORE}"
 
 
 def parse_run(words: Sequence[str]) -> Options:
     """The options of `tenure run`. Raises `UsageError`."""
-    given = _parser().parse_intermixed_args(words)
-    preset = PRESETS.get(given.preset)
-    if given.inputs and given.globs:
+    args = _parser().parse_intermixed_args(words)
+    preset = PRESETS.get(args.preset)
+    if args.inputs and args.globs:
         raise UsageError("name either input files or --from, not both")
-    if not given.inputs and not given.globs:
+    if not args.inputs and not args.globs:
         raise UsageError("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
-    if "-" in given.inputs and given.run is None:
+    if "-" in args.inputs and args.run is None:
         raise UsageError("standard input (-) needs --run NAME, by which the run is found again")
-    if given.inputs.count("-") > 1:
+    if args.inputs.count("-") > 1:
         raise UsageError("standard input (-) can be read only once")
-    rate = given.rate
+    rate = args.rate
     if rate is None and preset is not None:
         rate = Rate(preset.rate, 1.0)
-    check_backend(given.backend)
+    check_backend(args.backend)
     return Options(
-        handler=given.handler,
-        inputs=tuple(given.inputs),
-        globs=tuple(given.globs),
-        store=store_url(given.store),
-        store_option=store_option(given.store),
-        run=given.run,
-        fresh=given.fresh,
-        workers=given.workers or (preset.workers if preset else _WORKERS),
+        handler=args.handler,
+        inputs=tuple(args.inputs),
+        globs=tuple(args.globs),
+        store=store_url(args.store),
+        store_option=store_option(args.store),
+        run=args.run,
+        fresh=args.fresh,
+        workers=args.workers or (preset.workers if preset else _WORKERS),
         rate=rate or None,
-        retries=given.retries,
-        max_deliveries=given.max_deliveries,
-        timeout=given.timeout,
+        retries=args.retries,
+        max_deliveries=args.max_deliveries,
+        timeout=args.timeout,
         queue_size=preset.queue_size if preset else _QUEUE_SIZE,
-        results=given.results,
-        backend=given.backend,
+        results=args.results,
+        backend=args.backend,
     )
 
 

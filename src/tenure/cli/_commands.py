@@ -10,13 +10,13 @@ Commands = Mapping[str, Callable[[Sequence[str]], int]]
 
 
 def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> int:
-    """Run the one of `commands` that the first word names, or print the usage. Raises what it raises, `UsageError`."""
+    """Run the command that the first word names, or print the usage. Raises what it raises, `UsageError`."""
     match words:
         case ["--help" | "-h", *_]:
             print(usage)
             return 0
-        case [str(name), *rest] if name in commands:
-            return commands[name](rest)
+        case [str(name), *arguments] if name in commands:
+            return commands[name](arguments)
         case [str(name), *_]:
             raise UsageError(f"there is no command '{of} {name}'; choose from {', '.join(commands)}")
         case _:

@@ -23,14 +23,14 @@ from ._table import spoken
 from ._with_store import check_place, parser
 
 _PINGS = 20
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _SLOW = 0.1
 _CLOCKS_APART = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found: facts in their order, and problems, a line each."""
+    """The result of a check: facts in their order, and problems, a line each."""
 
     url: str
     facts: dict[str, str]
@@ -47,33 +47,33 @@ def doctor(words: Sequence[str]) -> int:
     )
     p.add_argument("url", metavar="URL", nargs="?", help="the store, as with --store")
     p.add_argument("--repair", action="store_true", help="delete entries of indexes that cannot be read")
-    given = p.parse_intermixed_args(words)
-    if given.url and given.store:
+    args = p.parse_intermixed_args(words)
+    if args.url and args.store:
         raise UsageError("name the store once: as URL or with --store")
-    named = given.url or given.store
+    named = args.url or args.store
     url = store_url(named)
     if url.partition(":")[0].lower() != "memory":
         check_place(url, store_option(named))
     with warnings.catch_warnings():
         # what is warned of when a store is opened is found here, too
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = anyio.run(_examine, url, given.namespace, given.repair)
-    code = 1 if found.problems else 0
-    if given.json:
+        finding = anyio.run(_examine, url, args.namespace, args.repair)
+    code = 1 if finding.problems else 0
+    if args.json:
         document = {
-            "url": found.url,
-            "ok": not found.problems,
-            "problems": list(found.problems),
-            "facts": found.facts,
-            "ping": found.ping,
-            "clock_skew": found.clock_skew,
+            "url": finding.url,
+            "ok": not finding.problems,
+            "problems": list(finding.problems),
+            "facts": finding.facts,
+            "ping": finding.ping,
+            "clock_skew": finding.clock_skew,
         }
         return answer(document, code)
-    for name, value in found.facts.items():
+    for name, value in finding.facts.items():
         print(printable(f"{name:<20} {value}"))
-    for problem in found.problems:
+    for problem in finding.problems:
         print(printable(f"problem: {problem}"))
-    if not found.problems:
+    if not finding.problems:
         print("nothing is wrong")
     return code
 
@@ -87,10 +87,10 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
         return Finding(url.partition(":")[0] + ":", {}, (str(problem),))
     try:
         async with store:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 return await _look(store, repair=repair)
     except TimeoutError:
-        problem = f"no answer within {_PATIENCE:g} s: look at the server and the network"
+        problem = f"no answer within {_TIMEOUT:g} s: look at the server and the network"
     except (EngineError, StoreUnavailable) as error:
         problem = str(error)
     return Finding(store.url, {}, (problem,))

@@ -1,4 +1,4 @@
-"""One frame of `tenure top`: a view as lines of text that fit a screen."""
+"""A frame of `tenure top`: a view as lines of text that fit a screen."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def frame(
 
 
 def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
-    """How many lines each section gets, an empty one before it included: small ones all, the others equal shares."""
+    """The number of lines for each section, with an empty line before it: small sections get all, the others equal
+    shares.
+    """
     rooms = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(order):
@@ -106,8 +108,8 @@ def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
 
 def _short_process(process: str) -> str:
     """A process's host, cut, and its number."""
-    host, _, rest = process.partition(":")
-    return f"{cut(host, 12)}:{rest.partition(':')[0]}" if rest else cut(host, 18)
+    host, _, suffix = process.partition(":")
+    return f"{cut(host, 12)}:{suffix.partition(':')[0]}" if suffix else cut(host, 18)
 
 
 def _queues(view: View, flows: Mapping[str, Flow]) -> _Section:
@@ -135,26 +137,28 @@ def _rate(rate: float) -> str:
 def _processors(view: View) -> _Section:
     times = [f"{what} {share}" for what in ("wait", "run") for share in ("p50", "p95", "p99")]
     rows: list[tuple[str, ...]] = []
-    for one in view.processors:
-        latencies = (one.latency.queued, one.latency.running)
+    for processor in view.processors:
+        latencies = (processor.latency.queued, processor.latency.running)
         shown = [spoken(t) if n.count else "-" for n in latencies for t in (n.p50, n.p95, n.p99)]
-        rows.append((one.name, f"{one.busy:,}/{one.workers:,}", _rate(one.throughput), *shown))
+        rows.append(
+            (processor.name, f"{processor.busy:,}/{processor.workers:,}", _rate(processor.throughput), *shown)
+        )
     header = _header("processor", "busy", ("out/s", 5), *times)
     return _Section(header, rows, less=(7, 4, 6, 3, 2, 8, 5, 1))
 
 
 def _processes(view: View) -> _Section:
-    def order(one: SeenProcess) -> tuple[int, str]:
-        return -sum(one.tasks.values()), one.process
+    def order(process: SeenProcess) -> tuple[int, str]:
+        return -sum(process.tasks.values()), process.process
 
     rows: list[tuple[str, ...]] = []
-    for one in sorted(view.processes, key=order):
-        numbers = (f"{n:,}" for n in (one.holds, one.claims, one.waits))
+    for process in sorted(view.processes, key=order):
+        numbers = (f"{n:,}" for n in (process.holds, process.claims, process.waits))
         rows.append(
             (
-                one.process,
-                f"{sum(one.tasks.values()):,}",
-                cut(printable(", ".join(sorted(one.idle))), 20) or "-",
+                process.process,
+                f"{sum(process.tasks.values()):,}",
+                cut(printable(", ".join(sorted(process.idle))), 20) or "-",
                 *numbers,
             )
         )

@@ -17,9 +17,9 @@ from tenure.web import (
     SeenPool,
     described,
     find_deadlocks,
-    look_at_keys,
-    look_at_pools,
     names,
+    read_keys,
+    read_pools,
     task_of,
 )
 
@@ -47,10 +47,10 @@ _token = partial(whole_number, least=1, most=2**63 - 1)
 def lock(words: Sequence[str]) -> int:
     """Run `tenure lock`. Raises `UsageError`, `TenureError`."""
     match words:
-        case ["ls", *rest]:
-            return _ls(rest)
-        case ["break", *rest]:
-            return _break(rest)
+        case ["ls", *arguments]:
+            return _ls(arguments)
+        case ["break", *arguments]:
+            return _break(arguments)
         case ["--help" | "-h", *_]:
             print(_HELP)
             return 0
@@ -63,17 +63,20 @@ def _ls(words: Sequence[str]) -> int:
     p = parser(
         "lock ls", "All locks, read-write locks and semaphores that are held, with their holders and waiters."
     )
-    given = p.parse_args(words)
-    keys, found = with_store(given, _keys)
+    args = p.parse_args(words)
+    keys, deadlocks = with_store(args, _keys)
     locks = [key for key in keys if key.kind in _LOCKS]
-    code = 1 if any(deadlock.certain for deadlock in found) else 0
-    if given.json:
-        document = {"locks": [_described(key) for key in locks], "deadlocks": [described(d) for d in found]}
+    code = 1 if any(deadlock.certain for deadlock in deadlocks) else 0
+    if args.json:
+        document = {
+            "locks": [_described(key) for key in locks],
+            "deadlocks": [described(d) for d in deadlocks],
+        }
         return answer(document, code)
     header = ("kind", "name", "", "process", "task", "for", "share", "token")
     rows = [row for key in locks for row in _rows(key)]
     print(table(header, rows, nothing="nothing is held", columns=columns_of_terminal()))
-    for deadlock in found:
+    for deadlock in deadlocks:
         print(f"\n{in_words(deadlock)}")
     return code
 
@@ -90,35 +93,35 @@ def _break(words: Sequence[str]) -> int:
     p.add_argument(
         "--token", metavar="N", required=True, type=_token, help="of the holder; tenure lock ls lists them"
     )
-    given = p.parse_args(words)
+    args = p.parse_args(words)
 
     async def task(store: Store) -> bool:
-        return await break_holder(store, store.key(given.kind, given.name), given.token)
+        return await break_holder(store, store.key(args.kind, args.name), args.token)
 
-    broken = with_store(given, task)
-    if given.json:
-        return answer({"name": given.name, "token": given.token, "broken": broken}, not broken)
-    print(printable(f"{given.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"))
+    broken = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "token": args.token, "broken": broken}, not broken)
+    print(printable(f"{args.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"))
     return not broken
 
 
 async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:
-    keys = await look_at_keys(store, await names(store, "holds"))
+    keys = await read_keys(store, await names(store, "holds"))
     return keys, await find_deadlocks(store, keys)
 
 
 def _rows(key: SeenKey) -> Iterator[tuple[str, ...]]:
     for does, holders in (("holds", key.holders), ("waits", key.waiting)):
-        for one in holders:
-            share = "" if key.capacity == 1 else _share(key, one)
-            token = str(one.token) if one.token else ""
-            yield key.kind, key.name, does, one.process, task_of(one), spoken(one.age), share, token
+        for holder in holders:
+            share = "" if key.capacity == 1 else _share(key, holder)
+            token = str(holder.token) if holder.token else ""
+            yield key.kind, key.name, does, holder.process, task_of(holder), spoken(holder.age), share, token
 
 
-def _share(key: SeenKey, one: Holder) -> str:
+def _share(key: SeenKey, holder: Holder) -> str:
     if key.capacity == READERS:
-        return "write" if one.weight == READERS else "read"
-    return f"{one.weight:,} of {key.capacity:,}"
+        return "write" if holder.weight == READERS else "read"
+    return f"{holder.weight:,} of {key.capacity:,}"
 
 
 def _described(key: SeenKey) -> dict[str, Any]:
@@ -127,21 +130,21 @@ def _described(key: SeenKey) -> dict[str, Any]:
         "name": key.name,
         "capacity": key.capacity,
         "used": key.used,
-        "holders": [_holder(key, one) for one in key.holders],
-        "waiting": [_holder(key, one) for one in key.waiting],
+        "holders": [_holder(key, holder) for holder in key.holders],
+        "waiting": [_holder(key, holder) for holder in key.waiting],
     }
 
 
-def _holder(key: SeenKey, one: Holder) -> dict[str, Any]:
+def _holder(key: SeenKey, holder: Holder) -> dict[str, Any]:
     shown = {
-        "process": one.process,
-        "task": task_of(one),
-        "seconds": one.age,
-        "token": one.token,
-        "weight": one.weight,
+        "process": holder.process,
+        "task": task_of(holder),
+        "seconds": holder.age,
+        "token": holder.token,
+        "weight": holder.weight,
     }
     if key.capacity == READERS:
-        shown["mode"] = _share(key, one)
+        shown["mode"] = _share(key, holder)
     return shown
 
 
@@ -163,9 +166,9 @@ def claims(words: Sequence[str]) -> int:
         "The resources of all pools, or of one: which are claimed by which process, and how many tasks wait.",
     )
     p.add_argument("pool", metavar="POOL", nargs="?", help="only this pool")
-    given = p.parse_intermixed_args(_ls_only("claims", words))
-    pools = with_store(given, partial(_pools, given.pool))
-    if given.json:
+    args = p.parse_intermixed_args(_ls_only("claims", words))
+    pools = with_store(args, partial(_pools, args.pool))
+    if args.json:
         return answer({"pools": [_pool(pool) for pool in pools]})
     rows = [
         (
@@ -181,7 +184,7 @@ def claims(words: Sequence[str]) -> int:
         for r in pool.page.resources
     ]
     header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
-    nothing = printable(f"pool {given.pool} has no resources") if given.pool else "there are no resources"
+    nothing = printable(f"pool {args.pool} has no resources") if args.pool else "there are no resources"
     print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
     for pool in pools:
         if pool.page.waiting:
@@ -190,9 +193,7 @@ def claims(words: Sequence[str]) -> int:
 
 
 async def _pools(only: str | None, store: Store) -> tuple[SeenPool, ...]:
-    return await look_at_pools(
-        store, await names(store, "pools") if only is None else [store.key("pool", only)]
-    )
+    return await read_pools(store, await names(store, "pools") if only is None else [store.key("pool", only)])
 
 
 def _pool(pool: SeenPool) -> dict[str, Any]:
@@ -212,26 +213,26 @@ def leader(words: Sequence[str]) -> int:
         "The leaders and the number of candidates, of all elections that have a leader, or of one.",
     )
     p.add_argument("name", metavar="NAME", nargs="?", help="only this election")
-    given = p.parse_intermixed_args(words[1:] if words[:1] == ["ls"] else words)
-    keys = with_store(given, partial(_elections, given.name))
-    code = 1 if given.name is not None and not any(key.holders for key in keys) else 0
-    if given.json:
+    args = p.parse_intermixed_args(words[1:] if words[:1] == ["ls"] else words)
+    keys = with_store(args, partial(_elections, args.name))
+    code = 1 if args.name is not None and not any(key.holders for key in keys) else 0
+    if args.json:
         return answer({"leaders": [_leader(key) for key in keys]}, code)
     rows = [
         (
             key.name,
             node.decode("utf-8", "replace"),
-            one.process,
-            spoken(one.age),
-            str(one.token),
+            holder.process,
+            spoken(holder.age),
+            str(holder.token),
             len(key.waiting),
         )
         for key in keys
-        for one in key.holders
-        for node in (one.value,)
+        for holder in key.holders
+        for node in (holder.value,)
     ]
     header = ("election", "leader", "process", "for", "term", "candidates")
-    nothing = "no election has a leader" if given.name is None else f"election {given.name} has no leader"
+    nothing = "no election has a leader" if args.name is None else f"election {args.name} has no leader"
     print(table(header, rows, nothing=printable(nothing), columns=columns_of_terminal()))
     return code
 
@@ -239,29 +240,29 @@ def leader(words: Sequence[str]) -> int:
 async def _elections(only: str | None, store: Store) -> list[SeenKey]:
     if only is None:
         prefix = store.prefix("election")
-        found = [name for name in await names(store, "holds") if name.startswith(prefix)]
-        return list(await look_at_keys(store, found))
+        keys = [name for name in await names(store, "holds") if name.startswith(prefix)]
+        return list(await read_keys(store, keys))
     answered = await store.call(Holders(store.key("election", only)))
     assert isinstance(answered, Holdings)
     return [SeenKey("election", only, answered.capacity, answered.used, answered.holders, answered.waiting)]
 
 
 def _leader(key: SeenKey) -> dict[str, Any]:
-    one = key.holders[0] if key.holders else None
+    leader = key.holders[0] if key.holders else None
     return {
         "election": key.name,
-        "leader": one.value.decode("utf-8", "replace") if one else None,
-        "process": one.process if one else None,
-        "seconds": one.age if one else None,
-        "term": one.token if one else None,
+        "leader": leader.value.decode("utf-8", "replace") if leader else None,
+        "process": leader.process if leader else None,
+        "seconds": leader.age if leader else None,
+        "term": leader.token if leader else None,
         "candidates": len(key.waiting),
     }
 
 
 def _ls_only(command: str, words: Sequence[str]) -> Sequence[str]:
     match words:
-        case ["ls", *rest]:
-            return rest
+        case ["ls", *arguments]:
+            return arguments
         case ["--help" | "-h"]:
             return words
         case _:

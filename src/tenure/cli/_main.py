@@ -20,19 +20,19 @@ from ._errors import Interrupted, UsageError
 
 def _run(words: Sequence[str]) -> int:
     from ._arguments import parse_run
-    from ._run import run
+    from .run._run import run
 
     return run(parse_run(words))
 
 
 def _work(words: Sequence[str]) -> int:
-    from ._work import work
+    from .work._work import work
 
     return work(words)
 
 
 def _queue(words: Sequence[str]) -> int:
-    from ._queue import queue
+    from .queue._queue import queue
 
     return queue(words)
 
@@ -80,13 +80,13 @@ def _web(words: Sequence[str]) -> int:
 
 
 def _demo(words: Sequence[str]) -> int:
-    from ._demo import demo
+    from .demo._demo import demo
 
     return demo(words)
 
 
 _PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
-_PATIENCE = 0.5
+_TIMEOUT = 0.5
 """Seconds for threads that are about to end."""
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
@@ -176,8 +176,8 @@ def _dispatch(words: Sequence[str]) -> int:
 
             print(f"tenure {version('tenure')}")
             return 0
-        case [str(name), *rest] if name in _COMMANDS:
-            return _COMMANDS[name](rest)
+        case [str(name), *arguments] if name in _COMMANDS:
+            return _COMMANDS[name](arguments)
         case [str(name), *_]:
             raise UsageError(
                 f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"
@@ -209,7 +209,7 @@ def _flush() -> None:
 
 def _end_in_spite_of_threads(code: int) -> None:
     """Python waits at its end for threads, such as those of handlers that were abandoned; here it does not."""
-    limit = time.monotonic() + _PATIENCE
+    limit = time.monotonic() + _TIMEOUT
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:
             continue

@@ -1,4 +1,4 @@
-"""What the commands about one queue have in common: its name, ids of its tasks, and that it exists."""
+"""The parts that commands about one queue share: its name, ids of its tasks, and the check that it exists."""
 
 from __future__ import annotations
 

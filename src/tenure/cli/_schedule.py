@@ -12,14 +12,14 @@ from tenure.engine import Count, QueueCounts
 from tenure.observe import printable
 from tenure.shared import Schedule, ScheduleRecord, WorkQueue, schedules_in
 from tenure.store import Store
-from tenure.web import look_at_queues, names
+from tenure.web import names, read_queues
 
 from ._answer import answer
 from ._arguments import whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
 from ._one_queue import name_of, queue_to_fill
-from ._put import read_payload
+from ._payload import read_payload
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
 
@@ -50,24 +50,24 @@ def _ls(words: Sequence[str]) -> int:
         "schedule ls", "All schedules that have run, as the last process that ran them described them."
     )
     p.add_argument("queue", metavar="QUEUE", nargs="?", type=name_of, help="only those of this queue")
-    given = p.parse_args(words)
-    found = with_store(given, partial(_all, given.queue))
-    if given.json:
-        return answer({"schedules": [_described(queue, one) for queue, one in found]})
+    args = p.parse_args(words)
+    records = with_store(args, partial(_all, args.queue))
+    if args.json:
+        return answer({"schedules": [_described(queue, record) for queue, record in records]})
     rows = [
         (
             queue,
-            one.name,
-            _said(one),
-            one.tz,
-            _time(_of(one.last)),
-            _time(_of(one.coming)[0]),
-            f"late by {spoken(late)}" if (late := _of(one.late)) > _LATE else "",
+            record.name,
+            _said(record),
+            record.tz,
+            _time(_of(record.last)),
+            _time(_of(record.coming)[0]),
+            f"late by {spoken(late)}" if (late := _of(record.late)) > _LATE else "",
         )
-        for queue, one in found
+        for queue, record in records
     ]
     header = ("queue", "schedule", "ticks", "tz", "last", "next", "")
-    nothing = printable(f"queue {given.queue} has no schedule") if given.queue else "there is no schedule"
+    nothing = printable(f"queue {args.queue} has no schedule") if args.queue else "there is no schedule"
     print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
     return 0
 
@@ -76,11 +76,11 @@ def _next(words: Sequence[str]) -> int:
     p = _of_one("schedule next", "The next ticks of a schedule, in its time zone.")
     ticks = partial(whole_number, least=1, most=_MOST_TICKS)
     p.add_argument("-n", metavar="N", type=ticks, default=1, help="how many (default: %(default)s)")
-    given = p.parse_intermixed_args(words)
-    one = with_store(given, partial(_known, given))
-    coming = [_time(tick) for tick in _of(partial(one.coming, given.n))]
-    if given.json:
-        return answer({"queue": given.queue, "name": given.name, "next": coming})
+    args = p.parse_intermixed_args(words)
+    record = with_store(args, partial(_known, args))
+    coming = [_time(tick) for tick in _of(partial(record.coming, args.n))]
+    if args.json:
+        return answer({"queue": args.queue, "name": args.name, "next": coming})
     print("\n".join(coming))
     return 0
 
@@ -94,19 +94,21 @@ def _run_now(words: Sequence[str]) -> int:
     p.add_argument(
         "--payload", metavar="JSON", default="null", help="a JSON value (default: null); - reads it"
     )
-    given = p.parse_intermixed_args(words)
-    payload = read_payload(given.payload)
+    args = p.parse_intermixed_args(words)
+    payload = read_payload(args.payload)
 
     async def put(store: Store) -> int:
-        one = await _known(given, store)
-        queue = await queue_to_fill(store, given.queue)
+        record = await _known(args, store)
+        queue = await queue_to_fill(store, args.queue)
         return await _of(
-            lambda: Schedule(queue, one.name, every=one.every, cron=one.cron, tz=one.tz, payload=payload)
+            lambda: Schedule(
+                queue, record.name, every=record.every, cron=record.cron, tz=record.tz, payload=payload
+            )
         ).run_now()
 
-    task_id = _of(lambda: with_store(given, put))
-    if given.json:
-        return answer({"queue": given.queue, "name": given.name, "id": task_id})
+    task_id = _of(lambda: with_store(args, put))
+    if args.json:
+        return answer({"queue": args.queue, "name": args.name, "id": task_id})
     print(task_id)
     return 0
 
@@ -118,40 +120,40 @@ def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
     return p
 
 
-async def _known(given: argparse.Namespace, store: Store) -> ScheduleRecord:
-    counts = await store.call(Count(WorkQueue(store, given.queue).key))
+async def _known(args: argparse.Namespace, store: Store) -> ScheduleRecord:
+    counts = await store.call(Count(WorkQueue(store, args.queue).key))
     assert isinstance(counts, QueueCounts)
-    for one in schedules_in(counts, store.codec):
-        if one.name == given.name:
-            return one
+    for record in schedules_in(counts, store.codec):
+        if record.name == args.name:
+            return record
     raise UsageError(
-        f"queue {given.queue} in namespace {store.namespace} has no schedule {given.name} that has run;"
+        f"queue {args.queue} in namespace {store.namespace} has no schedule {args.name} that has run;"
         " tenure schedule ls lists those that there are"
     )
 
 
 async def _all(queue: str | None, store: Store) -> list[tuple[str, ScheduleRecord]]:
     keys = await names(store, "queues") if queue is None else [WorkQueue(store, queue).key]
-    queues = await look_at_queues(store, keys)
-    return [(name, one) for name, counts in queues.items() for one in schedules_in(counts, store.codec)]
+    queues = await read_queues(store, keys)
+    return [(name, record) for name, counts in queues.items() for record in schedules_in(counts, store.codec)]
 
 
-def _described(queue: str, one: ScheduleRecord) -> dict[str, Any]:
-    last = _of(one.last)
+def _described(queue: str, record: ScheduleRecord) -> dict[str, Any]:
+    last = _of(record.last)
     return {
         "queue": queue,
-        "name": one.name,
-        "every": one.every,
-        "cron": one.cron,
-        "tz": one.tz,
+        "name": record.name,
+        "every": record.every,
+        "cron": record.cron,
+        "tz": record.tz,
         "last": None if last is None else _time(last),
-        "next": _time(_of(one.coming)[0]),
-        "late": _of(one.late),
+        "next": _time(_of(record.coming)[0]),
+        "late": _of(record.late),
     }
 
 
-def _said(one: ScheduleRecord) -> str:
-    return one.cron if one.cron is not None else f"every {one.every:g} s"
+def _said(record: ScheduleRecord) -> str:
+    return record.cron if record.cron is not None else f"every {record.every:g} s"
 
 
 def _time(tick: datetime | None) -> str:
@@ -159,7 +161,7 @@ def _time(tick: datetime | None) -> str:
 
 
 def _of(calculated: Callable[[], T]) -> T:
-    """What needs the ticks. Raises `UsageError` where they cannot be known here."""
+    """The result of `calculated`, which needs the ticks. Raises `UsageError` where they cannot be known here."""
     try:
         return calculated()
     except (ModuleNotFoundError, ValueError) as problem:  # no cronsim, or a time zone that only others know

@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 
 
 class Stop:
-    """Whether a stop was requested (`asked`), and what ends then."""
+    """The state of a stop: requested (`asked`), and the work that ends then."""
 
     def __init__(self, everything: CancelScope, say: Callable[[str], object]) -> None:
         self.asked = False

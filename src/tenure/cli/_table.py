@@ -42,12 +42,12 @@ def table(
 
 
 def columns_of_terminal() -> int | None:
-    """How wide lines may be: None if they go to no terminal, but to a file or another program."""
+    """The largest width of lines: None if they go to no terminal, but to a file or another program."""
     return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal a printable text takes, or less."""
+    """The number of terminal columns that a printable text takes, or less."""
     if text.isascii():
         return len(text)
     return sum(map(_columns_of, text))

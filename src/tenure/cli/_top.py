@@ -11,7 +11,7 @@ import anyio
 
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
-from tenure.web import Flow, Flows, View, document, look
+from tenure.web import Flow, Flows, View, document, read_view
 
 from ._answer import answer
 from ._arguments import seconds
@@ -22,9 +22,9 @@ from ._table import spoken
 from ._with_store import parser, with_store
 
 _MOST = 500
-"""How many things of each kind are looked at."""
+"""The largest number of objects of each kind that is read."""
 
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 _BETWEEN = 0.5
 
 
@@ -35,22 +35,22 @@ def top(words: Sequence[str]) -> int:
     p.add_argument(
         "--every", metavar="S", type=seconds, default=1.0, help="seconds between frames (default: 1)"
     )
-    given = p.parse_args(words)
-    if given.json:
-        return with_store(given, _answer)
-    if given.once or not sys.stdout.isatty():
-        with_store(given, _print)
+    args = p.parse_args(words)
+    if args.json:
+        return with_store(args, _answer)
+    if args.once or not sys.stdout.isatty():
+        with_store(args, _print)
     else:
-        with_store(given, partial(_live, given.every))
+        with_store(args, partial(_live, args.every))
     return 0
 
 
 async def _look_twice(store: Store) -> tuple[View, dict[str, Flow]]:
     # rates need two looks
     flows = Flows()
-    flows.add(await look(store, _MOST))
+    flows.add(await read_view(store, _MOST))
     await anyio.sleep(_BETWEEN)
-    view = await look(store, _MOST)
+    view = await read_view(store, _MOST)
     return view, flows.add(view)
 
 
@@ -77,14 +77,14 @@ async def _live(every: float, store: Store) -> None:
 
 async def _draw(every: float, store: Store) -> None:
     flows, seen = Flows(), anyio.current_time()
-    view = await look(store, _MOST)
+    view = await read_view(store, _MOST)
     now = flows.add(view)
     while True:
         trouble = ""
-        with anyio.move_on_after(_PATIENCE):
-            view = await look(store, _MOST)
+        with anyio.move_on_after(_TIMEOUT):
+            view = await read_view(store, _MOST)
             now, seen = flows.add(view), anyio.current_time()
-        if (silence := anyio.current_time() - seen) >= _PATIENCE:
+        if (silence := anyio.current_time() - seen) >= _TIMEOUT:
             trouble = f"no answer for {spoken(silence)}; this is what was seen last"
         draw(sys.stdout, frame(store.url, view, now, *get_terminal_size(), trouble=trouble))
         await anyio.sleep(every)

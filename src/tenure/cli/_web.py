@@ -67,47 +67,47 @@ def web(words: Sequence[str]) -> int:
     p.add_argument(
         "--trust-proxy", action="store_true", help="log X-Forwarded-User with each action: a proxy sets it"
     )
-    given = p.parse_args(words)
-    given.token = given.token or _token_from_elsewhere(given.token_file)
-    if given.actions and given.token is None:
+    args = p.parse_args(words)
+    args.token = args.token or _token_from_elsewhere(args.token_file)
+    if args.actions and args.token is None:
         raise UsageError(
             f"--actions needs a token: --token-file FILE, or the environment variable {_TOKEN_VARIABLE}"
         )
-    with_store(given, partial(_serve, given))
+    with_store(args, partial(_serve, args))
     return 0
 
 
-async def _serve(given: argparse.Namespace, store: Store) -> None:
+async def _serve(args: argparse.Namespace, store: Store) -> None:
     check_page("tenure web")
     from tenure.web.server import Server, is_loopback
 
-    if given.token is None and not is_loopback(given.host):
+    if args.token is None and not is_loopback(args.host):
         print(
             "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token",
             file=sys.stderr,
         )
-    names = (given.host, gethostname(), *given.allow_host)
+    names = (args.host, gethostname(), *args.allow_host)
     site = Site(
         store,
-        actions=given.actions,
-        payloads=given.payloads,
-        errors=not given.no_errors,
-        trust_proxy=given.trust_proxy,
+        actions=args.actions,
+        payloads=args.payloads,
+        errors=not args.no_errors,
+        trust_proxy=args.trust_proxy,
     )
-    server = Server(site, token=given.token, names=names)
+    server = Server(site, token=args.token, names=names)
     async with unwrapped_task_group() as group:
         stop = Stop(group.cancel_scope, lambda _: None)
         await group.start(stop.listen)
         with stop.ends():
-            host = f"[{given.host}]" if ":" in given.host else given.host
+            host = f"[{args.host}]" if ":" in args.host else args.host
             try:
-                ports = await group.start(server.serve, given.host, given.port)
+                ports = await group.start(server.serve, args.host, args.port)
             except OSError as problem:
                 reason = _reason(problem)
                 raise Interrupted(
-                    f"cannot listen on {host}:{given.port}: {reason}; see --host and --port"
+                    f"cannot listen on {host}:{args.port}: {reason}; see --host and --port"
                 ) from problem
-            hint = "; open it as /?token=TOKEN" if given.token else ""
+            hint = "; open it as /?token=TOKEN" if args.token else ""
             shown = f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it"
             print(printable(shown), flush=True)
             await site.sample()
@@ -152,7 +152,7 @@ def _token_from_elsewhere(file: str | None) -> str | None:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
             raise UsageError(f"--token-file {file}: {reason}") from problem
     elif _TOKEN_VARIABLE in os.environ:
-        # one that is empty by mistake must not open the page to all
+        # a token that is empty by mistake must not open the page to all
         source, text = _TOKEN_VARIABLE, os.environ[_TOKEN_VARIABLE]
     else:
         return None

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _DEEPEST = 200
 """Levels of a value that is printed as JSON; each takes a part of Python's stack."""
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds that a store may take to answer for the first time."""
 
 _KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
@@ -53,7 +53,7 @@ class ShownCodec:
 def _is_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(_DEEPEST):
-        level = [part for one in level for part in _parts(one)]
+        level = [part for parent in level for part in _parts(parent)]
     return bool(level)
 
 
@@ -74,24 +74,24 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
 
 
 def with_store(
-    given: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
+    args: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
 ) -> T:
     """Open the store that the options name, and carry out the task. Raises `UsageError`, `TenureError`.
 
     A file that is not there is refused, unless the task `may_make` it.
     """
-    check_names(given)
-    url, option = store_url(given.store), store_option(given.store)
+    check_names(args)
+    url, option = store_url(args.store), store_option(args.store)
     (check_visible if may_make else check_place)(url, option)
-    return anyio.run(_run_with_store, url, option, given.namespace, task)
+    return anyio.run(_run_with_store, url, option, args.namespace, task)
 
 
-def check_names(given: argparse.Namespace) -> None:
+def check_names(args: argparse.Namespace) -> None:
     """Refuse keys, which stand in events and in the store, where names are meant. Raises `UsageError`."""
     for option in ("name", "queue", "pool"):
-        text: str = getattr(given, option, None) or ""
-        namespace, _, rest = text.partition(":")
-        if namespace == given.namespace and (key := _KEY.fullmatch(rest)):
+        text: str = getattr(args, option, None) or ""
+        namespace, _, name = text.partition(":")
+        if namespace == args.namespace and (key := _KEY.fullmatch(name)):
             raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {key[1]}")
 
 
@@ -123,10 +123,10 @@ async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) ->
         if isinstance(problem, StoreUnavailable):
             raise
         raise UsageError(f"{option}: {problem}") from problem
-    with anyio.move_on_after(_PATIENCE):
+    with anyio.move_on_after(_TIMEOUT):
         await store.ping()
         return store
-    raise StoreUnavailable(f"{store.url}: no answer within {_PATIENCE:g} s")
+    raise StoreUnavailable(f"{store.url}: no answer within {_TIMEOUT:g} s")
 
 
 async def _run_with_store(url: str, option: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:

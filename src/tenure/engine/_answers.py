@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 from tenure.errors import StoreUnavailable
 
+from ._value import value
+
 CAP = 256
-"""How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
+"""The largest number of steps of a loop inside one operation, before the answer is `Reply.MORE`."""
 
 RESPONSE_TIMEOUT = 5.0
 """Seconds after which a server that does not answer counts as gone, by default."""
@@ -18,7 +19,7 @@ A = TypeVar("A")
 
 
 class Operation(Generic[A]):
-    """One atomic step on an engine; `A` is the type of its answer.
+    """An atomic step on an engine; `A` is the type of its answer.
 
     `key` names the object or the session that it concerns; it is empty if it concerns neither.
     Thread safety: any; operations never change.
@@ -48,7 +49,7 @@ class Reply(Enum):
 
 
 class Notice(Enum):
-    """What a hint says when it does not carry an answer."""
+    """The news of a hint that carries no answer."""
 
     ASK = "ask"  # your place changed; only asking shows how
     READY = "ready"  # tasks may be there for an idle taker
@@ -65,14 +66,14 @@ class Notice(Enum):
     LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Granted:
-    """It is yours, fenced by `token`."""
+    """The hold is granted, fenced by `token`."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Queued:
     """You are in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
 
@@ -80,14 +81,14 @@ class Queued:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mismatch:
     """The capacity (or number of parties) in force is `stored`; nothing was done."""
 
     stored: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claimed:
     """The resource is yours, fenced by `token`."""
 
@@ -96,7 +97,7 @@ class Claimed:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Waiting:
     """You have arrived at the barrier and wait for the rest of this generation; `born`: see `Gathering`."""
 
@@ -105,7 +106,7 @@ class Waiting:
     born: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tripped:
     """All parties of the generation have arrived; you were number `place` (from 0)."""
 
@@ -113,7 +114,7 @@ class Tripped:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Broken:
     """The generation is broken for all of its parties."""
 
@@ -128,7 +129,7 @@ ClaimAnswer = Claimed | Queued | Reply
 ArrivalAnswer = Waiting | Tripped | Broken | Mismatch | Reply
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hint:
     """A message from the engine to one process; `name` is the holder, producer, participant, task or token meant."""
 

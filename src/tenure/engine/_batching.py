@@ -38,7 +38,7 @@ class Batches:
 
     def __init__(self, url: str) -> None:
         self.busy: bool = False
-        """Whether anything waits or is under way.
+        """True while an operation waits or is under way.
 
         An engine that can also send directly sets it: then what comes next goes this way until a batch is applied.
         """

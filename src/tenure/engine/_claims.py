@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ._answers import ClaimAnswer, Metadata, Operation, Reply
+from ._value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddResource(Operation[Reply]):
     """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE
 
-    One that was retired stays so; with `revive` it can be claimed again.
+    A retired resource stays retired; with `revive` it can be claimed again.
     """
 
     key: str
@@ -22,15 +22,15 @@ class AddResource(Operation[Reply]):
     revive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveResource(Operation[Reply]):
-    """Take a resource out of the pool; one that is claimed leaves when given back. -> OK, UNKNOWN, MORE"""
+    """Take a resource out of the pool; a claimed resource leaves when given back. -> OK, UNKNOWN, MORE"""
 
     key: str
     resource: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim(Operation[ClaimAnswer]):
     """Take a free resource that matches `where`: higher preference first, then the least recently used.
 
@@ -52,7 +52,7 @@ class Claim(Operation[ClaimAnswer]):
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GiveBack(Operation[Reply]):
     """Give the claimed resource back, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
@@ -60,7 +60,7 @@ class GiveBack(Operation[Reply]):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EditClaim(Operation[Reply]):
     """Change the claimed resource, by its claimer. -> OK, REFUSED (not the claimer with this token), MORE
 
@@ -76,7 +76,7 @@ class EditClaim(Operation[Reply]):
     retire: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources(Operation["ResourcePage"]):
     """The resources of the pool, in the order of their names, and how many wait for one. -> ResourcePage, MORE
 
@@ -100,7 +100,7 @@ class Resource(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResourcePage:
     """The state of a pool, or a part of it; `next` is empty after the last one."""
 

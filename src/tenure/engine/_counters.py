@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ._answers import ArrivalAnswer, Operation, Reply
+from ._value import value
 
 
 class RateLimit(NamedTuple):
-    """One limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
+    """A limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
 
     name: str
     rate: float
@@ -17,7 +17,7 @@ class RateLimit(NamedTuple):
 
 
 class SpendRequest(NamedTuple):
-    """One caller's request to spend a cost for each limit, in all of them or in none.
+    """A caller's request to spend a cost for each limit, in all of them or in none.
 
     It is refused when the delay would be above `max_wait` seconds.
     """
@@ -27,7 +27,7 @@ class SpendRequest(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """What was booked for one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
+    """A booking in one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
 
     end: float
     size: float
@@ -46,7 +46,7 @@ class Spending(NamedTuple):
     bookings: tuple[Booking, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spend(Operation["Spent | Reply"]):
     """Book spendings in the order given, each in all limits at once (GCRA). -> Spent, GONE, MORE
 
@@ -61,15 +61,15 @@ class Spend(Operation["Spent | Reply"]):
     limits: tuple[RateLimit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spent:
-    """One answer for each request."""
+    """The answers to a `Spend`, one for each request."""
 
     answers: tuple[Spending, ...]
 
 
 class RefundRequest(NamedTuple):
-    """What goes back of the bookings of one spending, which has one for each limit.
+    """A request to give back the bookings of one spending, which has a booking for each limit.
 
     Without `amounts` the caller never went: what no later booking has overtaken goes back. Else an amount for each
     limit goes back, as far as time has not brought it back already; one below zero is booked in addition at once.
@@ -79,7 +79,7 @@ class RefundRequest(NamedTuple):
     amounts: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refund(Operation[Reply]):
     """Give back bookings in the order given, or change how much is booked; numbered as `Spend`. -> OK, GONE, MORE"""
 
@@ -90,7 +90,7 @@ class Refund(Operation[Reply]):
     limits: tuple[RateLimit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
@@ -103,7 +103,7 @@ class HoldOff(Operation[Reply]):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Look(Operation["Looked"]):
     """Returns the state of a limiter. -> Looked, MORE"""
 
@@ -111,7 +111,7 @@ class Look(Operation["Looked"]):
     limits: tuple[RateLimit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Looked:
     """For how long it is held off from now on; `held` as in `Spending`; what is booked of each limit, as an amount."""
 
@@ -120,13 +120,13 @@ class Looked:
     debts: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Arrive(Operation[ArrivalAnswer]):
     """Arrive at a barrier of `parties`. -> Waiting, Tripped, Broken, Mismatch, GONE, MORE
 
-    The last to arrive trips the generation for all. `on_departure` is "break" (one that withdraws or dies breaks the
-    generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is forgotten). A
-    participant's outcome is kept until it withdraws, so that asking again returns it.
+    The last to arrive trips the generation for all. `on_departure` is "break" (a party that withdraws or dies
+    breaks the generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is
+    forgotten). A participant's outcome is kept until it withdraws, so that asking again returns it.
     """
 
     session: str
@@ -136,7 +136,7 @@ class Arrive(Operation[ArrivalAnswer]):
     on_departure: str = "break"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Withdraw(Operation[ArrivalAnswer]):
     """Undo an arrival, or fetch its outcome and forget it. -> WITHDRAWN, Tripped, Broken, UNKNOWN, MORE"""
 
@@ -144,14 +144,14 @@ class Withdraw(Operation[ArrivalAnswer]):
     participant: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResetBarrier(Operation[Reply]):
     """Break the generation for those that wait and begin a fresh one. -> OK"""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Arrivals(Operation["Gathering"]):
     """Returns the state of a barrier. -> Gathering, MORE"""
 
@@ -161,7 +161,7 @@ class Arrivals(Operation["Gathering"]):
 class Gathering(NamedTuple):
     """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
-    `born` is the token of its first arrival. One that was forgotten and is used again counts its generations from 0
+    `born` is the token of its first arrival. A barrier that was forgotten and is used again counts generations from 0
     again, and has another one.
     """
 

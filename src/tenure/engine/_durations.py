@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def within(operation: T) -> T:
-    """The operation with no duration longer than `LONGEST`. Raises `EngineError` for one that is not a number."""
+    """The operation with no duration longer than `LONGEST`. Raises `EngineError` for a duration of NaN."""
     bound = _BOUNDS.get(type(operation))
     return operation if bound is None else bound(operation)
 

@@ -1,4 +1,4 @@
-"""What a store asks of an engine."""
+"""The interface between a store and an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._enlisting import Enlisted, Enlistment
 
 
 class Engine(Protocol):
-    """What a store asks of an engine.
+    """The interface of an engine, as a store uses it.
 
     An engine inherits from this class. It sets `url` and implements `submit` and `serve`; the rest has defaults.
 
@@ -27,13 +27,14 @@ class Engine(Protocol):
     """
 
     url: str
-    """Where the state is kept, for messages; without a password."""
+    """The address of the state, for messages; without a password."""
 
     shards: int = 1
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why a part of it cannot be reached at the moment, as its connections see it, also between calls.
+        """The error with which a part of the engine cannot be reached at present, as its connections see it, also
+        between calls.
 
         An engine with connections delivers a hint with LOST when it loses one, and one with MISSED when it is
         back.
@@ -46,7 +47,9 @@ class Engine(Protocol):
         return 0
 
     def link(self) -> Engine:
-        """What one store submits to and serves on: the engine itself, unless it keeps stores apart."""
+        """The link that one store submits to and serves on: the engine itself, unless the engine keeps stores
+        apart.
+        """
         return self
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
@@ -101,7 +104,8 @@ class Engine(Protocol):
         ...
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
-        """How an operation is applied within a transaction of the user's. Raises `EngineError` if the engine cannot.
+        """The way to apply an operation within a transaction of the user's. Raises `EngineError` if the engine
+        cannot.
 
         Thread safety: any.
         """

@@ -19,11 +19,11 @@ token of a task that was completed has to be refused, as any stale token is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic
 
 from ._answers import A, Reply
 from ._tasks import Duplicate, NewTask, Settle
+from ._value import value
 
 
 class Enlisted(Generic[A]):
@@ -35,7 +35,7 @@ class Enlisted(Generic[A]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Complete(Enlisted[Reply]):
     """Settle a task that was taken. -> OK, GONE (the session is over, by the engine's clock), REFUSED (stale token)"""
 
@@ -44,7 +44,7 @@ class Complete(Enlisted[Reply]):
     settle: Settle
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
     """Settle up to `CAP` tasks as done. -> the stale tokens, of which nothing was settled; GONE (as for `Complete`)
 
@@ -56,7 +56,7 @@ class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
     settle: tuple[Settle, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PutOne(Enlisted[int | Duplicate | Reply]):
     """Put one task if there is room and no other producer waits for it. -> its id, Duplicate, REFUSED (full)"""
 
@@ -65,9 +65,11 @@ class PutOne(Enlisted[int | Duplicate | Reply]):
     max_size: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Enlistment(Generic[A]):
-    """How an operation is applied. `sql` has placeholders like `:name`, casts like CAST(:name AS type), and no `%`."""
+    """The statement that applies an operation. `sql` has placeholders like `:name`, casts like CAST(:name AS
+    type), and no `%`.
+    """
 
     finish: Callable[[Any, list[Any]], A]
     sql: str = ""

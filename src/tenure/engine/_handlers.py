@@ -1,4 +1,4 @@
-"""Which part of an engine applies which operation."""
+"""The assignment of operations to the parts of an engine that apply them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
 
 
 def handlers(**families: object) -> dict[type[Any], Callable[[Any], Any]]:
-    """The method that applies each operation: that of its family, named as the operation in snake case.
+    """The method that applies each operation: a method of its family, named as the operation in snake case.
 
     Raises `KeyError` for a missing family, `AttributeError` for a missing method.
     """

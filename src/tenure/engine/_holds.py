@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ._answers import CAP, HoldAnswer, Operation, Reply
+from ._value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Acquire(Operation[HoldAnswer]):
     """Take `weight` of the `capacity` of `key`, or join the queue for it.
 
@@ -26,7 +26,7 @@ class Acquire(Operation[HoldAnswer]):
     wait: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ask(Operation["Asked | Reply"]):
     """Returns the present state of these holders of one session. -> Asked, GONE, MORE
 
@@ -42,14 +42,14 @@ class Ask(Operation["Asked | Reply"]):
             raise ValueError(f"holders must hold at most {CAP} names, not {len(self.holders)}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Asked:
     """For each holder asked for: Granted, Queued, or UNKNOWN."""
 
     answers: tuple[HoldAnswer, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Release(Operation[Reply]):
     """Release what the holder has, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
@@ -57,7 +57,7 @@ class Release(Operation[Reply]):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetValue(Operation[Reply]):
     """Change the value that others see beside the holder. -> OK, REFUSED (not the holder with this token)"""
 
@@ -67,7 +67,7 @@ class SetValue(Operation[Reply]):
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BreakHold(Operation[Reply]):
     """Take a hold from its holder. -> OK, REFUSED (not the holder with this token), MORE
 
@@ -79,7 +79,7 @@ class BreakHold(Operation[Reply]):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resize(Operation[Reply]):
     """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, MORE
 
@@ -90,7 +90,7 @@ class Resize(Operation[Reply]):
     capacity: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Holders(Operation["Holdings"]):
     """Returns the holders of `key` and its waiters, at most `limit` of each. -> Holdings, GONE
 
@@ -113,7 +113,7 @@ class Holder(NamedTuple):
     age: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Holdings:
     """The state of a key; `capacity` 0 means that it is not in use."""
 

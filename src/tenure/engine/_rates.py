@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 
 class Booked(NamedTuple):
-    """What is booked of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
+    """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
 
     end: float
     rate: float
@@ -34,7 +34,7 @@ class Limiter:
     held: float = 0.0
     """For how long it was held off in all, up to `held_until`."""
     last_due: float = 0.0
-    """When the last waiting caller is due, on the limiter's clock."""
+    """The time at which the last waiting caller is due, on the limiter's clock."""
     booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
 
     def time(self, now: float) -> float:
@@ -42,7 +42,7 @@ class Limiter:
         return max(now, self.held_until) - self.held
 
     def is_used(self, now: float) -> bool:
-        """Whether it has any effect; otherwise it is as if it had never been used."""
+        """True if the limiter has any effect; otherwise it is as if it had never been used."""
         return self.used_until() > now
 
     def used_until(self) -> float:
@@ -81,15 +81,15 @@ class Limiter:
         """Give back what the request names."""
         time = self.time(now)
         for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
-            known = self.booked.get(limit.name)
+            booked = self.booked.get(limit.name)
             amount = request.amounts[i] if request.amounts else 0.0
-            if known is None:
+            if booked is None:
                 if amount >= 0:
                     continue
-                known = Booked(time, limit.rate)
+                booked = Booked(time, limit.rate)
             # relative to the limiter's time, in seconds at the rate of the booking
-            change = known.rate / limit.rate
-            ahead, end = (known.end - time) * change, booking.end - time
+            change = booked.rate / limit.rate
+            ahead, end = (booked.end - time) * change, booking.end - time
             if not request.amounts:
                 back = max(0.0, min(booking.size, booking.size - (ahead - end)))
             elif amount >= 0:
@@ -99,7 +99,7 @@ class Limiter:
             if back:
                 # corrections add up: no debt lasts for longer than the longest duration
                 debt = min((ahead - back) / change, LONGEST)
-                self.booked[limit.name] = Booked(time + debt, known.rate)
+                self.booked[limit.name] = Booked(time + debt, booked.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
         """Hold it off for so many seconds; returns False if it is held off for longer already."""
@@ -111,7 +111,7 @@ class Limiter:
         return True
 
     def look(self, limits: tuple[RateLimit, ...], now: float) -> Looked:
-        """What is booked of each limit, and for how long it is held off."""
+        """The bookings of each limit, and the seconds for which the limiter is held off."""
         time = self.time(now)
         debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)
         return Looked(max(0.0, self.held_until - now), self.held, debts)

@@ -36,7 +36,7 @@ class Remote(Engine):
     ) -> None:
         """Connect, report started, and deliver the hints for `process` until cancelled; then close the connections.
 
-        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
+        Raises `EngineError` for an unsuitable server, `StoreUnavailable` for a server that cannot be reached.
         Cancellation: this is how it ends; afterwards no socket is left.
         """
 
@@ -62,7 +62,7 @@ class Remote(Engine):
             self._forget(process)
 
     async def _joined_another(self, process: str) -> bool:
-        """Whether its hints now come on connections that another store's task keeps; if not, no task keeps any."""
+        """True once the hints come on connections that another store's task keeps; if False, no task keeps any."""
         while self._baton.locked():
             with CancelScope() as scope:
                 self._enlisting.add(scope)

@@ -14,11 +14,13 @@ EXPIRED_TTL = 3600.0
 """Seconds for which the record of an expired task is kept: no settlement has set a ttl for it."""
 
 A_FEW = 16
-"""How many outdated names or records an operation looks at, even if it leaves none itself."""
+"""The number of outdated names or records that an operation checks, even if it leaves none itself."""
 
 
 def how_many_to_forget(made: int) -> int:
-    """How many outdated things to forget after making some: more than were made, so that they never pile up."""
+    """The number of outdated objects to forget after making some: more than were made, so that they never pile
+    up.
+    """
     return A_FEW + 2 * made
 
 
@@ -45,7 +47,7 @@ class GoesBack(NamedTuple):
 def after_verdict(
     settle: Settle, attempts: int, deliveries: int, *, stop: bool, stop_ttl: float | None
 ) -> Ends | GoesBack:
-    """What follows the verdict on a task that failed `attempts` times and was delivered `deliveries` times.
+    """The outcome of a verdict on a task that failed `attempts` times and was delivered `deliveries` times.
 
     `stop`: its cancellation was requested. It then ends instead of going back, and its record has the ttl `stop_ttl`.
     """
@@ -73,7 +75,7 @@ def without_verdict(
     stop_ttl: float | None,
     dead_ttl: float | None,
 ) -> Ends | GoesBack:
-    """What follows when the session that had taken the task ends before any verdict."""
+    """The outcome for a task when the session that had taken the task ends before any verdict."""
     if stop:
         return Ends("cancelled", attempts, b"", stop_ttl)
     silent = deliveries - attempts

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ._answers import Operation, Reply
+from ._value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ping(Operation[Reply]):
-    """Nothing but a round trip. -> OK"""
+    """A round trip without effect. -> OK"""
 
     key: str = field(default="", init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenSession(Operation[Reply]):
     """Begin a session of `process`, which ends `ttl` seconds after its last renewal. -> OK; opening again renews."""
 
@@ -23,14 +24,14 @@ class OpenSession(Operation[Reply]):
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RenewSession(Operation[Reply]):
     """Push the end of the session to a ttl from now. -> OK, GONE. Never revives."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CloseSession(Operation[Reply]):
     """End the session and release all that it has. -> OK, GONE (nothing was left), MORE"""
 

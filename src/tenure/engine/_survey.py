@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ._answers import CAP, Operation, Reply
+from ._value import value
 
 FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
-"""What a session may have, in the order in which one that ends gives it up."""
+"""The families of items that a session may have, in the order in which a session that ends gives them up."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListKeys(Operation["KeyPage"]):
     """Lists the names of one `kind`, a page at a time. -> KeyPage, MORE
 
@@ -28,7 +29,7 @@ class ListKeys(Operation["KeyPage"]):
     key: str = field(default="", init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeyPage:
     """A page of names; `next` is empty after the last one."""
 
@@ -37,9 +38,9 @@ class KeyPage:
 
 
 class SessionItem(NamedTuple):
-    """Something of a `family` that a session has at `key`, or waits for (`held` is False).
+    """An item of a `family` that a session has at `key`, or waits for (`held` is False).
 
-    `token` is that of what is held, if it has one, else 0.
+    `token` is the token of the hold, if it has one, else 0.
 
     `family` is "holds" or "claims"; "arrivals", of which those are held that have an outcome; "producers", of which
     those are held that have slots reserved; "tasks", all held; "takers", which wait while they are idle. `name` is that
@@ -54,7 +55,7 @@ class SessionItem(NamedTuple):
     token: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionPage:
     """A page of what a session of `process` has; `next` is empty after the last one."""
 
@@ -63,7 +64,7 @@ class SessionPage:
     next: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeSession(Operation[SessionPage | Reply]):
     """Lists what a session has and what it waits for. -> SessionPage, UNKNOWN (it has ended), MORE
 
@@ -77,7 +78,7 @@ class DescribeSession(Operation[SessionPage | Reply]):
     limit: int = CAP
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckHealth(Operation["Health"]):
     """Returns the health of the engine itself. -> Health, MORE
 
@@ -88,9 +89,9 @@ class CheckHealth(Operation["Health"]):
     key: str = field(default="", init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Health:
-    """What matters about the server or file, for people.
+    """The health of the server or file, for people.
 
     `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `clock_skew`
     is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.

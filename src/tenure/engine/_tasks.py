@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
 
 from ._answers import CAP, Operation, Queued, Reply
+from ._value import value
 
 _FROM: dict[str, tuple[str, ...]] = {
     "cancelled": (),
@@ -18,7 +18,7 @@ _FROM: dict[str, tuple[str, ...]] = {
 
 
 OnDuplicate = Literal["refuse", "keep", "replace"]
-"""What becomes of a new task whose key another one has."""
+"""The fate of a new task whose key another task has."""
 
 
 class NewTask(NamedTuple):
@@ -31,14 +31,14 @@ class NewTask(NamedTuple):
     if they are longer, ended or not. If another task has the key of a new one, `on_duplicate` says what follows:
 
     - "refuse": the new one is not put. Its answer is `Duplicate`.
-    - "keep": the new one is not put. Its answer is the id of the one that is there.
-    - "replace", and the one that is there is waiting or delayed: it becomes the new one and keeps only its id, its
+    - "keep": the new task is not put. Its answer is the id of the existing task.
+    - "replace", and the existing task is waiting or delayed: it becomes the new task and keeps only its id, its
       watches and its first put. It has no attempts and deliveries. What follows for orders and groups is as if the new
       one were put and the old one then removed. It is CHANGED. `max_size` does not limit this, neither of the queue nor
       of a group. It is not a put: `QueueCounts.put` stays. The key lasts until the later of the two times.
-    - "replace", and the one that is there is leased: the new one is put, and has the key. The leased one has no key any
+    - "replace", and the existing task is leased: the new task is put, and has the key. The leased task has no key any
       more, and is superseded: where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
-    - "replace", and the one that is there has ended: the new one is put, and has the key.
+    - "replace", and the existing task has ended: the new task is put, and has the key.
 
     `max_wait`: the task is ready at most so many seconds after its first put. A task that was replaced was first put
     when the one was that it has replaced, unless that one had attempts or deliveries; any other is put for the first
@@ -85,12 +85,12 @@ class Conflict(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """For each task of the request its id, that of the one that is kept or replaced, or the duplicate in its way."""
+    """For each task of the request its id, the id of the task that is kept or replaced, or the duplicate in its way."""
 
     ids: tuple[int | Duplicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
@@ -109,14 +109,14 @@ class Put(Operation["PutAnswer | Reply"]):
     max_size: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PutAnswer:
-    """One answer for each request: Accepted, Conflict, Queued, or REFUSED."""
+    """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED."""
 
     answers: tuple[Accepted | Conflict | Queued | Reply, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Leave(Operation[Reply]):
     """Give up a producer's place or its reserved slots. -> LEFT, RELEASED, UNKNOWN, MORE; needs no live session."""
 
@@ -125,7 +125,7 @@ class Leave(Operation[Reply]):
 
 
 class Verdict(Enum):
-    """How a delivery of a task ended."""
+    """The way in which a delivery of a task ended."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -174,7 +174,7 @@ class Taken(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
@@ -204,7 +204,7 @@ class Exchange(Operation["Exchanged | Reply"]):
             raise ValueError(f"settle must hold at most {CAP} settlements, not {len(self.settle)}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchanged:
     """`refused`: tokens of settlements that came too late; `stop`: tokens of tasks held that shall be cancelled."""
 
@@ -215,7 +215,7 @@ class Exchanged:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress(Operation[Reply]):
     """Store what the holder of the task reports. -> OK, REFUSED (stale token), REQUESTED (stored, and: cancel it)"""
 
@@ -225,7 +225,7 @@ class Progress(Operation[Reply]):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GetResult(Operation["Outcome | Unfinished | Reply"]):
     """Returns the outcome of a task. -> Outcome, Unfinished, UNKNOWN, GONE, MORE
 
@@ -237,7 +237,7 @@ class GetResult(Operation["Outcome | Unfinished | Reply"]):
     watch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The task ended: `state` is done, dead, discarded, cancelled or expired; `result` the result, error or reason."""
 
@@ -246,7 +246,7 @@ class Outcome:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unfinished:
     """The task is waiting, delayed or leased."""
 
@@ -254,11 +254,11 @@ class Unfinished:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GetTask(Operation["Found | Reply"]):
     """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
 
-    If `unique` is not empty, the task is the one that has that key, whatever its `id`. With `watch`, that
+    If `unique` is not empty, the task is the holder of that key, whatever its `id`. With `watch`, that
     session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
     postponed or ends, and when its holder reports. Time alone hints nothing: see `Found.ask_again_in`.
     """
@@ -269,7 +269,7 @@ class GetTask(Operation["Found | Reply"]):
     unique: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Found:
     """A task as it is now; `ask_again_in` is also when a delayed one is due and when one expires."""
 
@@ -277,21 +277,21 @@ class Found:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move(Operation["Changed | Reply"]):
     """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> Changed, MORE
 
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
     - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
-      The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
+      The holder of a leased task is hinted STOP once; the task counts as moved. An ended task stays.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
       then. A group that has no other task that is ready starts anew.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key another one has stays dead.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
-      cancelled or expired are forgotten. States come in this order, within one tasks in that of `Browse`.
+      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `Browse`.
 
     Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
     ids, and for ids to purge.
@@ -321,11 +321,11 @@ class Move(Operation["Changed | Reply"]):
         return tuple(state for state in _FROM[self.to] if state in self.which)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Changed:
-    """How many were changed; `more` when the cap was reached and the same operation should be sent again.
+    """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
 
-    `after` is that of the next `Move` to "waiting", the `seq` of the last dead task that was looked at; 0 if there are
+    `after` is for the next `Move` to "waiting": the `seq` of the last dead task that was read; 0 if there are
     no more.
     """
 
@@ -334,7 +334,7 @@ class Changed:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Browse(Operation["Page | Reply"]):
     """Look at the tasks in a state, a page at a time. -> Page, MORE
 
@@ -381,7 +381,7 @@ class Record(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Page:
     """Part of a listing; `next` is empty after the last page."""
 
@@ -389,7 +389,7 @@ class Page:
     next: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetPaused(Operation[Reply]):
     """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE"""
 
@@ -397,7 +397,7 @@ class SetPaused(Operation[Reply]):
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetGroups(Operation[Reply]):
     """Say how the groups of a queue are limited and weighted. -> OK, MORE
 
@@ -430,7 +430,7 @@ class SetGroups(Operation[Reply]):
     hold: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Groups(Operation["GroupPage | Reply"]):
     """The groups with the most unfinished tasks, then by name; at most `limit` and at most `CAP`. -> GroupPage, MORE
 
@@ -446,7 +446,9 @@ class Groups(Operation["GroupPage | Reply"]):
 
 
 class GroupCounts(NamedTuple):
-    """How many tasks of a group are in which state; one that is due counts as delayed until an exchange moves it."""
+    """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
+    moves it.
+    """
 
     group: str
     waiting: int
@@ -454,14 +456,14 @@ class GroupCounts(NamedTuple):
     leased: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupPage:
     """The longest groups of a queue, of those that have an unfinished task."""
 
     groups: tuple[GroupCounts, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Count(Operation["QueueCounts | Reply"]):
     """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
 
@@ -474,7 +476,7 @@ class Count(Operation["QueueCounts | Reply"]):
     recount: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueueCounts:
     """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
 
@@ -482,7 +484,7 @@ class QueueCounts:
     how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
     if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC; `max_size` is that of the last put (0: nothing was put).
+    time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put).
     """
 
     put: int

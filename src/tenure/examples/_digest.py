@@ -1,4 +1,4 @@
-"""What stands in a file, in four figures."""
+"""Four figures about the content of a file."""
 
 from __future__ import annotations
 

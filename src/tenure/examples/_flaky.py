@@ -11,7 +11,7 @@ from tenure.shared import Task
 
 
 async def flaky(task: Task) -> Any:
-    """Give the input back; every fifth fails at its first try, and one that holds the word "never" at each.
+    """Give the input back; every fifth fails at its first try, and an input that holds the word "never" at each.
 
     Raises `RuntimeError`. Cancellation: nothing has happened.
     """

@@ -1,8 +1,10 @@
-"""What surrounds a handler, the user's function that works on a task: what it gets, calling it, and what ended it."""
+"""The surroundings of a handler, the user's function that works on a task: its arguments, its call, and its
+end.
+"""
 
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import adapted, parameters_of
-from ._endings import is_closing, is_from_signal, parted
+from ._endings import is_closing, is_from_signal, split_failure
 from ._loop_watch import watched_loop
 
 __all__ = (
@@ -15,8 +17,8 @@ __all__ = (
     "is_from_signal",
     "name_of",
     "parameters_of",
-    "parted",
     "signature_of",
+    "split_failure",
     "until_free",
     "watched_loop",
 )

@@ -21,7 +21,8 @@ def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
 async def in_thread(
     threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
 ) -> Any:
-    """What a handler returns in one of the threads, which has `timeout` seconds for it. Raises what it raises.
+    """The return value of a handler that runs in a thread, for at most `timeout` seconds. Raises what the handler
+    raises.
 
     Cancellation: its thread is abandoned.
     """
@@ -77,7 +78,7 @@ def check_signature(what: str, function: Callable[..., Any], *arguments: str) ->
 
 
 def is_async(function: object) -> bool:
-    """Whether calling it returns an awaitable, as far as its definition says."""
+    """True if calling the function returns an awaitable, as far as its definition says."""
     while isinstance(function, functools.partial):
         function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     call = getattr(type(function), "__call__", None)  # noqa: B004 it is not asked whether it can be called
@@ -85,7 +86,7 @@ def is_async(function: object) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An error in a line or two, for the record; also one that cannot say what it is."""
+    """An error in a line or two, for the record; also an error whose `str` fails."""
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 whatever it is, the task must be settled

@@ -14,6 +14,8 @@ from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
 
+from anyio.lowlevel import checkpoint
+
 from ._calling import name_of, signature_of
 
 _OFFERED = {
@@ -68,11 +70,14 @@ def adapted(handler: Callable[..., Any], *, batch: bool = False, context: bool =
 
     def call(work: Any, *context: Any) -> Any:
         values = (get(work), *context)
+        if get is _payloads and not values[0]:
+            return checkpoint()  # no payload can be decoded
         named = {name: values[source] for name, source in by_name.items()}
         return handler(*[values[source] for source in order], **named)
 
     def call_with_work(work: Any, *_: Any) -> Any:
-        return handler(get(work))
+        value = get(work)
+        return checkpoint() if get is _payloads and not value else handler(value)
 
     function = call_with_work if order == [_WORK] and not by_name else call
     function.__qualname__ = name  # warnings name it

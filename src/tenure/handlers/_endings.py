@@ -1,4 +1,4 @@
-"""What ended a handler: a failure, which is a matter of its task, or an interruption, which goes on beyond it.
+"""The two endings of a handler by an exception: a failure concerns its task, an interruption goes on beyond it.
 
 Interruptions are cancellations that somebody has requested, exceptions that a signal's handler has raised, and the
 closing of the coroutine. Everything else is a failure, also what is no `Exception`: a handler that calls `sys.exit()`
@@ -24,12 +24,12 @@ import anyio
 from tenure.waiting import this_task
 
 _LATER = "trio._core."
-"""Where trio raises in its main task if the signal has met code of its own."""
+"""The modules in which trio raises in its main task if the signal has met code of its own."""
 
 _RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 
 
-def parted(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+def split_failure(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """The failure and the interruption in what left a handler: of a group, the part that is one or the other.
 
     Called in the handler's task, in the scopes in which it ran.
@@ -39,10 +39,10 @@ def parted(error: BaseException) -> tuple[BaseException | None, BaseException | 
     cancelled = anyio.get_cancelled_exc_class()
     requested = _is_cancelled()
 
-    def interrupts(one: BaseException) -> bool:
-        if isinstance(one, cancelled):
+    def interrupts(part: BaseException) -> bool:
+        if isinstance(part, cancelled):
             return requested
-        return not isinstance(one, BaseExceptionGroup) and (is_closing(one) or is_from_signal(one))
+        return not isinstance(part, BaseExceptionGroup) and (is_closing(part) or is_from_signal(part))
 
     if isinstance(error, BaseExceptionGroup):
         interruption, failure = cast("BaseExceptionGroup[BaseException]", error).split(interrupts)
@@ -55,18 +55,18 @@ def parted(error: BaseException) -> tuple[BaseException | None, BaseException | 
 
 
 def is_closing(error: BaseException) -> bool:
-    """Whether the coroutine is being closed, as opposed to a handler that raises `GeneratorExit`."""
+    """True if the coroutine is being closed, as opposed to a handler that raises `GeneratorExit`."""
     return isinstance(error, GeneratorExit) and not _is_raised(error)
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task is, by a scope or by asyncio's `task.cancel()`."""
+    """True if the current task is cancelled, by a scope or by asyncio's `task.cancel()`."""
     cancelling = getattr(this_task(), "cancelling", None)
     return (cancelling is not None and cancelling() > 0) or anyio.current_effective_deadline() == -inf
 
 
 def is_from_signal(error: BaseException) -> bool:
-    """Whether the handler of a signal has raised it, in the main thread. Called there."""
+    """True if the handler of a signal has raised the exception, in the main thread. Called there."""
     if threading.current_thread() is not threading.main_thread():
         return False
     installed = [signal.getsignal(number) for number in signal.valid_signals()]
@@ -94,7 +94,7 @@ def _code_of(handler: object) -> CodeType | None:
 
 
 def _is_raised(error: BaseException) -> bool:
-    """Whether the innermost frame of the traceback stands at a `raise` statement."""
+    """True if the innermost frame of the traceback stands at a `raise` statement."""
     trace = _innermost(error)
     if trace is None:
         return True

@@ -76,7 +76,11 @@ class _LoopWatch:
         while frames and not frames[-1][0].f_code.co_flags & CO_COROUTINE:
             frames.pop()
         stack = traceback.StackSummary.extract(iter(frames))
-        theirs = [one for one in stack if not (one.filename.startswith(_NOT_THEIRS) or is_ours(one.filename))]
-        for one in theirs or stack:
-            return f"{one.filename}:{one.lineno}, in {one.name}: {one.line}"
+        theirs = [
+            frame
+            for frame in stack
+            if not (frame.filename.startswith(_NOT_THEIRS) or is_ours(frame.filename))
+        ]
+        for frame in theirs or stack:
+            return f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
         return "an unknown place"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._coalescer import Coalescer, CoalescerStatistics
     from ._keyed_pool import KeyedPool, KeyedPoolStatistics
     from ._pool import Pool, PoolStatistics
-    from ._pool_hooks import works
+    from ._pool_hooks import passes_check
     from ._pool_loans import Leak
     from ._queue import PriorityQueue, Queue, QueueStatistics
     from ._router import Router, RouterKindStatistics, RouterStatistics
@@ -62,7 +62,7 @@ __all__ = (
     "TokenBucket",
     "TokenBucketStatistics",
     "WriteTurn",
-    "works",
+    "passes_check",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -76,7 +76,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_coalescer": "Coalescer CoalescerStatistics",
         "_keyed_pool": "KeyedPool KeyedPoolStatistics",
         "_pool": "Pool PoolStatistics",
-        "_pool_hooks": "works",
+        "_pool_hooks": "passes_check",
         "_pool_loans": "Leak",
         "_queue": "PriorityQueue Queue QueueStatistics",
         "_router": "Router RouterKindStatistics RouterStatistics",

@@ -33,7 +33,7 @@ class Entry(Generic[T]):
         return False
 
     def again(self) -> Entry[T]:
-        """Return a copy of the same rank: one that was taken may still be in its backlog as a dead entry."""
+        """Return a copy of the same rank: an entry that was taken may still be in its backlog as a dead entry."""
         entry = Entry(self.item, self.priority, self.seq)
         entry.came = self.came
         return entry
@@ -45,7 +45,7 @@ class Fifo(Generic[T]):
     __slots__ = ("_entries", "size")
 
     size: int
-    """How many entries it has."""
+    """The number of entries."""
 
     def __init__(self) -> None:
         """Make an empty backlog."""
@@ -57,14 +57,14 @@ class Fifo(Generic[T]):
         return self._entries[0]
 
     def add(self, entry: Entry[T]) -> None:
-        """Add an entry; one that arrived before others goes back to its place, near the front."""
+        """Add an entry; an entry that arrived before others goes back to its place, near the front."""
         entry.there = True
         self.size += 1
         entries = self._entries
         if not entries or entries[-1].seq < entry.seq:
             entries.append(entry)
         else:
-            later = next(i for i, one in enumerate(entries) if one.seq > entry.seq)
+            later = next(i for i, waiting in enumerate(entries) if waiting.seq > entry.seq)
             entries.insert(later, entry)
 
     def remove(self, entry: Entry[T]) -> None:
@@ -86,7 +86,7 @@ class Ranked(Generic[T]):
     __slots__ = ("_aging", "_by_age", "_heap", "size")
 
     size: int
-    """How many entries it has."""
+    """The number of entries."""
 
     def __init__(self, aging: float | None) -> None:
         """Make an empty backlog."""
@@ -126,8 +126,8 @@ class Ranked(Generic[T]):
             heappop(self._heap)
         # the dead go when they reach the front; should they ever be the most, all at once
         if len(self._heap) > 2 * self.size + 64:
-            self._heap = [one for one in self._heap if one[2].there]
+            self._heap = [item for item in self._heap if item[2].there]
             heapify(self._heap)
         if len(self._by_age) > 2 * self.size + 64:
-            self._by_age = [one for one in self._by_age if one[1].there]
+            self._by_age = [item for item in self._by_age if item[1].there]
             heapify(self._by_age)

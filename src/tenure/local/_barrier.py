@@ -1,6 +1,6 @@
 """A barrier for tasks of one process: all of its parties go on together, or none of them does.
 
-The broken state is that of Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
+The broken state is as in Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
 `asyncio.Barrier`. Arrivals are not counted: the parties that have arrived are those in the line. So a party that
 leaves cannot leave a wrong count behind (python/cpython#155233).
 """
@@ -25,13 +25,13 @@ class BarrierStatistics:
     """The state of a `Barrier` at one moment."""
 
     parties: int
-    """How many have to arrive."""
+    """The number of tasks that have to arrive."""
     tasks_waiting: int
-    """How many wait."""
+    """The number of waiting tasks."""
     generation: int
-    """How many times all parties have passed together, or the barrier was broken."""
+    """The number of times that all parties have passed together, or the barrier was broken."""
     broken: bool
-    """It is broken, until it is reset."""
+    """True while the barrier is broken; `reset` mends it."""
 
 
 class Barrier(AsyncBlock):
@@ -62,17 +62,17 @@ class Barrier(AsyncBlock):
 
     @property
     def parties(self) -> int:
-        """How many have to arrive."""
+        """The number of tasks that have to arrive."""
         return self._parties
 
     @property
     def n_waiting(self) -> int:
-        """How many have arrived and wait."""
+        """The number of tasks that have arrived and wait."""
         return sum(1 for _ in self._line)
 
     @property
     def broken(self) -> bool:
-        """It was aborted, or a party left it, and it was not reset since."""
+        """True if the barrier was aborted, or a party left it, and it was not reset since."""
         return bool(self._broken)
 
     async def wait(self) -> int:
@@ -125,7 +125,7 @@ class Barrier(AsyncBlock):
         return f"<Barrier {self.n_waiting}/{self._parties} waiting{state}>"
 
     def _left(self, waiter: Waiter[int, int]) -> None:
-        # one that was cancelled before a reset and runs after it must not break what came after it
+        # a party that was cancelled before a reset and runs after it must not break the next generation
         if waiter.want == self._generation:
             self._depart()
 

@@ -44,10 +44,10 @@ class Blocked:
     task: str
     """The name of the task."""
     line: str
-    """Where it was: ``file:line, in function: code``. The innermost line that is neither of the standard library
-    nor of an installed package, if there is one."""
+    """The place of the block: ``file:line, in function: code``. The innermost line that is neither of the standard
+    library nor of an installed package, if there is such a line."""
     seconds: float
-    """How long it took; up to a fifth of the threshold too much, as it was seen from outside."""
+    """The duration in seconds; up to a fifth of the threshold too much, as it was seen from outside."""
     stack: str
     """All of the task's stack, the innermost line last."""
 
@@ -57,14 +57,14 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class BlockingWatchStatistics:
-    """What a `BlockingWatch` has seen so far."""
+    """The blocks that a `BlockingWatch` has seen so far."""
 
     blocks: int
-    """How many blocks."""
+    """The number of blocks."""
     seconds: float
-    """How long they took together."""
+    """The duration of all blocks together."""
     longest: float
-    """How long the longest took."""
+    """The duration of the longest block."""
 
 
 class _Step(NamedTuple):
@@ -98,7 +98,7 @@ class BlockingWatch(AsyncBlock):
     """
 
     def __init__(self, threshold: float = 0.1, on_block: Callable[[Blocked], object] | None = None) -> None:
-        """Make one that watches nothing before it is entered; outside a running loop too."""
+        """Make a watch, which sees nothing before it is entered; outside a running loop too."""
         if not threshold > 0:
             raise ValueError(f"threshold must be more than 0 seconds, not {threshold!r}")
         if on_block is not None and not callable(on_block):

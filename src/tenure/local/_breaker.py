@@ -44,26 +44,27 @@ class CircuitBreakerStatistics:
     state: State
     """As `CircuitBreaker.state`."""
     calls: int
-    """How many calls are in the window.
+    """The number of calls in the window.
 
-    While half open, it is that of the probes; while open, the one that made it open.
+    While half open, the number of probes; while open, the number that made it open.
     """
     failures: int
-    """How many of `calls` failed."""
+    """The number of `calls` that failed."""
     slow_calls: int
-    """How many of `calls` were slow; a call may be both."""
+    """The number of `calls` that were slow; a call may be both."""
     failure_rate: float | None
     """Failures per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     slow_call_rate: float | None
     """Slow calls per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     probes: int
-    """How many probes are under way."""
+    """The number of probes under way."""
     refused: int
-    """How many calls were refused so far."""
+    """The number of calls that were refused so far."""
     dropped: int
-    """How many failures and successes came too late to count so far: after a change of state, or a probe's time."""
+    """The number of failures and successes that came too late to count so far: after a change of state, or after a
+    probe's time."""
     opened: int
-    """How often it opened so far; being forced open does not count."""
+    """The number of times that the breaker has opened so far; being forced open does not count."""
 
 
 class CircuitBreaker(AsyncBlock):
@@ -81,17 +82,17 @@ class CircuitBreaker(AsyncBlock):
     `probe_seconds` loses its place to the next call.
 
     A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
-    one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
-    of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
-    the next: its outcome is dropped. Mistakes of the program say nothing about the service either: a call with wrong
-    arguments, or of anything but an async function, is a `TypeError` that does not count.
+    a call that raises what `record` matches has failed; any other is a success. Both take exception classes or a
+    function of the exception. An exception group is a failure if any exception in it is. What began in one state
+    says nothing in the next: its outcome is dropped. Mistakes of the program say nothing about the service either:
+    a call with wrong arguments, or of anything but an async function, is a `TypeError` that does not count.
 
-    `state` and the rest are those of this process; nothing is shared. `observer` gets the event ``breaker.changed``
-    (name, old, new). What a function in `record` or `ignore` or a listener raises is logged with its traceback, as a
-    warning of the logger "tenure", and is the `error` of the event ``breaker.matcher_failed`` (name) or
-    ``breaker.listener_failed`` (name, old, new); the call goes on, and the one that could not be matched says nothing.
-    `name` is for events and messages. Times are in seconds of the loop's clock. TypeError or ValueError
-    for settings that make no sense.
+    `state` and the rest are those of this process; nothing is shared. `observer` gets the event
+    ``breaker.changed`` (name, old, new). What a function in `record` or `ignore` or a listener raises is logged
+    with its traceback, as a warning of the logger "tenure", and is the `error` of the event
+    ``breaker.matcher_failed`` (name) or ``breaker.listener_failed`` (name, old, new); the call goes on, and an
+    outcome that could not be matched says nothing. `name` is for events and messages. Times are in seconds of the
+    loop's clock. TypeError or ValueError for settings that make no sense.
 
     Cancellation: a cancelled call has no effect on the breaker.
 
@@ -373,5 +374,5 @@ def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entere
         raise RuntimeError(f"{breaker!r}: left in another task than it was entered in")
     if inside[0] is breaker:
         return inside
-    _, permit, since, rest = _brought_to_front(breaker, inside[3])
-    return (breaker, permit, since, (inside[0], inside[1], inside[2], rest))
+    _, permit, since, outer = _brought_to_front(breaker, inside[3])
+    return (breaker, permit, since, (inside[0], inside[1], inside[2], outer))

@@ -1,4 +1,4 @@
-"""What an exception says about the health of what was called: a failure, a success, or nothing."""
+"""The meaning of an exception for the health of the called service: a failure, a success, or neither."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 __all__ = ("Matcher", "Outcomes")
 
 Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Callable[[Exception], bool]"
-"""Which exceptions are meant: a class, several, or a function that returns True for them."""
+"""A set of exceptions: a class, several classes, or a function that returns True for them."""
 
 
 class Outcomes:

@@ -1,4 +1,4 @@
-"""When a circuit breaker opens, for how long, and how it tries again."""
+"""The settings of a circuit breaker: when it opens, for how long, and how it tries again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Settings:
 
     @property
     def enough_calls(self) -> int:
-        """How many calls have to be in the window before it is judged; a window of fewer is judged when full."""
+        """The number of calls that the window needs before it is judged; a window of fewer calls is judged when
+        full.
+        """
         return min(self.min_calls, self.window) if self.window_seconds is None else self.min_calls
 
     def reached(self, calls: int, failures: int, slow: int) -> bool:

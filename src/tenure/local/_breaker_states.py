@@ -67,11 +67,12 @@ class States:
     probes: dict[int, float]
     """The permits of the probes that are under way, and since when, the eldest first."""
     refused: int
-    """How many calls were refused so far."""
+    """The number of calls that were refused so far."""
     dropped: int
-    """How many failures and successes came too late so far, after a change of state or a probe's time."""
+    """The number of failures and successes that came too late so far, after a change of state or a probe's
+    time."""
     opened: int
-    """How often it opened so far; not by hand."""
+    """The number of times that the breaker has opened so far, except by hand."""
 
     def __init__(self, settings: Settings, on_change: Callable[[State, State], None]) -> None:
         """Make a closed one."""
@@ -87,7 +88,7 @@ class States:
 
     @property
     def enough_calls(self) -> int:
-        """How many calls have to be in the window before the rates mean anything."""
+        """The number of calls that the window needs before the rates mean anything."""
         if self.state == "open":
             return 1  # they have been judged; probes are before all of them have ended
         return self.settings.probes if self.state == "half_open" else self.settings.enough_calls

@@ -1,4 +1,4 @@
-"""What a circuit breaker remembers of the calls it let through: the last `n`, or those of the last seconds.
+"""The memory of a circuit breaker: the calls it let through, the last `n` or those of the last seconds.
 
 A call is remembered as a *mark*: 0, or FAILED, or SLOW, or both. Both windows count in O(1) a call: one in a ring,
 as resilience4j's count-based window; the other in ten slices of time, as failsafe-go's.
@@ -22,11 +22,11 @@ class CountWindow:
     __slots__ = ("_next", "_ring", "_size", "calls", "failures", "slow")
 
     calls: int
-    """How many calls are in the window."""
+    """The number of calls in the window."""
     failures: int
-    """How many of them failed."""
+    """The number of failed calls."""
     slow: int
-    """How many of them were slow; a call may be both."""
+    """The number of slow calls; a call may be both."""
 
     def __init__(self, size: int) -> None:
         """Make an empty window."""
@@ -58,11 +58,11 @@ class TimeWindow:
     __slots__ = ("_ends", "_slices", "_width", "calls", "failures", "slow")
 
     calls: int
-    """How many calls are in the window."""
+    """The number of calls in the window."""
     failures: int
-    """How many of them failed."""
+    """The number of failed calls."""
     slow: int
-    """How many of them were slow; a call may be both."""
+    """The number of slow calls; a call may be both."""
 
     def __init__(self, seconds: float) -> None:
         """Make an empty window."""

@@ -29,16 +29,16 @@ __all__ = ("Bulkhead", "BulkheadKindStatistics", "BulkheadStatistics")
 
 @dataclass(frozen=True, slots=True)
 class BulkheadKindStatistics:
-    """What one kind of call has of a `Bulkhead` at one moment."""
+    """The calls of one kind in a `Bulkhead` at one moment."""
 
     share: float
     """Its share, as it was given."""
     in_use: int
-    """How many are inside."""
+    """The number of calls inside."""
     tasks_waiting: int
-    """How many wait in line; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait in line; tasks cancelled in this turn of the loop may still count."""
     refused: int
-    """How many were refused so far because the line was full."""
+    """The number of calls that were refused so far because the line was full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,16 @@ class BulkheadStatistics:
     """The state of a `Bulkhead` at one moment, in numbers of calls."""
 
     limit: int
-    """How many may be inside at once."""
+    """The number of calls that may be inside at once."""
     max_waiting: int | None
-    """How many of each kind may wait in line; None is any number."""
+    """The number of tasks of each kind that may wait in line; None is any number."""
     in_use: int
-    """How many are inside; those that were let in but have not run yet are."""
+    """The number of calls inside; calls that were let in but have not run yet count."""
     tasks_waiting: int
-    """How many wait in line, of all kinds; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait in line, of all kinds; tasks cancelled in this turn of the loop may still
+    count."""
     refused: int
-    """How many were refused so far because their line was full."""
+    """The number of calls that were refused so far because their line was full."""
     kinds: Mapping[Hashable, BulkheadKindStatistics]
     """The same for each kind; without shares there is one, None."""
 
@@ -148,7 +149,7 @@ class Bulkhead:
 
     async def _enter(self, kind: Hashable, timeout: float | None) -> None:
         state = self._kinds[kind]
-        # while a call waits nothing is free, so one that finds a free place overtakes none
+        # while a call waits nothing is free, so a call that finds a free place overtakes none
         if self._in_use < self._limit:
             self._take(state)
             try:
@@ -195,7 +196,7 @@ class Bulkhead:
             state.line.grant(head, None)
 
     def _left(self, kind: Hashable, waiter: Waiter[int, None]) -> None:
-        # one that leaves without a place admits no other: those behind it wait for the same
+        # a call that leaves without a place admits no other: the calls behind it wait for the same
         if waiter.granted:
             self._leave(kind)
 

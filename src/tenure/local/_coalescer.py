@@ -1,6 +1,6 @@
 """Many puts, few flushes: what is put within a window goes out together, one value for each key.
 
-The timing is that of lodash's `debounce` (wait, maxWait, leading), of all puts together: each put starts the
+The timing is as in lodash's `debounce` (wait, maxWait, leading), for all puts together: each put starts the
 window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
 first put, or when it has `max_items` keys. What is decided is plain and synchronous (`put`, `_next`); one job
 sleeps and flushes.
@@ -42,15 +42,15 @@ class CoalescerStatistics:
     """The state of a `Coalescer` at one moment, and what it has done."""
 
     tasks_waiting: int
-    """How many puts wait, those whose batch is being flushed included."""
+    """The number of waiting puts, including those whose batch is being flushed."""
     batches: int
-    """How many batches are gathered and not yet being flushed."""
+    """The number of batches that are gathered and not yet being flushed."""
     flushing: bool
     """A flush is under way."""
     flushed: int
-    """How many flushes have succeeded."""
+    """The number of flushes that have succeeded."""
     failed: int
-    """How many flushes have raised or were cancelled."""
+    """The number of flushes that have raised or were cancelled."""
 
 
 class _Batch(Generic[K, V]):
@@ -59,7 +59,7 @@ class _Batch(Generic[K, V]):
     def __init__(self, last_due: float, reporter: Reporter) -> None:
         self.reporter = reporter
         self.raising = 0
-        """How many puts raise the error of the flush."""
+        """The number of puts that raise the error of the flush."""
         self.line: Line[tuple[K, V], Outcome[None]] = Line(self._left)
         self.keys: Counter[K] = Counter()
         self.last_due = last_due
@@ -130,7 +130,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         merge: Callable[[V, V], V] | None = None,
         close_timeout: float | None = None,
     ) -> None:
-        """Make one that gathers nothing before it is entered; outside a running loop too."""
+        """Make a coalescer, which gathers nothing before it is entered; outside a running loop too."""
         if not callable(flush):
             raise TypeError(f"flush must be an async function, not {flush!r}")
         if not window >= 0:

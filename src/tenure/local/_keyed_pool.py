@@ -3,7 +3,7 @@
 Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for what is returned or
 created, first come first served. Keys compete for slots. When all are in use, the resource that has been
 idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has
-waited longer than all of its own. So a busy key cannot starve a quiet one.
+waited longer than all of its own. So a busy key cannot starve an idle one.
 
 A key is forgotten when it has no resource and no waiter. Counting waiters in is what maps of locks get
 wrong (LightRAG #3439), and forgetting them late is how they leak (aden-hive #2584).
@@ -39,37 +39,37 @@ class KeyedPoolStatistics:
     """The state of a `KeyedPool` at one moment. Each slot in use is idle, lent, creating or closing."""
 
     max_per_key: int
-    """How many slots a key may use."""
+    """The number of slots that a key may use."""
     max_total: int
-    """How many slots there are."""
+    """The number of all slots."""
     keys: int
-    """How many keys have a resource or a waiter."""
+    """The number of keys that have a resource or a waiter."""
     size: int
-    """How many slots are in use."""
+    """The number of slots in use."""
     idle: int
-    """How many resources wait to be lent."""
+    """The number of idle resources."""
     lent: int
-    """How many are lent, or are being checked or reset by a borrower."""
+    """The number of resources that are lent, or are being checked or reset by a borrower."""
     creating: int
-    """How many are being created: at most one for each key."""
+    """The number of resources that are being created: at most one for each key."""
     closing: int
-    """How many are being closed."""
+    """The number of resources that are being closed."""
     tasks_waiting: int
-    """How many tasks wait."""
+    """The number of waiting tasks."""
     created: int
-    """How many were created since the pool was opened."""
+    """The number of resources created since the pool was opened."""
     closed: int
-    """How many were closed since then."""
+    """The number of resources closed since then."""
     evicted: int
-    """How many of those had to make room for another key."""
+    """The number of closed resources that had to make room for another key."""
     create_failures: int
-    """How many creations have failed since then."""
+    """The number of creations that have failed since then."""
     timeouts: int
-    """How many times a `timeout` of acquire has run out since then."""
+    """The number of times that a `timeout` of acquire has run out since then."""
     refused: int
-    """How many tasks were refused since then because `max_waiting` others waited already."""
+    """The number of tasks refused since then because `max_waiting` other tasks waited already."""
     leaked: int
-    """How many loans have lasted longer than `leak_after`."""
+    """The number of loans that have lasted longer than `leak_after`."""
 
 
 class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
@@ -98,8 +98,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
       no further task shares such a one;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
-    - `check_after_idle`: one that was used or checked within this time is lent without a check;
-    - `leak_after`: one that is lent for longer is reported, with the place where it was taken.
+    - `check_after_idle`: a resource used or checked within this time is lent without a check;
+    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled
     has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
@@ -249,7 +249,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return subpool
 
     def _take(self, want: Asked[K]) -> KeyedEntry[K, T] | None:
-        """Lend what can be had at once; one that is due for a check is not shared before that."""
+        """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
         subpool = self._subpools.get(want.key)
         if subpool is None or subpool.line:
             return None
@@ -272,7 +272,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return None
 
     def _shared(self, subpool: SubPool[K, T], time: float) -> KeyedEntry[K, T] | None:
-        """Return the one that others may share, unless it is too old for that."""
+        """Return the resource that others may share, unless it is too old for that."""
         if subpool.shared is not None and self._state.worn(subpool.shared, time):
             subpool.shared = None  # its users go on with it
         return subpool.shared
@@ -314,7 +314,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return await subpool.line.wait(waiter)
 
     def _is_crowded(self, subpool: SubPool[K, T], exclusive: bool) -> bool:
-        """Whether `max_waiting` tasks wait for this key until something is returned."""
+        """True if `max_waiting` tasks wait for this key until a resource is returned."""
         if self._max_waiting is None:
             return False
         state = self._state
@@ -337,7 +337,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         self._look_at(subpool)
 
     def _give_back(self, entry: KeyedEntry[K, T]) -> None:
-        """Hand one that is in order to the next, or keep it, when its last user has left."""
+        """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
         subpool = entry.subpool
         if entry not in subpool.lent:
             return  # closed under its borrowers' hands
@@ -356,7 +356,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             entry.idle_from = time
             del subpool.lent[entry]
             subpool.idle[entry] = None
-            self._state.shelve(entry)
+            self._state.return_idle(entry)
             self._feed()
         elif self._others_came_before(head.want.number):
             self._drop(entry, "room")

@@ -1,4 +1,4 @@
-"""What pools have in common: how a resource is lent, checked, returned and closed.
+"""The base of pools: how a resource is lent, checked, returned and closed.
 
 A pool decides what is available at once, which task waits for what, and which gets what becomes free; the rest is
 here.
@@ -80,7 +80,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
     @abstractmethod
     def _give_back(self, entry: E) -> None:
-        """Hand one that is in order to the next, or keep it."""
+        """Hand a resource in order to the next waiter, or keep it."""
 
     @abstractmethod
     def _timed_out(self, want: W, timeout: float) -> PoolTimeout:
@@ -99,7 +99,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     # lending
 
     def _is_due(self, entry: E) -> bool:
-        """Whether one that was just taken has to be checked."""
+        """True if an entry that was just taken has to be checked."""
         return entry.lent_at - entry.since >= self._hooks.check_after
 
     async def _obtain(self, want: W, entry: E | None, timeout: float | None) -> E:
@@ -108,17 +108,17 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         Cancellation: nothing is taken.
         """
         if timeout is None:
-            return await self._found(want, entry) or await self._stand_in_line(want)
+            return await self._checked(want, entry) or await self._stand_in_line(want)
         # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
         with anyio.move_on_after(timeout or None):
-            if found := await self._found(want, entry):
-                return found
+            if checked := await self._checked(want, entry):
+                return checked
             with anyio.move_on_after(None if timeout else 0):
                 return await self._stand_in_line(want)
         self._timeouts += 1
         raise self._timed_out(want, timeout)
 
-    async def _found(self, want: W, entry: E | None) -> E | None:
+    async def _checked(self, want: W, entry: E | None) -> E | None:
         while entry is not None and self._is_due(entry):
             if await self._proved(want, entry):
                 break
@@ -135,10 +135,10 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         return await self._passes("check", entry, shield=False)
 
     async def _passes(self, hook: Literal["check", "reset"], entry: E, *, shield: bool) -> bool:
-        """Call `check` or `reset` of one that is lent; close it if it fails, or if that is cancelled."""
+        """Call `check` or `reset` for a lent resource; close it if the call fails or is cancelled."""
         sound, reason = False, "cancelled"
         try:
-            sound = await self._hooks.pass_over(hook, entry.resource, entry.about, shield=shield)
+            sound = await self._hooks.pass_over(hook, entry.resource, entry.fields, shield=shield)
             reason = "reset failed" if hook == "reset" else "unhealthy"
         finally:
             if sound:
@@ -158,12 +158,12 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     # taking back
 
     def _come_back(self, entry: E) -> None:
-        """Take back one that was used without a fault and needs no reset."""
+        """Take back a resource that was used without a fault and needs no reset."""
         entry.since = entry.idle_from = now()
         self._give_back(entry)
 
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
-        """Take back one that needs a reset, or that was used by a body that raised.
+        """Take back a resource that needs a reset, or whose body raised.
 
         Cancellation: shielded, but for asyncio's native one, which has the resource closed.
         """
@@ -191,13 +191,13 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     async def _end(self, entry: E, reason: str) -> None:
         try:
             await self._before_closing(entry, reason)
-            await self._hooks.end(entry.resource, entry.about)
+            await self._hooks.end(entry.resource, entry.fields)
         finally:
             self._closed += 1
             self._state.closing -= 1
             self._slot_is_free(entry, reason)
             self._slot_freed()
-        self._reporter.notice("pool.closed", **entry.about, reason=reason, age=now() - entry.born)
+        self._reporter.notice("pool.closed", **entry.fields, reason=reason, age=now() - entry.born)
 
     # as long as it is open
 
@@ -231,7 +231,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
 
 class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
-    """What `acquire` returns: one block with one resource."""
+    """The return value of `acquire`: a block with a resource."""
 
     __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
 
@@ -260,7 +260,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
                 raise
         self._entry = entry
         if pool._loans.noted:
-            self._borrower = pool._loans.begin(2, entry.about)
+            self._borrower = pool._loans.begin(2, entry.fields)
         return entry.resource
 
     async def __aexit__(

@@ -37,11 +37,11 @@ class Levels:
         self._slack = slack
         self._terms = list(zip(self.per, self._fills_in, slack, strict=True))
         self.full_at: list[float] = [-inf for _ in limits.all]
-        """When each bucket would be full if no more were taken."""
+        """The time at which each bucket is full if no more is taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
 
     def amounts(self, cost: Cost) -> Amounts:
-        """What a cost is in each limit. Raises `ValueError` if it can never be met."""
+        """The amounts of a cost, one for each limit. Raises `ValueError` if the cost can never be met."""
         return Amounts(self.limits.amounts(cost))
 
     def take_at(self, amounts: tuple[float, ...], time: float, late: bool) -> bool:
@@ -59,7 +59,7 @@ class Levels:
         return True
 
     def due(self, amounts: Amounts) -> float:
-        """When all of them are there."""
+        """The time at which all amounts are there."""
         due = -inf
         for amount, full_at, per, fills_in in zip(
             amounts, self.full_at, self.per, self._fills_in, strict=True
@@ -69,7 +69,7 @@ class Levels:
         return due
 
     def due_behind(self, amounts: Amounts, ahead: Amounts, time: float, late: bool) -> float:
-        """When all of them are there for one that comes at that time, behind all that is ahead."""
+        """The time at which all amounts are there for a caller that comes at `time`, behind the amounts ahead."""
         due = -inf
         for i, amount in enumerate(amounts):
             if amount:
@@ -88,7 +88,7 @@ class Levels:
             full_at[i] = (max(least, full_at[i])) + amount * self.per[i]
 
     def clamped(self, time: float, late: bool) -> list[float]:
-        """When each would be full, less what it has no room for."""
+        """The time at which each bucket would be full, less the tokens that it has no room for."""
         if not late:
             return [max(full_at, time) for full_at in self.full_at]
         return [max(full_at, time - slack) for full_at, slack in zip(self.full_at, self._slack, strict=True)]
@@ -114,7 +114,7 @@ class Levels:
                 self.full_at[i] = min(max(self.full_at[i], time) - amount * self.per[i], time + LONGEST)
 
     def debts(self, time: float) -> list[float]:
-        """How much of each is missing."""
+        """The amount that each limit lacks."""
         return [max(0.0, full_at - time) / per for full_at, per in zip(self.full_at, self.per, strict=True)]
 
 

@@ -45,33 +45,33 @@ class PoolStatistics:
     """The state of a `Pool` at one moment. Each slot in use is in one of the states idle, lent, creating, closing."""
 
     min_size: int
-    """How many it keeps."""
+    """The number of resources that the pool keeps."""
     max_size: int
-    """How many slots there are."""
+    """The number of all slots."""
     size: int
-    """How many slots are in use."""
+    """The number of slots in use."""
     idle: int
-    """How many wait to be lent."""
+    """The number of idle resources."""
     lent: int
-    """How many are lent, or are being checked or reset by a borrower."""
+    """The number of resources that are lent, or are being checked or reset by a borrower."""
     creating: int
-    """How many are being created: none or one."""
+    """The number of resources that are being created: 0 or 1."""
     closing: int
-    """How many are being closed."""
+    """The number of resources that are being closed."""
     tasks_waiting: int
-    """How many tasks stand in the line."""
+    """The number of tasks that stand in the line."""
     created: int
-    """How many were created since the pool was opened."""
+    """The number of resources created since the pool was opened."""
     closed: int
-    """How many were closed since then."""
+    """The number of resources closed since then."""
     create_failures: int
-    """How many creations have failed since then."""
+    """The number of creations that have failed since then."""
     timeouts: int
-    """How many times a `timeout` of acquire has run out since then."""
+    """The number of times that a `timeout` of acquire has run out since then."""
     refused: int
-    """How many tasks were refused since then because `max_waiting` others waited already."""
+    """The number of tasks refused since then because `max_waiting` other tasks waited already."""
     leaked: int
-    """How many are lent for longer than `leak_after`."""
+    """The number of resources lent for longer than `leak_after`."""
 
 
 class Pool(Lending[T, None, Entry[T]], Generic[T]):
@@ -96,9 +96,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
-    - `check_after_idle`: one that was used or checked within this time is lent without a check;
+    - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `check_every`: an idle one is checked this often, and replaced if it fails;
-    - `leak_after`: one that is lent for longer is reported, with the place where it was taken.
+    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled,
     or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that is closed.
@@ -257,7 +257,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     # lending
 
     def _take(self, want: None) -> Entry[T] | None:  # noqa: ARG002
-        """Take an idle one that is not too old."""
+        """Take an idle resource that is not too old."""
         state = self._state
         while state.idle:
             time = now()
@@ -278,7 +278,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         return await self._line.wait(waiter)
 
     def _is_crowded(self) -> bool:
-        """Whether `max_waiting` tasks wait until one is returned."""
+        """True if `max_waiting` tasks wait until a resource is returned."""
         most = self._max_waiting
         if most is None:
             return False
@@ -308,7 +308,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         elif (waiter := self._line.head()) is not None:
             self._line.grant(waiter, entry)
         elif used:
-            state.shelve(entry)
+            state.return_idle(entry)
         else:
             state.shelve_unused(entry)
 

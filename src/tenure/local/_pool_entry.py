@@ -1,4 +1,4 @@
-"""One resource of a pool, with its times."""
+"""A resource of a pool, with its times."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Entry(Generic[T]):
         self.expires = expires
         self.generation = generation
         self.since = now
-        """When it was last known to be good."""
+        """The time at which the resource was last known to be good."""
         self.idle_from = now
-        """When it was last needed."""
+        """The time at which the resource was last needed."""
         self.lent_at = now
-        """When it was last taken from the idle ones."""
+        """The time at which the resource was last taken from the idle ones."""
 
     @property
-    def about(self) -> Mapping[str, object]:
-        """What events say of it."""
+    def fields(self) -> Mapping[str, object]:
+        """The fields that name the resource in events."""
         return _NOTHING

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tenure.observe import Observer
 
-__all__ = ("Hooks", "bounded", "works")
+__all__ = ("Hooks", "bounded", "passes_check")
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ async def bounded(
     raise TimeoutError(f"{what} took longer than {seconds:g} s")
 
 
-async def works(
+async def passes_check(
     seconds: float,
     function: Callable[..., Any],
     resource: object,
@@ -104,20 +104,22 @@ class Hooks(Generic[T]):
         return await bounded("create", self._create_timeout, self._create, *key)
 
     async def pass_over(
-        self, hook: Literal["check", "reset"], resource: T, about: Mapping[str, object], *, shield: bool
+        self, hook: Literal["check", "reset"], resource: T, fields: Mapping[str, object], *, shield: bool
     ) -> bool:
-        """Call `check` or `reset`; return whether the resource is in order. Cancellation: see `works`."""
+        """Call `check` or `reset`; return whether the resource is in order. Cancellation: see `passes_check`."""
         function = self.check if hook == "check" else self.reset
         assert function is not None
 
         def failed(error: Exception) -> None:
-            self.reporter.warn(f"pool.{hook}_failed", **about, error=error)
+            self.reporter.warn(f"pool.{hook}_failed", **fields, error=error)
 
-        return await works(self._check_timeout, function, resource, shield=shield, what=hook, failed=failed)
+        return await passes_check(
+            self._check_timeout, function, resource, shield=shield, what=hook, failed=failed
+        )
 
-    async def end(self, resource: T, about: Mapping[str, object]) -> None:
+    async def end(self, resource: T, fields: Mapping[str, object]) -> None:
         """Call `close`. Cancellation: passed on to it."""
         try:
             await bounded("close", self.close_timeout, self._close, resource)
         except Exception as error:  # noqa: BLE001 - it is gone all the same
-            self.reporter.warn("pool.close_failed", **about, error=error)
+            self.reporter.warn("pool.close_failed", **fields, error=error)

@@ -1,4 +1,4 @@
-"""How a pool is opened, emptied and closed."""
+"""The lifecycle of a pool: opening, emptying and closing."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
 
     @abstractmethod
     def _slots(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
 
     @abstractmethod
     async def _begin(self) -> None:
-        """What is to be done before anybody may borrow. Cancellation: passed on."""
+        """Prepare the pool before any task may borrow. Cancellation: passed on."""
 
     @abstractmethod
     def _start_jobs(self) -> None:

@@ -31,19 +31,19 @@ class Leak:
     seconds: float
     """For how long it has been lent."""
     where: str
-    """Where it was taken: the innermost frames, as a traceback prints them."""
+    """The place of the call: the innermost frames, as a traceback prints them."""
 
 
 class Borrower:
     """The task that took a resource, recorded when it is taken; its text is made on demand."""
 
-    __slots__ = ("_stack", "_task", "about", "reported", "since")
+    __slots__ = ("_stack", "_task", "fields", "reported", "since")
 
-    def __init__(self, frames_up: int, about: Mapping[str, object]) -> None:
+    def __init__(self, frames_up: int, fields: Mapping[str, object]) -> None:
         frames = traceback.walk_stack(sys._getframe(frames_up + 1))  # pyright: ignore[reportPrivateUsage]
         self._stack = traceback.StackSummary.extract(frames, limit=FRAMES, lookup_lines=False)
         self._task = anyio.get_current_task().name or "unnamed"
-        self.about = about
+        self.fields = fields
         self.since = now()
         self.reported = False
 
@@ -66,9 +66,9 @@ class Loans:
         self._borrowers: dict[Borrower, None] = {}
         self.noted = leak_after < inf
 
-    def begin(self, frames_up: int, about: Mapping[str, object]) -> Borrower:
+    def begin(self, frames_up: int, fields: Mapping[str, object]) -> Borrower:
         """Record a loan that was taken `depth` frames above the caller."""
-        borrower = Borrower(frames_up, about)
+        borrower = Borrower(frames_up, fields)
         self._borrowers[borrower] = None
         return borrower
 
@@ -77,12 +77,12 @@ class Loans:
         del self._borrowers[borrower]
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Describe those that are out for too long, the longest first."""
+        """Describe the loans that have lasted too long, the longest first."""
         time = now()
         return tuple(borrower.leak(time) for borrower in self._overdue(time))
 
     def leaked(self) -> int:
-        """Count those that are out for too long."""
+        """Count the loans that have lasted too long."""
         return len(self._overdue(now()))
 
     def report(self, time: float) -> None:
@@ -92,7 +92,7 @@ class Loans:
                 borrower.reported = True
                 leak = borrower.leak(time)
                 self._reporter.warn(
-                    "pool.leak", **borrower.about, task=leak.task, seconds=leak.seconds, where=leak.where
+                    "pool.leak", **borrower.fields, task=leak.task, seconds=leak.seconds, where=leak.where
                 )
 
     def next_look(self, time: float) -> float:

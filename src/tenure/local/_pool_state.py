@@ -57,16 +57,16 @@ class PoolState(Generic[E]):
         self.idle: OrderedDict[E, None] = OrderedDict()
         """The idle ones, the most recently used last."""
         self.lent: dict[E, None] = {}
-        """Those that a borrower has, checks, resets or is about to get."""
+        """The entries that a borrower has, checks, resets or is about to get."""
         self.checking = 0
-        """How many of those have no borrower: the pool itself checks them."""
+        """The number of lent entries without a borrower: the pool itself checks them."""
         self.creating: int = 0
         self.closing: int = 0
         self.generation = 0
 
     @property
     def size(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return len(self.idle) + len(self.lent) + self.creating + self.closing
 
     @property
@@ -85,7 +85,7 @@ class PoolState(Generic[E]):
         return self.size - self.closing < self.min_size
 
     def expiry(self, now: float) -> float:
-        """Return when one that is created now has to end."""
+        """Return the time at which a resource that is created now has to end."""
         return now + self._max_lifetime * (1 - JITTER * random())
 
     def add(self, entry: E) -> None:
@@ -94,17 +94,17 @@ class PoolState(Generic[E]):
         self.lent[entry] = None
 
     def newest(self) -> E:
-        """Return the idle one to be lent next: the most recently used, so that those that are not needed grow idle."""
+        """Return the idle entry to be lent next: the most recently used, so that unneeded entries grow idle."""
         return next(reversed(self.idle))
 
     def lend(self, entry: E, now: float) -> None:
-        """Lend one that is idle."""
+        """Lend an idle entry."""
         del self.idle[entry]
         entry.lent_at = now
         self.lent[entry] = None
 
-    def shelve(self, entry: E) -> None:
-        """Make one that is lent idle."""
+    def return_idle(self, entry: E) -> None:
+        """Make a lent entry idle."""
         del self.lent[entry]
         self.idle[entry] = None
 
@@ -116,8 +116,8 @@ class PoolState(Generic[E]):
         return entries
 
     def shelve_unused(self, entry: E) -> None:
-        """Make idle one that was not used: the last to be lent again."""
-        self.shelve(entry)
+        """Make an unused entry idle: the last to be lent again."""
+        self.return_idle(entry)
         self.idle.move_to_end(entry, last=False)
 
     def drop(self, entry: E) -> bool:
@@ -130,7 +130,7 @@ class PoolState(Generic[E]):
         return False
 
     def worn(self, entry: E, now: float) -> str | None:
-        """Return why one must not be lent any more."""
+        """Return the reason why an entry must not be lent any more; None if it may be."""
         if entry.generation != self.generation:
             return "reloaded"
         return "lifetime" if now >= entry.expires else None

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Unsaid(int):
-    """The priority of a put that does not say one: a zero that differs from one that was passed."""
+    """The priority of a put without a `priority`: a zero that differs from a zero that was passed."""
 
 
 _UNSAID = _Unsaid(0)
@@ -31,21 +31,21 @@ class QueueStatistics:
     """The state of a queue at one moment."""
 
     size: int
-    """How many items are in the queue."""
+    """The number of items in the queue."""
     max_size: float
-    """How many there may be."""
+    """The number of items that the queue has room for."""
     unfinished: int
-    """How many were put and are not reported as done."""
+    """The number of items that were put and are not reported as done."""
     tasks_waiting_put: int
-    """How many tasks wait for room; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait for room; tasks cancelled in this turn of the loop may still count."""
     tasks_waiting_get: int
-    """How many tasks wait for an item; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait for an item; tasks cancelled in this turn of the loop may still count."""
     closed: bool
-    """Whether it takes no more items."""
+    """True once the queue takes no more items."""
 
 
 class _Queue(Generic[T]):
-    """What both queues are.
+    """The base of both queues.
 
     The entry of a putter that was let in from the line has its place on the backlog, but it is not `ready` before the
     putter has run: asyncio's own `task.cancel()` may still reach it, and a put that raises leaves nothing behind.
@@ -113,7 +113,7 @@ class _Queue(Generic[T]):
             self._serve()
         self._let_in()
 
-    # the order in which putters wait for room: that of their arrival
+    # the order in which putters wait for room: the order of their arrival
 
     def _next_putter(self) -> Waiter[Entry[T], None] | None:
         return self._putters.head()
@@ -258,23 +258,23 @@ class _Queue(Generic[T]):
 
     @property
     def maxsize(self) -> float:
-        """How many items there may be: an int, or `math.inf`."""
+        """The number of items that the queue has room for: an int, or `math.inf`."""
         return self._max_size
 
     def qsize(self) -> int:
-        """How many items are in the queue."""
+        """The number of items in the queue."""
         return self._backlog.size
 
     def empty(self) -> bool:
-        """Whether there is no item in the queue."""
+        """True if the queue has no items."""
         return not self._backlog.size
 
     def full(self) -> bool:
-        """Whether there is no room for another item."""
+        """True if the queue has no room for another item."""
         return self._backlog.size >= self._max_size
 
     def __len__(self) -> int:
-        """How many items are in the queue."""
+        """The number of items in the queue."""
         return self._backlog.size
 
     def __bool__(self) -> bool:
@@ -348,7 +348,7 @@ class Queue(_Queue[T]):
 
 
 class PriorityQueue(_Queue[T]):
-    """A queue of at most `max_size` items of which the one with the highest priority is taken first.
+    """A queue of at most `max_size` items of which the item with the highest priority is taken first.
 
     Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
     admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago

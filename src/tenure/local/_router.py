@@ -27,13 +27,14 @@ class RouterKindStatistics:
     """The state of one kind at one moment, in numbers of items."""
 
     workers: int
-    """How many may be handled at once."""
+    """The number of items that may be handled at once."""
     busy: int
-    """How many are being handled."""
+    """The number of items that are being handled."""
     unfinished: int
-    """How many were put and are not handled to the end; those whose put still waits for room are among them."""
+    """The number of items that were put and are not handled to the end, including items whose put still waits for
+    room."""
     handled: int
-    """How many were handled to the end since the router was entered."""
+    """The number of items handled to the end since the router was entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RouterStatistics(Generic[K]):
     """The state of a `Router` at one moment."""
 
     max_size: int
-    """How many items wait at most in the queue of each kind."""
+    """The largest number of items that wait in the queue of each kind."""
     kinds: Mapping[K, RouterKindStatistics]
     """The state of each kind."""
 

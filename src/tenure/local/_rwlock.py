@@ -12,7 +12,7 @@ goes in if the lock is free and no waiting reader is ahead. The policies differ 
   that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
   to its wait is the time for which the last that overtook it stays in.
 
-A task that leaves the line, whatever it wanted, runs the same loop as one that gives the lock back
+A task that leaves the line, whatever it wanted, runs the same loop as a task that gives the lock back
 (`RWLock._let_in`): the readers behind a writer that gave up go in.
 """
 
@@ -44,21 +44,21 @@ class RWLockStatistics:
     """The state of an `RWLock` at one moment, in numbers of tasks."""
 
     policy: Policy
-    """Which tasks go first."""
+    """The rule for which tasks go first."""
     readers: int
-    """How many hold it to read; one that was let in but has not run yet does."""
+    """The number of readers that hold the lock; a reader that was let in but has not run yet counts."""
     writers: int
-    """How many hold it to write: 1 or 0."""
+    """The number of writers that hold the lock: 1 or 0."""
     readers_waiting: int
-    """How many wait to read; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to read; tasks cancelled in this turn of the loop may still count."""
     writers_waiting: int
-    """How many wait to write; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to write; tasks cancelled in this turn of the loop may still count."""
     broken: bool
     """A task ended while it held the lock and others waited: tasks that would have to wait are refused."""
 
     @property
     def tasks_waiting(self) -> int:
-        """How many wait, to read or to write."""
+        """The number of tasks that wait, to read or to write."""
         return self.readers_waiting + self.writers_waiting
 
 
@@ -169,7 +169,7 @@ class RWLock:
         self._end_write()
 
     def locked(self) -> bool:
-        """Whether any task holds it, to read or to write."""
+        """True if any task holds the lock, to read or to write."""
         return bool(self._holders)
 
     def statistics(self) -> RWLockStatistics:

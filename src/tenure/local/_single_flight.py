@@ -1,4 +1,4 @@
-"""One call at a time for each key, shared by all tasks that ask for the same meanwhile.
+"""Calls shared by all tasks that ask for the same key meanwhile: one call at a time for each key.
 
 The semantics are those of Go's `singleflight`, but the call belongs to all waiting tasks and not to
 the first: it runs in a task of its own, goes on while any task waits for it, and is cancelled
@@ -44,7 +44,7 @@ class SingleFlightStatistics:
     flights: int
     """For how many keys a call runs, or is being cancelled."""
     tasks_waiting: int
-    """How many tasks wait for one of them, the first callers included."""
+    """The number of tasks that wait for a flight, the first callers included."""
 
 
 class _Flight:
@@ -56,7 +56,7 @@ class _Flight:
         self.key = key
         self.reporter = reporter
         self.raising = 0
-        """How many callers raise the error of the call."""
+        """The number of callers that raise the error of the call."""
         self.line: Line[None, Outcome[Any]] = Line(self._left)
         self.after = after
         self.deserted = False
@@ -87,7 +87,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """Lets one call for each key run at a time, and returns its result, or raises its error, in all waiting tasks.
 
     Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
-    one that is not being called takes no memory.
+    a key that is not being called takes no memory.
 
     It may be used as it is; then a call runs inside of the first caller. Or with ``async with
     SingleFlight() as flight``; then calls run in a task group of the object, and leaving the block refuses new

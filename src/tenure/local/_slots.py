@@ -37,17 +37,19 @@ class Slots:
 
     @property
     def limit(self) -> int:
-        """How many slots there are."""
+        """The number of all slots."""
         return self._limit
 
     @property
     def in_use(self) -> int:
-        """How many slots are taken; those of a waiter that was granted but has not run yet are."""
+        """The number of taken slots, including those of waiters that were granted but have not run yet."""
         return self._in_use
 
     @property
     def waiting(self) -> int:
-        """How many takers stand in the line; those cancelled in this turn of the loop may still count."""
+        """The number of takers that stand in the line; takers cancelled in this turn of the loop may still
+        count.
+        """
         return len(self._line)
 
     def fits(self, n: int = 1) -> bool:

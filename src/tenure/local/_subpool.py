@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class KeyedEntry(Entry[T], Generic[K, T]):
-    """One resource of a keyed pool."""
+    """A resource of a keyed pool."""
 
     __slots__ = ("subpool", "users")
 
@@ -32,20 +32,20 @@ class KeyedEntry(Entry[T], Generic[K, T]):
         self.users = 1
 
     @property
-    def about(self) -> Mapping[str, object]:
-        """What events say of it."""
+    def fields(self) -> Mapping[str, object]:
+        """The fields that name the resource in events."""
         return MappingProxyType({"key": self.subpool.key})
 
 
 class Asked(NamedTuple, Generic[K]):
-    """What a borrower asks for."""
+    """A borrower's request."""
 
     key: K
     exclusive: bool
 
 
 class Want(NamedTuple, Generic[K, T]):
-    """What a waiter wants; `number` is its place among all of the pool."""
+    """A waiter's request; `number` is its place among all waiters of the pool."""
 
     number: int
     subpool: SubPool[K, T]
@@ -67,17 +67,17 @@ class SubPool(Generic[K, T]):
         self.idle: dict[KeyedEntry[K, T], None] = {}
         """The idle ones, the most recently used last."""
         self.lent: dict[KeyedEntry[K, T], None] = {}
-        """Those that a borrower has, checks or is about to get."""
+        """The entries that a borrower has, checks or is about to get."""
         self.shared: KeyedEntry[K, T] | None = None
-        """The one that is lent and that others may share."""
+        """The lent entry that others may share."""
         self.creator: Job | None = None
         self.closing = 0
         self.probing = 0
-        """How many are being checked, to be shared if they pass."""
+        """The number of entries that are being checked, to be shared if they pass."""
 
     @property
     def slots(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return len(self.idle) + len(self.lent) + self.closing + (self.creator is not None)
 
     @property

@@ -42,14 +42,14 @@ Args = TypeVarTuple("Args")
 
 
 class Done(NamedTuple, Generic[T, R]):
-    """One item of `Threads.map` whose call has ended: with `value`, or with `error` if it raised."""
+    """An item of `Threads.map` whose call has ended: with `value`, or with `error` if it raised."""
 
     item: T
     """The item, as it was given."""
     value: R | None
-    """What the function returned; None if it raised."""
+    """The function's return value; None if it raised."""
     error: Exception | None
-    """What it raised, or None."""
+    """The exception that the function raised, or None."""
 
     def result(self) -> R:
         """Return what the function returned, or raise what it raised."""
@@ -60,12 +60,12 @@ class Done(NamedTuple, Generic[T, R]):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[T, R]):
-    """What became of the items of one `Threads.map`. Each item is in exactly one of the two."""
+    """The items of one `Threads.map`. Each item is in exactly one of the two tuples."""
 
     done: tuple[Done[T, R], ...]
-    """Those whose call has ended, in the order of the items."""
+    """The items whose call has ended, in the order of the items."""
     unfinished: tuple[T, ...]
-    """Those whose call did not end in time, in the order of the items: abandoned as it ran, or never
+    """The items whose call did not end in time, in the order of the items: abandoned as it ran, or never
     started."""
 
 
@@ -74,17 +74,17 @@ class ThreadsStatistics:
     """The state of `Threads` at one moment, in numbers of calls."""
 
     max_workers: int
-    """How many may run at once."""
+    """The number of functions that may run at once."""
     max_waiting: int | None
-    """How many may wait in line; None is any number."""
+    """The number of tasks that may wait in line; None is any number."""
     busy: int
-    """How many have a slot: they run, abandoned ones included, or are about to."""
+    """The number of slots in use: their functions run, including abandoned ones, or are about to."""
     abandoned: int
-    """How many of `busy` run on although their caller has given up."""
+    """The number of `busy` slots whose function runs on although its caller has given up."""
     tasks_waiting: int
-    """How many wait in line for a slot."""
+    """The number of tasks that wait in line for a slot."""
     refused: int
-    """How many were refused so far because the line was full."""
+    """The number of calls that were refused so far because the line was full."""
 
 
 class _Call:
@@ -227,7 +227,7 @@ class Threads:
         call = _Call(self, _inside.get())
         try:
             with anyio.move_on_after(timeout):
-                # made for each call: one that is kept would bind the object to one kind of loop
+                # made for each call: a kept one would bind the object to one kind of loop
                 unlimited = anyio.CapacityLimiter(inf)
                 return await anyio.to_thread.run_sync(
                     self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited
@@ -294,7 +294,7 @@ def _where(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return ""
-    frames = list(takewhile(lambda one: one[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
+    frames = list(takewhile(lambda pair: pair[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
     while frames and is_ours(frames[-1][0].f_code.co_filename):
         frames.pop()
     return "".join(traceback.StackSummary.extract(reversed(frames)).format()).rstrip()

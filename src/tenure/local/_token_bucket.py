@@ -39,11 +39,12 @@ class TokenBucketStatistics:
     rate: float
     """Tokens a second."""
     burst: float
-    """How many tokens the bucket holds."""
+    """The number of tokens that the bucket holds."""
     tokens: float
-    """How many are there now; below zero by what was reserved ahead."""
+    """The number of tokens that are there now; below zero by the number that was reserved ahead."""
     tasks_waiting: int
-    """How many tasks wait, or reservations behind them; one cancelled in this turn of the loop may still count."""
+    """The number of waiting tasks, and of reservations behind them; tasks cancelled in this turn of the loop may
+    still count."""
 
 
 class Reservation:
@@ -89,7 +90,7 @@ class Reservation:
 
 
 class _Request:
-    """What a waiter wants; `booking` for one that has no task, but a reservation."""
+    """A waiter's request; `booking` for a reservation, which has no task."""
 
     __slots__ = ("booking", "n")
 
@@ -172,7 +173,7 @@ class TokenBucket(AsyncBlock):
 
     @property
     def burst(self) -> float:
-        """How many tokens the bucket holds."""
+        """The number of tokens that the bucket holds."""
         return self._burst
 
     # taking
@@ -243,7 +244,7 @@ class TokenBucket(AsyncBlock):
         await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing: a token is not given back. No checkpoint."""
+        """Do nothing: a token is not given back. No checkpoint."""
 
     def _take(self, n: float, time: float) -> bool:
         """Take the tokens, if they are there and no task waits for them."""
@@ -257,23 +258,23 @@ class TokenBucket(AsyncBlock):
         return True
 
     def _is_kept(self, time: float) -> bool:
-        """Whether a task keeps the time, or the bucket is held off."""
+        """True if a task keeps the time, or the bucket is held off."""
         if self._keeper is _HOLD and time >= self._held_until:
             self._keeper = None
         return self._keeper is not None
 
     def _clamped(self, time: float) -> float:
-        """When the bucket would be full, less the tokens that it has no room for."""
+        """The time at which the bucket would be full, less the tokens that it has no room for."""
         return max(self._full_at, time if time > self._late_until else time - self._slack)
 
     # waiting
 
     def _due_of(self, n: float) -> float:
-        """When the next in line may have `n` tokens."""
+        """The time at which the next waiter in line may have `n` tokens."""
         return self._full_at + (n - self._burst) * self._per
 
     def _due_at(self, n: float) -> float:
-        """When one that joins the line now may have `n` tokens."""
+        """The time at which a task that joins the line now may have `n` tokens."""
         ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
         due = self._clamped(now()) + (ahead + n - self._burst) * self._per
         return max(due, self._held_until)
@@ -400,7 +401,7 @@ class TokenBucket(AsyncBlock):
         self._set_alarm()
 
     def _ends(self) -> list[float]:
-        """When what was taken last will be back, in each limit."""
+        """The time at which the last taken tokens will be back, in each limit."""
         return [self._full_at]
 
     def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:

@@ -1,4 +1,4 @@
-"""Which frames of a traceback are the user's."""
+"""The user's frames of a traceback, told apart from those of libraries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _OURS = tuple(f"{path}{os.sep}" for path in (Path(__file__).parents[1], Path(any
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a file is one of tenure or anyio."""
+    """True if a file is one of tenure or anyio."""
     return filename.startswith(_OURS)
 
 
 def trimmed(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the first frame of somebody else on; all of it if there is none."""
-    found = trace
-    while found is not None and is_ours(found.tb_frame.f_code.co_filename):
-        found = found.tb_next
-    return found or trace
+    start = trace
+    while start is not None and is_ours(start.tb_frame.f_code.co_filename):
+        start = start.tb_next
+    return start or trace

@@ -20,7 +20,7 @@ class Observers:
         if len(tracing) > 1:
             raise ValueError(f"observers: one of them may trace, not {len(tracing)}")
         self.tracing: Tracing | None = tracing[0] if tracing else None
-        """What the one that traces offers for it."""
+        """The `tracing` of the first observer that has it."""
 
     def notice(self, event: str, /, **fields: object) -> None:
         """Notify them."""

@@ -1,11 +1,11 @@
-"""How often the same event is logged: token buckets that count what they leave out."""
+"""A limit on logging the same event: token buckets that count the lines they leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 BURST = 10
-"""How many lines of one kind may come at once; after that they may come one a second."""
+"""The number of lines of one kind that may come at once; after that one line may come per second."""
 
 _MOST_KINDS = 1000
 
@@ -32,7 +32,7 @@ class Rate:
         self._buckets: dict[str, _Bucket] = {}
 
     def allows(self, kind: str) -> bool:
-        """Whether one more of this kind may be logged now; otherwise it is counted."""
+        """True if another line of this kind may be logged now; otherwise it is counted."""
         now = self._clock()
         bucket = self._buckets.get(kind)
         if bucket is None:

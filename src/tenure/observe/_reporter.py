@@ -64,7 +64,9 @@ class Reporter:
                 self._log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
 
     def attempt(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
-        """What a function of the observer's tracing returns; None if it raises, which is logged. In any thread."""
+        """The return value of a function of the observer's tracing; None if it raises, which is logged. In any
+        thread.
+        """
         try:
             return function(*args, **options)
         except Exception as problem:  # noqa: BLE001 - as for a notice
@@ -111,8 +113,8 @@ def _write(level: int, event: str, fields: Mapping[str, object]) -> None:
 
 def _left_out(kind: str, count: int) -> None:
     event, _, queue = kind.partition(" queue=")
-    about = {"queue": queue} if queue else {}
-    _write(logging.WARNING, event, {**about, "left_out": count})
+    fields = {"queue": queue} if queue else {}
+    _write(logging.WARNING, event, {**fields, "left_out": count})
 
 
 def log(
@@ -156,7 +158,9 @@ def write_record(
 
 
 def exc_info(error: object) -> ExcInfo | None:
-    """What `logging` takes for an exception that has a traceback, or whose cause has one: from the user's frames on."""
+    """The `exc_info` for `logging` of an exception that has a traceback, or whose cause has one: from the user's
+    frames on.
+    """
     if not isinstance(error, BaseException) or not (error.__traceback__ or error.__cause__):
         return None
     return type(error), error, trimmed(error.__traceback__)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Sample(NamedTuple):
-    """One figure: a "counter" (which only grows) or a "gauge", what it means, and to what it belongs.
+    """A figure: a "counter" (which only grows) or a "gauge", its meaning, and the labels of its subject.
 
     Names have underscores and end in their unit if they have one, as Prometheus has it; a counter's name has no
     `_total`.
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 class Source(Protocol):
-    """Something that offers figures: a `Processor`.
+    """A source of figures, such as a `Processor`.
 
     Thread safety: any.
     """

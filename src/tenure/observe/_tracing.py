@@ -13,7 +13,7 @@ class Putting(Protocol):
 
     @property
     def meta(self) -> Mapping[str, str]:
-        """What to add to the `meta` of each task, the most important first.
+        """The entries to add to the `meta` of each task, the most important first.
 
         Nothing is added to a meta that has one of these names, and no more than its limit leaves room for.
         """
@@ -40,11 +40,11 @@ class Trying(Protocol):
 
 
 class TakenTask(Protocol):
-    """What an observer that traces may know of a task: a `tenure.Task` has it."""
+    """The attributes of a task that an observer may trace; a `tenure.Task` has them."""
 
     @property
     def meta(self) -> dict[str, str]:
-        """What travels with it."""
+        """The texts that travel with the task."""
         ...
 
     id: int
@@ -53,7 +53,7 @@ class TakenTask(Protocol):
 
 
 class Tracing(Protocol):
-    """What an observer offers that also traces, as its attribute `tracing`. Its methods must be quick.
+    """The tracing of an observer, as its attribute `tracing`. Its methods must be quick.
 
     What they raise is logged and goes no further.
 
@@ -73,5 +73,5 @@ class Tracing(Protocol):
 
 
 def tracing_of(observer: Observer | None) -> Tracing | None:
-    """What an observer offers for tracing."""
+    """The tracing that an observer offers; None without it."""
     return getattr(observer, "tracing", None)

@@ -44,7 +44,7 @@ class TracingObserver:
 
     @property
     def tracing(self) -> Tracing:
-        """This object, as what an observer offers for tracing."""
+        """This object, as the tracing that an observer offers."""
         return self
 
     def notice(self, event: str, /, **fields: object) -> None:
@@ -61,18 +61,18 @@ class TracingObserver:
 
     def putting(self, queue: str, batch: int | None) -> _Put:
         """Start the span of a call that puts."""
-        about = _about("send", queue)
+        attributes = _about("send", queue)
         if batch is not None:
-            about["messaging.batch.message_count"] = batch
+            attributes["messaging.batch.message_count"] = batch
         api = self._api
-        span = self._tracer.start_span(_name(about), kind=api.SpanKind.PRODUCER, attributes=about)
+        span = self._tracer.start_span(_name(attributes), kind=api.SpanKind.PRODUCER, attributes=attributes)
         meta: dict[str, str] = {}
         self._propagator.inject(meta, api.set_span_in_context(span))
         return _Put(api, span, meta)
 
     def trying(self, queue: str, task: TakenTask) -> _Try:
         """Start the span of a try, and make it the current one."""
-        about: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             **_about("process", queue),
             "messaging.message.id": str(task.id),
             "tenure.task.attempt": task.attempt,
@@ -87,7 +87,7 @@ class TracingObserver:
             elif self._parent == "link":
                 sent, links = None, [api.Link(origin)]
         span = self._tracer.start_span(
-            _name(about), context=sent, kind=api.SpanKind.CONSUMER, attributes=about, links=links
+            _name(attributes), context=sent, kind=api.SpanKind.CONSUMER, attributes=attributes, links=links
         )
         return _Try(api, span, self._context)
 
@@ -144,8 +144,8 @@ def _about(operation: str, queue: str) -> dict[str, Any]:
     }
 
 
-def _name(about: dict[str, Any]) -> str:
-    return f"{about['messaging.operation.name']} {about['messaging.destination.name']}"
+def _name(attributes: dict[str, Any]) -> str:
+    return f"{attributes['messaging.operation.name']} {attributes['messaging.destination.name']}"
 
 
 def _record(api: Any, span: Any, error: BaseException) -> None:

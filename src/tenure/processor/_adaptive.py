@@ -1,4 +1,4 @@
-"""How many tasks at once: fewer when they take longer than they need to, more again when they do not."""
+"""The number of concurrent tasks: fewer when they take longer than they need to, more again when they do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AT_FIRST = 4
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """When concurrency is lowered and raised.
+    """The settings that say when concurrency is lowered and raised.
 
     Looks at the median time of the tasks of each `window` (in seconds, and at least `samples` tasks). If it is more
     than `tolerance` times the least that was seen, concurrency is multiplied by `decrease`; if not, and all that was
@@ -64,7 +64,7 @@ class Limit:
 
     @property
     def allowed(self) -> int:
-        """How many tasks at once."""
+        """The number of concurrent tasks."""
         return int(self._exact)
 
     def note(self, seconds: float, busy: int, now: float) -> int:

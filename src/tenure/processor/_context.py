@@ -1,4 +1,4 @@
-"""What a handler gets beside its task."""
+"""The context that a handler gets beside its task."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MeasuredLock(AsyncBlock, NotAwaited):
 
 
 class Context:
-    """What a handler has beside its task, for as long as it runs: `claim`, `connection`, and named locks.
+    """A handler's context for as long as it runs: `claim`, `connection`, and named locks.
 
     Thread safety: none; it belongs to the handler's task.
     """

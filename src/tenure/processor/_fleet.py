@@ -90,7 +90,7 @@ class Report:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Report:
-        """What `to_data` gave."""
+        """The report from which `to_data` has made the data."""
         tally = Tally()
         for name, sketch in data["sketches"].items():
             tally.sketches[name] = Sketch.from_data(sketch)
@@ -99,7 +99,7 @@ class Report:
 
 
 class Fleets:
-    """This process's place in the fleet, and the view of the others."""
+    """This process's place in the fleet, and the view of the other processes."""
 
     def __init__(self, store: Store, name: str, report: Callable[[], Report]) -> None:
         self._store = store
@@ -121,7 +121,7 @@ class Fleets:
             except EngineError:
                 await anyio.sleep(every)
 
-    async def look(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
+    async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
         """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
         answer = await self._store.call(Holders(self._key))
         if isinstance(answer, Reply):

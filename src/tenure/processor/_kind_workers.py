@@ -37,7 +37,7 @@ from tenure.errors import (
     PoolTimeout,
     StoreClosed,
 )
-from tenure.handlers import describe, is_closing, name_of, parted
+from tenure.handlers import describe, is_closing, name_of, split_failure
 from tenure.local import CircuitBreaker, Pool
 from tenure.shared import (
     RateLimiter,
@@ -55,8 +55,8 @@ from ._adaptive import Adaptive, Limit
 from ._context import Context
 from ._meter import Meter
 from ._permits import Permits
-from ._places import Places
-from ._turns import Turns
+from ._places import SharedSlots
+from ._turns import RunnerGate
 
 OUTCOMES = {
     Verdict.DONE: "done",
@@ -73,7 +73,7 @@ Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the tasks of all kinds enter; None for what there is not. Times are in seconds."""
+    """The parts of the processor that tasks of all kinds enter; None for a missing part. Times are in seconds."""
 
     handler: Callable[[Task, Context], Awaitable[Any]]
     timeout: float | None
@@ -84,12 +84,12 @@ class Parts:
     connection_timeout: float | None
     limiter: RateLimiter | None
     lock_timeout: float | None
-    places: Places | None
+    places: SharedSlots | None
     limit: Semaphore | None
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to enter."""
+        """True if there is any part to enter."""
         return any(part is not None for part in (self.claims, self.pool, self.limiter, self.places))
 
 
@@ -125,12 +125,12 @@ class KindWorkers:
         self._limit = None if adaptive is None else Limit(adaptive, most, now())
         allowed = most if self._limit is None else self._limit.allowed
         permits = None if parts.limit is None else Permits(parts.limit, meter)
-        self._turns = Turns(kind, most, allowed, self._look_again, places=parts.places, permits=permits)
+        self._gate = RunnerGate(kind, most, allowed, self._recheck, places=parts.places, permits=permits)
         self._runners = Runners(
             queue,
             [self._handle] * most,
             retry=retry,
-            turns=self._turns.turn if adaptive or permits or parts.places else None,
+            slots=self._gate.slot if adaptive or permits or parts.places else None,
             judge=self._judge,
             on_settled=self._on_settled,
             name=name_of(parts.handler),
@@ -155,12 +155,12 @@ class KindWorkers:
 
     @property
     def allowed(self) -> int:
-        """How many tasks at once at present."""
-        return self._turns.allowed
+        """The number of concurrent tasks at present."""
+        return self._gate.allowed
 
     @property
     def busy(self) -> int:
-        """How many tasks it has."""
+        """The number of tasks under way."""
         return self.meter.window.level("busy")
 
     def begin_draining(self) -> None:
@@ -178,7 +178,7 @@ class KindWorkers:
     async def _handle(self, task: Task) -> Any:
         meter = self.meter
         taken = meter.taken()
-        self._turns.began()
+        self._gate.began()
         try:
             if self._runners.draining:
                 raise GivenBack
@@ -197,7 +197,7 @@ class KindWorkers:
                 meter.report("leases_lost", key=lost.key, reason=lost.reason)
             raise
         finally:
-            self._turns.ended()
+            self._gate.ended()
             meter.change("busy", -1)
 
     async def _enter(self, task: Task, context: Context, scope: CancelScope, taken: float) -> Any:
@@ -264,7 +264,7 @@ class KindWorkers:
             else:
                 result = await self._call_in_time(parts.timeout, task, context)
         except BaseException as error:
-            if not is_closing(error) and parted(error)[0] is not None:
+            if not is_closing(error) and split_failure(error)[0] is not None:
                 self._ended_at(now(), task.waited, taken, started)
             raise
         self._ended_at(now(), task.waited, taken, started)
@@ -288,12 +288,12 @@ class KindWorkers:
         self.meter.ran(at, waited + started - taken, at - started)
         if self._limit is not None:
             allowed = self._limit.note(at - started, self.busy, at)
-            if allowed != self._turns.allowed:
+            if allowed != self._gate.allowed:
                 self.meter.report("limit", allowed=allowed)
-                self._turns.allow(allowed)
+                self._gate.allow(allowed)
 
-    def _look_again(self) -> None:
-        self._runners.look_again()
+    def _recheck(self) -> None:
+        self._runners.recheck()
 
     # what becomes of it
 

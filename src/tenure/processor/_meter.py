@@ -39,11 +39,11 @@ class Meter:
         sketches["total"].record(queued + running)
 
     def count(self, name: str) -> None:
-        """Something has happened to a task."""
+        """Count an event of a task."""
         self.window.count(name, now())
 
     def record(self, name: str, since: float) -> float:
-        """Something has lasted since then until now, which is given back."""
+        """Record a duration from `since` until now, and return the time of its end."""
         ended = now()
         self.window.record(name, ended - since, ended)
         return ended
@@ -60,7 +60,7 @@ class Meter:
     # the queue
 
     def queued(self, by: int) -> None:
-        """This process has added that many tasks to the queue."""
+        """Note that this process has added tasks to the queue."""
         self._depth += by
 
     def looked(self, counts: QueueStatistics) -> None:
@@ -71,7 +71,7 @@ class Meter:
 
     @property
     def depth(self) -> int:
-        """How many tasks wait in the queue."""
+        """The number of tasks that wait in the queue."""
         return max(0, self._depth)
 
     @property

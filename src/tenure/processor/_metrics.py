@@ -23,7 +23,7 @@ class Latency:
 
     @classmethod
     def of(cls, sketch: Sketch) -> Latency:
-        """What a sketch holds."""
+        """The latencies of a sketch."""
         mean = sketch.total / sketch.count if sketch.count else 0.0
         p50, p95, p99 = (sketch.quantile(share) for share in (0.5, 0.95, 0.99))
         return cls(sketch.count, mean, p50, p95, p99, sketch.greatest)
@@ -31,7 +31,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How long tasks took: `queued` from ready to the start of the handler, `running` in it, and in `total`."""
+    """The latencies of tasks: `queued` from ready to the start of the handler, `running` in it, and in `total`."""
 
     queued: Latency
     running: Latency
@@ -40,7 +40,7 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long tasks waited before they started: for a `claim`, a `connection`, the `rate`, and a lent `place`.
+    """The waits of tasks before they started: for a `claim`, a `connection`, the `rate`, and a lent `place`.
 
     `limit` is how long workers waited for a permit of the fleet's limit, before they took a task.
     """
@@ -54,7 +54,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class LockTimes:
-    """How long handlers waited for locks and held them, and what passed from one holder's leaving to the next's entry.
+    """The times for which handlers waited for locks and held them, and between one holder's leaving and the next's
+    entry.
 
     `handover` is between tasks of this process.
     """
@@ -66,7 +67,7 @@ class LockTimes:
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """How much of what there is was in use on the mean of the window, as shares; 0 for what is not used at all.
+    """The shares of the capacity that were in use on the mean of the window; 0 for parts that are not used at all.
 
     By Little's law it is the rate of arrivals times the mean stay, over the capacity. `claims` are those of this
     process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses places that others
@@ -81,7 +82,7 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """What went wrong, per minute.
+    """The errors per minute.
 
     `failures` are tries that failed, for whatever reason; `timeouts` those that took too long. `exhaustion` is that no
     claim or connection was had in time, `lock_timeouts` the same of locks; `refused` are starts that a circuit breaker

@@ -27,10 +27,10 @@ from ._meter import Meter
 
 _TURN = 1.0
 """Seconds after which a permit is given back, and those that a kind without tasks stays away."""
-_MOMENT = 0.1
+_IDLE_TIMEOUT = 0.1
 """Seconds that a worker without a task keeps what others wait for. The engine has to answer in that time."""
 _AHEAD = 8
-"""How many workers of a kind ask for a permit, or wait for a task with one, at once."""
+"""The largest number of workers of a kind that ask for a permit, or wait for a task with a permit, at once."""
 
 
 async def agree_on(limit: Semaphore) -> None:
@@ -47,7 +47,7 @@ class Permits:
 
     def __init__(self, limit: Semaphore, meter: Meter) -> None:
         self.ahead = 1
-        """How many workers without a task may ask at present."""
+        """The number of workers without a task that may ask at present."""
         self._limit = limit
         self._meter = meter
         self._idle = False
@@ -84,7 +84,7 @@ class Permits:
             await stack.enter_async_context(self._limit.hold(timeout=0))
             idle_for = _TURN
         except AcquireTimeout:
-            waited, idle_for = now() - since, _MOMENT
+            waited, idle_for = now() - since, _IDLE_TIMEOUT
             if self._idle:
                 await anyio.sleep(_TURN)
             since = now()

@@ -14,12 +14,12 @@ from math import inf
 
 from tenure.local import Bulkhead
 
-_MOMENT = 0.1
+_LEND_AFTER = 0.1
 """Seconds for which a kind that has had a task looks for the next before it lends the place."""
 
 
-class Places:
-    """The places of all kinds in this process. Source: the sharing is that of `Bulkhead`."""
+class SharedSlots:
+    """The places of all kinds in this process. Source: the sharing of `Bulkhead`."""
 
     def __init__(self, shares: Mapping[str | None, int]) -> None:
         self.size = sum(shares.values())
@@ -35,17 +35,17 @@ class Places:
 
     @property
     def full(self) -> bool:
-        """Whether each place has a task."""
+        """True if each place has a task."""
         return sum(self._used.values()) >= self.size
 
     def most(self, kind: str | None) -> int:
-        """How many places the kind may count on at present: its own, or all that the others leave."""
+        """The number of places that the kind may count on at present: its own, or all that the others leave."""
         left = self.size - sum(self._needed(other) for other in self._shares if other != kind)
         return max(self._shares[kind], left)
 
     def time_limit(self, kind: str | None) -> float:
         """For how many seconds to look for a task before `found_none` is to be called."""
-        return _MOMENT if self._kept[kind] else inf
+        return _LEND_AFTER if self._kept[kind] else inf
 
     def found_none(self, kind: str | None) -> None:
         """The kind has no task that may start, and lends what it does not use."""

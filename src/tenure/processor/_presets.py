@@ -12,7 +12,7 @@ from tenure.arguments import check_count, check_number
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One size of a system: how many `workers`, `connections`, starts per second (`rate`), and tasks in the queue.
+    """A size of a system: how many `workers`, `connections`, starts per second (`rate`), and tasks in the queue.
 
     A `rate` of infinity means no limit. Raises `TypeError` or `ValueError` for sizes that make no sense.
     """

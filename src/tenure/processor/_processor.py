@@ -13,13 +13,12 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, check_seconds, check_timeout
-from tenure.engine import OnDuplicate
+from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
 from tenure.errors import DuplicateTask
 from tenure.handlers import adapted, watched_loop
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
-from tenure.shared import RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
+from tenure.shared import MoreOptions, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -32,7 +31,7 @@ from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
 from ._monitor import Monitor
 from ._permits import agree_on
-from ._places import Places
+from ._places import SharedSlots
 from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
@@ -170,33 +169,25 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     # submitting
 
+    @shows_options(MoreOptions)
     async def submit(
         self,
         payload: Any,
         priority: int = 0,
-        key: str | None = None,
-        kind: str | None = None,
-        *,
         delay: float = 0.0,
+        key: str | None = None,
         expires: float | None = None,
-        group: str | None = None,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        *,
+        kind: str | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
-        Arguments and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
+        Options and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        task_id = await self.queue(kind).put(
-            *(payload, priority, delay, key, expires),
-            group=group,
-            on_duplicate=on_duplicate,
-            key_ttl=key_ttl,
-            max_wait=max_wait,
-        )
+        task_id = await self.queue(kind).put(payload, priority, delay, key, expires, **options)
         self._submitted(kind, 1)
         return task_id
 
@@ -212,8 +203,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def queue(self, kind: str | None = None) -> WorkQueue:
         """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
         if kind not in self._queues:
-            known = ", ".join(repr(each) for each in self._queues)
-            raise ValueError(f"kind must be one of {known}, not {kind!r}")
+            names = ", ".join(repr(each) for each in self._queues)
+            raise ValueError(f"kind must be one of {names}, not {kind!r}")
         return self._queues[kind]
 
     async def join(self) -> None:
@@ -229,12 +220,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def ready(self) -> bool:
-        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
         return self._store.ready
 
     @property
     def unready(self) -> str | None:
-        """Why it is not `ready`, in words; None if it is."""
+        """The reason why the processor is not `ready`, in words; None if it is."""
         return self._store.unready
 
     async def run(self) -> None:
@@ -282,7 +273,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.look(self._queues, self._claims)
+        return await self._fleets.read(self._queues, self._claims)
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every `look_every` seconds, for collectors. Works from any thread."""
@@ -359,7 +350,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             connection_timeout=self._connection_timeout,
             limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
             lock_timeout=self._lock_timeout,
-            places=Places(self._shares) if self._lend else None,
+            places=SharedSlots(self._shares) if self._lend else None,
             limit=self._limit,
         )
         for kind, size in self._shares.items():

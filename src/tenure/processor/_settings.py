@@ -52,7 +52,7 @@ def check_claims(claims: object, where: object) -> None:
 
 
 def shares(workers: int, kinds: object) -> dict[str | None, int]:
-    """How many workers each kind has; those that no kind has are for tasks of no kind.
+    """The number of workers of each kind; the workers that are left are for tasks of no kind.
 
     Raises `TypeError`, `ValueError`.
     """
@@ -61,13 +61,13 @@ def shares(workers: int, kinds: object) -> dict[str | None, int]:
     shares: dict[str | None, int] = {}
     for kind, share in cast("Mapping[object, object]", kinds).items():
         shares[check_name("kinds: a name", kind)] = check_count(f"kinds: {kind}", share)
-    rest = workers - sum(shares.values())
-    if rest < 0:
+    left = workers - sum(shares.values())
+    if left < 0:
         raise ValueError(
-            f"kinds must not have more than the {workers} workers together, not {workers - rest}"
+            f"kinds must not have more than the {workers} workers together, not {workers - left}"
         )
-    if rest:
-        shares[None] = rest
+    if left:
+        shares[None] = left
     return shares
 
 

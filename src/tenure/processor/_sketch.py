@@ -6,7 +6,7 @@ from math import ceil, log
 from typing import Any
 
 ACCURACY = 0.01
-"""How far a quantile may be off, as a share of the true value."""
+"""The largest error of a quantile, as a share of the true value."""
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
 _PER_LOG = 1 / log(_GAMMA)
 _LEAST = 1e-6
@@ -65,7 +65,7 @@ class Sketch:
 
     @classmethod
     def from_data(cls, data: list[Any]) -> Sketch:
-        """What `to_data` gave."""
+        """The sketch from which `to_data` has made the data."""
         sketch = cls()
         sketch.total, sketch.greatest, buckets = data
         sketch.buckets.update({int(bucket): int(count) for bucket, count in buckets})

@@ -1,4 +1,4 @@
-"""Turns: how many runners of one kind take tasks at once, and what each has while it does; the others rest.
+"""The gate of runners: how many runners of a kind take tasks at once, and what each of them holds; the others rest.
 
 Three things decide: adaptive concurrency (`allowed`), the places that kinds share, and the permits of a fleet's limit.
 """
@@ -12,26 +12,26 @@ from math import inf
 from tenure.waiting import Line
 
 from ._permits import Permit, Permits
-from ._places import Places
+from ._places import SharedSlots
 
 
-class Turns:
-    """The turns of the `runners` of a kind; `look_again` has those that wait for a task ask for their turn again."""
+class RunnerGate:
+    """The turns of the `runners` of a kind; `recheck` has those that wait for a task ask for their turn again."""
 
     def __init__(
         self,
         kind: str | None,
         runners: int,
         allowed: int,
-        look_again: Callable[[], object],
+        recheck: Callable[[], object],
         *,
-        places: Places | None,
+        places: SharedSlots | None,
         permits: Permits | None,
     ) -> None:
         self.allowed = allowed
         self._kind = kind
         self._runners = runners
-        self._look_again = look_again
+        self._recheck = recheck
         self._places = places
         self._permits = permits
         self._busy = 0
@@ -52,19 +52,19 @@ class Turns:
             self._adjust()
 
     def ended(self) -> None:
-        """It has let go of it."""
+        """Note that a runner has let go of its task."""
         self._busy -= 1
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[Turn]:
+    async def slot(self) -> AsyncGenerator[Slot]:
         """Rest until a runner more may take tasks, and obtain what it needs. Cancellation: nothing is held."""
         while not self._may_begin(self._active):
             await self._resting.wait(self._resting.join(None))
         if self._permits is None:
-            yield Turn(self, None)
+            yield Slot(self, None)
         else:
             async with self._permits.permit() as permit:
-                yield Turn(self, permit)
+                yield Slot(self, permit)
 
     def time_limit(self, permit: Permit | None) -> float | None:
         """For how many seconds a runner may wait for a task; None: it has to rest."""
@@ -99,7 +99,7 @@ class Turns:
             self._resting.grant(runner, None)
         waiting = self._active - self._busy
         if waiting and (self._active > self.allowed or self._takes_too_much(waiting)):
-            self._look_again()
+            self._recheck()
 
     def _takes_too_much(self, waiting: int) -> bool:
         # they come and go with every task, and looking again costs as much as there are runners that wait: so while
@@ -109,22 +109,22 @@ class Turns:
         return self._places.full or waiting > 2 * (self._most - self._busy)
 
 
-class Turn:
-    """The turn of one runner, as `Runners` has it."""
+class Slot:
+    """The slot of one runner, as `Runners` has it."""
 
-    __slots__ = ("_permit", "_turns")
+    __slots__ = ("_gate", "_permit")
 
-    def __init__(self, turns: Turns, permit: Permit | None) -> None:
-        self._turns = turns
+    def __init__(self, gate: RunnerGate, permit: Permit | None) -> None:
+        self._gate = gate
         self._permit = permit
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for a task; None: the turn is over."""
-        return self._turns.time_limit(self._permit)
+        """For how many seconds to wait for a task; None: the slot is over."""
+        return self._gate.time_limit(self._permit)
 
     def idled(self) -> None:
         """No task has come in that time."""
-        self._turns.idled()
+        self._gate.idled()
 
 
 def _nothing(_: object) -> None:

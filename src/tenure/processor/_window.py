@@ -1,4 +1,4 @@
-"""What happened lately: counts, distributions and levels of the last minute."""
+"""The events of the last minute: counts, distributions and levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Slice:
 
 
 class Level:
-    """How many of something there are, and the area under it until a moment."""
+    """A level: the present number, and the area under it until a time."""
 
     __slots__ = ("area", "until", "value")
 
@@ -32,7 +32,7 @@ class Level:
 
 
 class Tally:
-    """What a window holds, added up; tallies of windows of one age add up too.
+    """The sums of a window; tallies of windows of the same age add up too.
 
     `seconds` is how long the window has been; `counts`, `sketches`, and `means` of the levels are over that time,
     `totals` since the beginning.
@@ -86,13 +86,13 @@ class Window:
         self._slices: deque[Slice] = deque([self._last], maxlen=slices)
 
     def count(self, name: str, now: float) -> None:
-        """Something has happened."""
+        """Count an event."""
         self.totals[name] = self.totals.get(name, 0) + 1
         counts = self.at(now).counts
         counts[name] = counts.get(name, 0) + 1
 
     def record(self, name: str, value: float, now: float) -> None:
-        """Something was measured."""
+        """Record a measurement."""
         self.at(now).sketches[name].record(value)
 
     def change(self, name: str, by: int, now: float) -> None:
@@ -106,7 +106,7 @@ class Window:
         level.until = now
 
     def level(self, name: str) -> int:
-        """How many there are."""
+        """The present number."""
         return self._levels[name].value if name in self._levels else 0
 
     def at(self, now: float) -> Slice:

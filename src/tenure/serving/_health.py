@@ -69,7 +69,7 @@ class _Health:
     ) -> None:
         """Answer until cancelled; reports the ports. Raises `OSError` if it cannot listen."""
         async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
-            task_status.started([one.extra(SocketAttribute.local_port) for one in listener.listeners])  # noqa: S610
+            task_status.started([socket.extra(SocketAttribute.local_port) for socket in listener.listeners])  # noqa: S610
             while True:
                 try:
                     await listener.serve(self._converse)

@@ -1,4 +1,4 @@
-"""Whether a loop turns, as another thread sees it."""
+"""A check from another thread that a loop turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pulse:
         self._on_loop = loop_caller()
         self._asked: float | None = None
         self.seen: str | None = "starting"
-        """What `look()` has returned last."""
+        """The last return value of `look()`."""
 
     def ask(self) -> None:
         """Ask for a sign of life, unless one is awaited already. Raises `RuntimeError` when the loop has ended."""

@@ -16,7 +16,7 @@ from tenure.waiting import now
 
 
 class _Service:
-    """One of them, and the scope in which it runs."""
+    """A service, and the scope in which it runs."""
 
     def __init__(self, service: Any) -> None:
         if not callable(getattr(service, "run", None)):
@@ -76,13 +76,13 @@ class Serving:
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """Why this process is not ready, for each service that is not; or None."""
+        """The reason why this process is not ready, for each service that is not; or None."""
         if self._asked.is_set():
             return "drains"
         reasons = [
-            f"{one.service!r} {reason}"
-            for one in self._running
-            if (reason := _unready(one.service)) is not None
+            f"{running.service!r} {reason}"
+            for running in self._running
+            if (reason := _unready(running.service)) is not None
         ]
         return "; ".join(reasons) or None
 
@@ -94,13 +94,13 @@ class Serving:
         async with unwrapped_task_group() as group:
             with self._everything:
                 async with unwrapped_task_group() as services:
-                    for one in list(self._running):
-                        services.start_soon(self._run, one, name=f"tenure serves {one.service!r}")
+                    for running in list(self._running):
+                        services.start_soon(self._run, running, name=f"tenure serves {running.service!r}")
                     await self._asked.wait()
                     if self._grace is not None and self._running:
                         group.start_soon(self._limit, self._grace)
-                    for one in list(self._running):
-                        services.start_soon(self._drain, one, name=f"tenure drains {one.service!r}")
+                    for running in list(self._running):
+                        services.start_soon(self._drain, running, name=f"tenure drains {running.service!r}")
             group.cancel_scope.cancel()
         if len(self._problems) > 1:
             raise ExceptionGroup("several services failed", self._problems)
@@ -108,38 +108,38 @@ class Serving:
             raise self._problems[0]
         return not self._cancelled
 
-    async def _run(self, one: _Service) -> None:
+    async def _run(self, running: _Service) -> None:
         try:
             if not self._asked.is_set():
-                one.started = True
-                with one.scope:
-                    await one.service.run()
+                running.started = True
+                with running.scope:
+                    await running.service.run()
         except Exception as problem:  # noqa: BLE001 - it is raised in the end
-            self._fail(one, problem)
+            self._fail(running, problem)
         except BaseException:
-            self._cancelled.append(one.service)
+            self._cancelled.append(running.service)
             raise
         finally:
-            self._running.remove(one)
+            self._running.remove(running)
             if not self._running:
                 self._asked.set()
 
-    async def _drain(self, one: _Service) -> None:
-        if not one.started:  # and it never will
+    async def _drain(self, running: _Service) -> None:
+        if not running.started:  # and it never will
             return
-        if one.drain is None:
-            one.scope.cancel("it has no drain()")
+        if running.drain is None:
+            running.scope.cancel("it has no drain()")
             return
         try:
-            await one.drain()
+            await running.drain()
         except Exception as problem:  # noqa: BLE001 - it is raised in the end
-            self._fail(one, problem)
-            one.scope.cancel("it cannot be drained")
+            self._fail(running, problem)
+            running.scope.cancel("it cannot be drained")
 
-    def _fail(self, one: _Service, problem: Exception) -> None:
+    def _fail(self, running: _Service, problem: Exception) -> None:
         self._problems.append(problem)
         if len(self._running) > 1:
-            self.ask(f"{one.service!r} failed")
+            self.ask(f"{running.service!r} failed")
 
     async def _limit(self, grace: float) -> None:
         await anyio.sleep_until(now() + grace)

@@ -11,28 +11,29 @@ if TYPE_CHECKING:
     from tenure.dbapi import Completed
     from tenure.limits import Available, Limit, LimiterState, Spending
 
-    from ._barrier import Arrival, Barrier, BarrierStatistics
-    from ._claim import Claim
-    from ._election import Election, Term
-    from ._following import TaskChanges
-    from ._groups import GroupStatistics
     from ._guard import LuaGuard, SqlGuard
-    from ._job import Job
-    from ._leader_changes import LeaderChanges
     from ._lease import Hold, HoldRequest, Lease
-    from ._limiter import RateLimiter
-    from ._lock import HolderInfo, Lock, LockStatus, break_holder
-    from ._queue import WorkQueue
-    from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord, record_of
-    from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
-    from ._retry import Dead, Discard, Retry, RetryLater, is_failure
-    from ._runners import Runners
-    from ._rwlock import RWLock
-    from ._schedule import Schedule
-    from ._schedule_record import ScheduleRecord, schedules_in
-    from ._semaphore import Semaphore
-    from ._task import Task
-    from ._worker import Worker, WorkerStatistics
+    from .holds._barrier import Arrival, Barrier, BarrierStatistics
+    from .holds._claim import Claim
+    from .holds._election import Election, Term
+    from .holds._leader_changes import LeaderChanges
+    from .holds._lock import HolderInfo, Lock, LockStatus, break_holder
+    from .holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
+    from .holds._rwlock import RWLock
+    from .holds._semaphore import Semaphore
+    from .limits._limiter import RateLimiter
+    from .queue._following import TaskChanges
+    from .queue._groups import GroupStatistics
+    from .queue._job import Job
+    from .queue._options import Item, MoreOptions, PutOptions
+    from .queue._queue import WorkQueue
+    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of
+    from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
+    from .queue._runners import Runners
+    from .queue._schedule import Schedule
+    from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._task import Task
+    from .queue._worker import Worker, WorkerStatistics
 
 __all__ = (
     "Arrival",
@@ -58,7 +59,9 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
+    "MoreOptions",
     "PooledResource",
+    "PutOptions",
     "QueueStatistics",
     "RWLock",
     "RateLimiter",
@@ -92,28 +95,29 @@ __getattr__: Callable[[str], Any] = exports(
     {
         "tenure.dbapi": "Completed",
         "tenure.limits": "Available Limit LimiterState Spending",
-        "_barrier": "Arrival Barrier BarrierStatistics",
-        "_claim": "Claim",
-        "_election": "Election Term",
-        "_following": "TaskChanges",
-        "_groups": "GroupStatistics",
+        "holds._barrier": "Arrival Barrier BarrierStatistics",
+        "holds._claim": "Claim",
+        "holds._election": "Election Term",
+        "queue._following": "TaskChanges",
+        "queue._groups": "GroupStatistics",
         "_guard": "LuaGuard SqlGuard",
-        "_job": "Job",
-        "_leader_changes": "LeaderChanges",
+        "queue._job": "Job",
+        "holds._leader_changes": "LeaderChanges",
         "_lease": "Hold HoldRequest Lease",
-        "_limiter": "RateLimiter",
-        "_lock": "HolderInfo Lock LockStatus break_holder",
-        "_queue": "WorkQueue",
-        "_records": "Audit Item QueueStatistics TaskPage TaskRecord record_of",
-        "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
-        "_retry": "Dead Discard Retry RetryLater is_failure",
-        "_runners": "Runners",
-        "_rwlock": "RWLock",
-        "_schedule": "Schedule",
-        "_schedule_record": "ScheduleRecord schedules_in",
-        "_semaphore": "Semaphore",
-        "_task": "Task",
-        "_worker": "Worker WorkerStatistics",
+        "limits._limiter": "RateLimiter",
+        "holds._lock": "HolderInfo Lock LockStatus break_holder",
+        "queue._queue": "WorkQueue",
+        "queue._options": "Item MoreOptions PutOptions",
+        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of",
+        "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
+        "queue._retry": "Dead Discard Retry RetryLater is_failure",
+        "queue._runners": "Runners",
+        "holds._rwlock": "RWLock",
+        "queue._schedule": "Schedule",
+        "queue._schedule_record": "ScheduleRecord schedules_in",
+        "holds._semaphore": "Semaphore",
+        "queue._task": "Task",
+        "queue._worker": "Worker WorkerStatistics",
     },
 )
 

@@ -28,19 +28,19 @@ from tenure.waiting import Parked, new_scope, now, on_task_end, this_task
 
 
 class Leased(Protocol):
-    """What a block hands over."""
+    """The object that a block hands over."""
 
     @property
     def lost(self) -> str | None:
-        """Why it was lost, or None."""
+        """The reason of the loss, or None."""
         ...
 
 
 L = TypeVar("L", bound=Leased)
 G = TypeVar("G")
-"""What the engine has granted."""
+"""The type of the engine's grant."""
 Swallows = TypeVar("Swallows", None, bool)
-"""What `__aexit__` returns: None, or whether it swallows the exception."""
+"""The return value of `__aexit__`: None, or whether it swallows the exception."""
 
 
 class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
@@ -59,7 +59,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
 
     @property
     def is_held(self) -> bool:
-        """Whether it was entered and not yet left."""
+        """True from the entry until the block is left."""
         return self._unwatch is not None
 
     async def __aenter__(self) -> L:
@@ -139,7 +139,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
 
     @property
     def _name(self) -> str:
-        """What is held, for messages."""
+        """The name of the held object, for messages."""
         return self._key
 
     def _obtain(self) -> Awaitable[G]:
@@ -147,11 +147,11 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _hand_over(self, obtained: G, scope: CancelScope) -> L:
-        """What the body gets, which cancels this scope when it is lost."""
+        """The object that the body gets, which cancels this scope when the hold is lost."""
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """It was given back, or could not be obtained."""
+        """Forget the hold, which was given back or could not be obtained."""
 
     def _give_back(self, held: L, error: BaseException | None) -> None:
         """Give it back, synchronously; `error` is what left the body. In the body's task, within its scope."""
@@ -162,7 +162,8 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         self._give_back(held, None)
 
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:
-        """Where to wait for the engine's acknowledgement, and for how many seconds; None if it is there.
+        """The wait for the engine's acknowledgement, and its seconds at most; None if the acknowledgement is
+        there.
 
         `inf` if the wait ends by itself. A body around this one may hold something under the same session, and has to
         end with it.

@@ -143,8 +143,8 @@ class LuaGuard:
     def script(self, script: str) -> str:
         """The guard and then `script`; always the same text for the same script, so it can be loaded once."""
         # the line that names the engine has to stay the first
-        first, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
-        return first + end + _PRELUDE + rest
+        first, end, body = script.partition("\n") if script.startswith("#!") else ("", "", script)
+        return first + end + _PRELUDE + body
 
     @contextmanager
     def refusals(self) -> Generator[None]:
@@ -158,7 +158,7 @@ class LuaGuard:
 
 
 class Guarded:
-    """Something that has a token, and so can fence its holder's writes.
+    """A hold with a token, which can fence its holder's writes.
 
     Thread safety: any.
     """
@@ -166,11 +166,12 @@ class Guarded:
     __slots__ = ()
 
     def _fence(self) -> tuple[str, int]:
-        """What is fenced, and the token."""
+        """The name that is fenced, and the token."""
         raise NotImplementedError
 
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
+        written.
 
         `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
@@ -180,7 +181,7 @@ class Guarded:
         return SqlGuard(name or fenced, token, table)
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does.
         """

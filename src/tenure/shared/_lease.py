@@ -29,14 +29,14 @@ _ONE_TRY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """What to ask the engine for. With `wait=False`, it refuses what is not free."""
+    """The request for a hold. With `wait=False`, the engine refuses a hold that is not free."""
 
     key: str
     wait: bool = field(default=True, kw_only=True)
 
     @property
     def shared(self) -> bool:
-        """Whether others may hold it at the same time."""
+        """True if others may hold the key at the same time."""
         return False
 
     def ask(self, session: str, name: str) -> Operation[Any]:
@@ -68,10 +68,10 @@ class HoldRequest(LeaseRequest):
 
 
 class Lease(Guarded, Held):
-    """What is held, for as long as the block lasts.
+    """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
@@ -100,12 +100,12 @@ class Lease(Guarded, Held):
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
 
-        It costs nothing and sends nothing. Call it right before a side effect: a process that was frozen may run one
-        more step before its cancellation reaches it.
+        It sends nothing. Call it right before a side effect: after a loss, a process that was frozen may run one more
+        step before its cancellation reaches it, and synchronous code is not cancelled at all.
         """
         if self._ended:
             raise LeaseLost(self.key, self.lost or "released")
-        if self.lost or self._session.look():
+        if self.lost or self._session.check():
             raise LeaseLost(self.key, self.lost or "expired")
 
     @property
@@ -133,7 +133,7 @@ class Lease(Guarded, Held):
 
     def end(self, time: float) -> None:
         """The block was left at this time of the loop's clock. For the block alone."""
-        reason = self._session.look(time)
+        reason = self._session.check(time)
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)
@@ -154,7 +154,7 @@ class Hold(LeasedBlock[H, Grant, None]):
     __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
 
     grant: Grant
-    """What the engine has granted, once the block is entered."""
+    """The engine's grant, once the block is entered."""
 
     def __init__(
         self,
@@ -208,9 +208,9 @@ class Hold(LeasedBlock[H, Grant, None]):
         self.grant = obtained
         if self._store.observer is not None:
             started, self._since = self._since, now()
-            about = {"waited": self._since - started, **self._store.availability.outage(started)}
+            fields = {"waited": self._since - started, **self._store.availability.outage(started)}
             token = obtained.answer.token
-            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **about)
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **fields)
         return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:

@@ -8,13 +8,13 @@ from typing import Self
 import anyio
 
 from tenure.store import Held, Session
-from tenure.waiting import Line, spread
+from tenure.waiting import Line, jittered
 
 _LEAST_PAUSE = 0.05
 
 
 class Watch(Held):
-    """One caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
+    """A caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
 
     `on_last` is called when the last waiter has gone.
     """
@@ -37,12 +37,12 @@ class Watch(Held):
 
     async def changed(self, ask_again_in: float) -> None:
         """Wait for a hint, for the end of the session, or until it is time to ask again."""
-        if self._session.look() is not None:
+        if self._session.check() is not None:
             return
         # only now: a closing store waits for all that is held, and not for an engine that does not answer
         self._session.add(self)
         try:
-            with anyio.move_on_after(spread(ask_again_in, least=_LEAST_PAUSE)):
+            with anyio.move_on_after(jittered(ask_again_in, least=_LEAST_PAUSE)):
                 await self._line.wait(self._waiter)
         finally:
             self._session.drop(self)

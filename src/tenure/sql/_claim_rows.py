@@ -67,6 +67,6 @@ def _claim(session: Session, select: Select[Any], limit: int) -> list[Any]:
     elif kind not in _SKIP:
         raise EngineError(f"session: {kind} has no FOR UPDATE SKIP LOCKED")
     claiming = select.limit(limit).with_for_update(skip_locked=True, of=entity)
-    found = session.scalars(claiming, execution_options={"populate_existing": True})
+    rows = session.scalars(claiming, execution_options={"populate_existing": True})
     # joined collections repeat a row for each member
-    return list(found.unique() if select.column_descriptions[0]["expr"] is entity else found)
+    return list(rows.unique() if select.column_descriptions[0]["expr"] is entity else rows)

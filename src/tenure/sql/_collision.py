@@ -1,4 +1,4 @@
-"""Which row a refused one collides with."""
+"""The search for the row that a refused row collides with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.sql._refusal import violated
 
 
 def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: IntegrityError) -> bool:
-    """Whether a row that collides with the refused `row` can be seen. Also False where that is unknown."""
+    """True if a row that collides with the refused `row` can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table_name, constraint = names
@@ -22,7 +22,7 @@ def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: Inte
         return False
     connection = session.connection(bind_arguments={"mapper": mapper})
     columns = connection.scalars(text(INDEX_COLUMNS), {"schema": schema, "constraint": constraint}).all()
-    keys = {column: known.key for known in mapper.column_attrs for column in known.columns}
+    keys = {column: attribute.key for attribute in mapper.column_attrs for column in attribute.columns}
     values = inspect(row).dict
     same: list[Any] = []
     for name in columns:

@@ -1,8 +1,8 @@
-"""One row for one identity, however many ask for it at once.
+"""Race-safe get-or-create for the ORM: one row for one identity, however many ask for it at once.
 
 Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
 read again. The refusal is looked at: of a NOT NULL, foreign key or check constraint it is an error of the caller, and
-so is a collision with a row that can be seen and is not the one asked for. Otherwise the row came, or went again,
+so is a collision with a visible row that is not the requested row. Otherwise the row came, or went again,
 meanwhile. A transaction whose snapshot was taken at its first read (REPEATABLE READ, SERIALIZABLE) will never see what
 came later, so only a new one can help.
 """
@@ -36,7 +36,7 @@ _ONE_SNAPSHOT = {"REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT"}
 
 
 class _Gone(Exception):
-    """What was in the way is not there any more; the refusal is the cause."""
+    """The row that was in the way is not there any more; the refusal is the cause."""
 
 
 class _Wanted(NamedTuple):
@@ -70,7 +70,7 @@ def get_or_create(
     Raises the database's own `IntegrityError` when the row was refused for another reason than a race, or at the fifth
     attempt; `StaleSnapshot` in a transaction of the caller's that cannot see the row (REPEATABLE READ, SERIALIZABLE),
     which `in_session` then runs again; `MultipleResultsFound` when `identity` fits several rows. The caller's
-    transaction is never rolled back; one that this call began itself may be, and is begun again.
+    transaction is never rolled back; a transaction that this call began itself may be, and is begun again.
 
     Cancellation: SQLAlchemy closes the connection, so the whole transaction is rolled back and nothing is created.
     """
@@ -150,8 +150,8 @@ def _read_or_insert(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
     except IntegrityError as refusal:
         if not collides(refusal):
             raise
-        if (found := _read(session, wanted)) is not None:
-            return found, False
+        if (existing := _read(session, wanted)) is not None:
+            return existing, False
         # the only writer sees everything
         if is_sqlite or in_the_way(session, wanted.mapper, row, refusal):
             raise

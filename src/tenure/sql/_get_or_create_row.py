@@ -57,11 +57,11 @@ def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:
         step = next(to_take)
         while True:
             try:
-                found = take(step)
+                rows = take(step)
             except Exception as error:  # noqa: BLE001 it is looked at there
                 step = to_take.throw(error)
             else:
-                step = to_take.send(found)
+                step = to_take.send(rows)
     except StopIteration as end:
         return end.value
 
@@ -82,15 +82,15 @@ async def _awaited(own: Awaiting, wanted: Wanted) -> tuple[Row, bool]:
         step = next(to_take)
         while True:
             try:
-                found = await take(step)
+                rows = await take(step)
             except Exception as error:  # noqa: BLE001 it is looked at there
                 step = to_take.throw(error)
             else:
-                step = to_take.send(found)
+                step = to_take.send(rows)
     except StopIteration as end:
         return end.value
 
 
-def _rows(found: Found) -> list[Row]:
-    names, rows = found
+def _rows(result: Found) -> list[Row]:
+    names, rows = result
     return [dict(zip(names, row, strict=True)) for row in rows]

@@ -77,10 +77,10 @@ def _transaction(deserted: Event, engine: Engine, fn: Callable[[Session, *Args],
 
 def _threads_of(pool: Pool) -> Threads:
     try:
-        known = _threads.get()
+        by_pool = _threads.get()
     except LookupError:
-        _threads.set(known := WeakKeyDictionary())
-    if pool not in known:
+        _threads.set(by_pool := WeakKeyDictionary())
+    if pool not in by_pool:
         # a pool of size 0 has no limit
-        known[pool] = Threads((isinstance(pool, QueuePool) and pool.size()) or _WIDTH)
-    return known[pool]
+        by_pool[pool] = Threads((isinstance(pool, QueuePool) and pool.size()) or _WIDTH)
+    return by_pool[pool]

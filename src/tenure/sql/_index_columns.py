@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog knows of a violated constraint."""
+"""The columns of a violated constraint, from PostgreSQL's catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often to try, and how long to pause in between."""
+"""The number of tries, and the pauses in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database's refusal means: whether another transaction was faster, and whether running again may help.
+"""The meaning of a database's refusal: whether another transaction was faster, and whether running again may help.
 
 Errors are recognised by their codes (SQLSTATE, SQLite's extended codes), never by their text, which is translated.
 """
@@ -19,7 +19,7 @@ _SQLITE_UNIQUE = (
 
 
 def collides(error: BaseException) -> bool:
-    """Whether the refused row collides with another one; also true if the driver reports no code."""
+    """True if the refused row collides with another row; also true if the driver reports no code."""
     if (state := _sqlstate(error)) is not None:
         return state in {_UNIQUE, _EXCLUDED}
     code = _sqlite_code(error)
@@ -27,12 +27,12 @@ def collides(error: BaseException) -> bool:
 
 
 def has_code(error: BaseException) -> bool:
-    """Whether it is the database's answer, with a code."""
+    """True if the error is the database's answer, with a code."""
     return _sqlstate(error) is not None or _sqlite_code(error) is not None
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same transaction, run again from its beginning, may well succeed."""
+    """True if the same transaction, run again from its beginning, may well succeed."""
     code = _sqlite_code(error)
     # the low byte is the kind: SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT, which no busy handler waits for
     return _sqlstate(error) in _RUN_AGAIN or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY)

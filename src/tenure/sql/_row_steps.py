@@ -1,4 +1,4 @@
-"""What `get_or_create_row` asks of the database, in which order; the caller may block or await.
+"""The requests of `get_or_create_row` to the database, in their order; the caller may block or await.
 
 Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
 read again. `_get_or_create` says what a refusal means.
@@ -39,7 +39,9 @@ class Wanted(NamedTuple):
 
 
 def steps(wanted: Wanted, is_sqlite: bool) -> Steps:
-    """Everything that is asked; an error of the database is to be thrown in. -> the row, whether it was created"""
+    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was
+    created
+    """
     for pause in (*pauses(), None):
         outcome = yield from _read_or_insert(wanted, is_sqlite)
         if isinstance(outcome, tuple):
@@ -58,11 +60,11 @@ def _read_or_insert(
     wanted: Wanted, is_sqlite: bool
 ) -> Generator[Step, list[Row], tuple[Row, bool] | Exception]:
     """The row and whether it was created, or the refusal after which another attempt may do better."""
-    found = yield from _read(wanted)
+    existing = yield from _read(wanted)
     if not is_sqlite:
         yield None
-    if found is not None:
-        return found, False
+    if existing is not None:
+        return existing, False
     table = _table(wanted.table)
     if is_sqlite:
         # deletes nothing, but it is a write: it begins the transaction, and a writer sees everything
@@ -82,8 +84,8 @@ def _read_or_insert(
             yield f"RELEASE SAVEPOINT {_SAVEPOINT}", {}
         if not has_code(refusal) or not collides(refusal):
             raise
-        if (found := (yield from _read(wanted))) is not None:
-            return found, False
+        if (existing := (yield from _read(wanted))) is not None:
+            return existing, False
         if is_sqlite or (yield from _is_in_the_way(wanted, refusal)):
             raise
         (level,) = yield "SELECT current_setting('transaction_isolation') AS name", {}
@@ -93,21 +95,21 @@ def _read_or_insert(
 
 
 def _read(wanted: Wanted) -> Generator[Step, list[Row], Row | None]:
-    found = yield from _matching("*", wanted.table, wanted.where, 2)
-    if len(found) > 1:
+    rows = yield from _matching("*", wanted.table, wanted.where, 2)
+    if len(rows) > 1:
         raise ValueError(f"where must fit one row, not several: {wanted}")
-    return found[0] if found else None
+    return rows[0] if rows else None
 
 
 def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[Row], bool]:
-    """Whether a row that collides with the refused one can be seen. Also False where that is unknown."""
+    """True if a row that collides with the refused row can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table, constraint = names
     if wanted.table.rpartition(".")[2] != table:
         return False
-    found = yield INDEX_COLUMNS, {"schema": schema, "constraint": constraint}
-    columns = [row["attname"] for row in found]
+    rows = yield INDEX_COLUMNS, {"schema": schema, "constraint": constraint}
+    columns = [row["attname"] for row in rows]
     if not columns or not wanted.values.keys() >= set(columns):
         return False
     same = yield from _matching("1", wanted.table, {column: wanted.values[column] for column in columns}, 1)

@@ -1,4 +1,4 @@
-"""Which of the two kinds of SQLAlchemy session an object is."""
+"""The check which of the two kinds of SQLAlchemy session an object is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 
 def is_blocking(session: object) -> bool:
-    """Whether it is a `Session` and not an `AsyncSession`; TypeError for anything else."""
+    """True for a `Session`, False for an `AsyncSession`; TypeError for anything else."""
     if isinstance(session, Session):
         return True
     # it needs greenlet, which not everybody has

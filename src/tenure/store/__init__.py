@@ -10,7 +10,7 @@ The way of a lock
 
     caller's task                                             loop callback (no task)
     -------------                                             -----------------------
-    Lock.__aenter__             shared/_lock
+    Lock.__aenter__             shared/holds/_lock
     LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
     Store.acquire               store/_store
     Acquisitions.acquire        store/_acquire
@@ -46,7 +46,7 @@ The way of a task
 
     caller's task                      task "wire"                          loop callback
     -------------                      -----------                          -------------
-    Takers.take     shared/_takes
+    Takers.take     shared/queue/_takes
     Batcher.schedule  store/_batcher
     Store.call_soon
     wait in a Line  waiting/_line
@@ -56,9 +56,9 @@ The way of a task
     ...                                Dispatcher.send -> engine.submit
     ...                                                                     Batcher._on_answer
     ...                                                                     Takers.on_answer: hands over
-    Task            shared/_task
+    Task            shared/queue/_task
     ...the body...
-    a verdict       shared/_takes      travels in the next Exchange, the same way
+    a verdict       shared/queue/_takes      travels in the next Exchange, the same way
 
 Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds, claims and arrivals are
 named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
@@ -92,7 +92,7 @@ Seven files to read first, in this order
 4. `store/_sessions.py`: why a lease may be trusted, and until when;
 5. `store/_acquire.py`: asking and waiting;
 6. `shared/_block.py` and `shared/_lease.py`: the block that holds, and what it hands over;
-7. `shared/_lock.py`: what the user sees.
+7. `shared/holds/_lock.py`: what the user sees.
 
 Then `waiting/_line.py` (how anything waits inside the process) and docs/explanations/lease.md (why it is safe).
 
@@ -104,7 +104,7 @@ Where the defaults are
 | `ttl`, `namespace`, `settle_timeout`, `close_timeout` | `_store.Store.__init__`                                |
 | least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
 | pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
-| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.spread` |
+| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.jittered` |
 | steps of an operation, size of a batch             | `engine.CAP`                                              |
 | after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
 | longest duration                                   | `arguments.LONGEST`                                       |
@@ -118,7 +118,7 @@ from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
 from ._pydantic_codec import PydanticCodec
-from ._reconciling import given_back
+from ._reconciling import give_back_of
 from ._release import PendingRelease
 from ._sessions import Held, Session
 from ._store import Store, StoreStatistics, check_ttl
@@ -143,5 +143,5 @@ __all__ = (
     "check_ttl",
     "decoded",
     "encoded",
-    "given_back",
+    "give_back_of",
 )

@@ -50,7 +50,7 @@ from ._timers import Timers
 
 
 class AcquireRequest(Protocol):
-    """What to ask the engine for, under a session and a name, and how to undo it."""
+    """A request to an engine, under a session and a name, and the operation that undoes it."""
 
     @property
     def key(self) -> str:
@@ -67,7 +67,7 @@ class AcquireRequest(Protocol):
 
 
 class Grant(NamedTuple):
-    """What was granted, under which session and name."""
+    """The answer that ended a wait, with the session and the name under which it was granted."""
 
     session: Session
     name: str
@@ -84,12 +84,12 @@ class Acquisitions:
         self._sessions = sessions
 
     def __len__(self) -> int:
-        """How many tasks wait."""
+        """The number of waiting tasks."""
         return sum(acquisition.waiting for acquisition in self.by_name.values())
 
     @property
     def closed(self) -> bool:
-        """Whether the store closes or has closed: no news will come any more."""
+        """True once the store closes or has closed: no news will come any more."""
         return self._sessions.closed
 
     async def acquire(
@@ -106,7 +106,7 @@ class Acquisitions:
             try:
                 answer = await acquisition.answer()
             except BaseException:
-                if acquisition.untouched:
+                if acquisition.never_applied:
                     del self.by_name[acquisition.name]
                 else:
                     self.release(request, acquisition.name, session)
@@ -114,7 +114,7 @@ class Acquisitions:
             finally:
                 acquisition.end()
             # the session may have ended without anybody noticing yet
-            if session.look() is None and answer is not Reply.GONE and not self._sessions.closed:
+            if session.check() is None and answer is not Reply.GONE and not self._sessions.closed:
                 if isinstance(answer, (Granted, Claimed)):
                     return Grant(session, acquisition.name, answer)
                 del self.by_name[acquisition.name]
@@ -156,7 +156,7 @@ class Acquisitions:
 
 
 class Acquisition(Held):
-    """One attempt to acquire something; the states are at the head of the module.
+    """An attempt to acquire a hold; the states are at the head of the module.
 
     `queued` is the last answer that said to wait; `ended` means that news is ignored.
     """
@@ -203,12 +203,14 @@ class Acquisition(Held):
 
     @property
     def waiting(self) -> bool:
-        """Whether its task is parked and no news has come."""
+        """True while its task is parked and no news has come."""
         return self._parked is not None and not self._parked.done()
 
     @property
-    def untouched(self) -> bool:
-        """Whether the engine has surely not done what was asked: it was never sent, or was refused at the first try."""
+    def never_applied(self) -> bool:
+        """True if the engine has surely not applied the request: it was never sent, or was refused at the first
+        try.
+        """
         if self._asked_again or self._reply not in (None, Reply.GONE):
             return False
         tries = 0 if self._call is None else self._call.tries
@@ -249,7 +251,11 @@ class Acquisition(Held):
         """Ignore news; what was not yet sent need not be sent."""
         if self._call is not None:
             self._call.wanted = False
-        self._forget()
+        self.ended = True
+        # what knows this acquisition would wait for the garbage collector together with it
+        self._call = self._news = self._reply = None
+        if self.queued is not None:
+            self._acquisitions.reasker.drop(self.request.key, self)
 
     def withdraw(self) -> PendingRelease:
         """End it and undo it, synchronously, but not before the engine has answered to what was asked.
@@ -257,7 +263,8 @@ class Acquisition(Held):
         So the two are never in one batch: sent again, that would ask anew for what has just been undone.
         """
         after = self._call if self._reply is None else None
-        self._forget()
+        self._call = None  # it stays wanted
+        self.end()
         self._acquisitions.by_name.pop(self.name, None)
         undo = self.request.undo(self.name)
         return PendingRelease(undo, self.session, after)
@@ -272,7 +279,7 @@ class Acquisition(Held):
         self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
 
     def on_news(self, news: object) -> None:
-        """What ends the wait has come; a second time nothing happens."""
+        """End the wait with the news; a second call has no effect."""
         parked = self._parked
         if self._news is None and (parked is None or not parked.done()):
             self._news = news
@@ -291,13 +298,6 @@ class Acquisition(Held):
             self.on_queued(answer)
         else:
             self.on_news(answer)
-
-    def _forget(self) -> None:
-        self.ended = True
-        # what knows this acquisition would wait for the garbage collector together with it
-        self._call = self._news = self._reply = None
-        if self.queued is not None:
-            self._acquisitions.reasker.drop(self.request.key, self)
 
 
 def _nothing(_: object) -> None:

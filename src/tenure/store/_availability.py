@@ -1,4 +1,4 @@
-"""Whether the engine answers: as its own connections see it, and as the operations do that were sent."""
+"""The availability of the engine: as its own connections see it, and as the operations do that were sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tenure.waiting import now
 
 
 class Availability:
-    """What of an engine cannot be reached at the moment. Reports when it begins and when all is back."""
+    """The parts of an engine that cannot be reached at present. Reports the first loss and the return of the last
+    part.
+    """
 
     def __init__(self, engine: Engine, reporter: Reporter | None = None) -> None:
         self.reporter: Reporter = reporter or Reporter()
@@ -19,12 +21,12 @@ class Availability:
 
     @property
     def trouble(self) -> str | None:
-        """Why the engine cannot be used, as far as anybody has noticed; None if it can be."""
+        """The reason why the engine cannot be used, as far as anybody has noticed; None if it can be."""
         if self._away:
             return f"has been away for {now() - self._since:.0f} s"
         return None if self._engine.unreachable is None else "cannot be reached"
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Ask the engine about its connections."""
         if (error := self._engine.unreachable) is None:
             self.back(self._engine)
@@ -39,7 +41,7 @@ class Availability:
         self._away[part] = error
 
     def back(self, part: object) -> None:
-        """This part can be reached."""
+        """Note that this part can be reached."""
         if self._away.pop(part, None) is not None and not self._away:
             self._until = now()
             self.reporter.inform("link.back", url=self._engine.url, seconds=self._until - self._since)

@@ -53,7 +53,7 @@ class Batcher:
 
     def __init__(self, store: Store, key: str, ttl: float, owner: BatchOwner) -> None:
         self.busy: bool = False
-        """Whether an operation is under way."""
+        """True while an operation is under way."""
         self._store = store
         self._key = key
         self._ttl = ttl
@@ -62,7 +62,7 @@ class Batcher:
         self._call: Call[Any] | None = None
 
     def schedule(self) -> None:
-        """Something may have gathered: it is sent at the end of the loop's turn, or after the answer to the last."""
+        """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
         if not self.busy:
             self._store.call_soon(self._flush, self._key)
 

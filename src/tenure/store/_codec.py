@@ -1,4 +1,4 @@
-"""How payloads become bytes."""
+"""The encoding of payloads as bytes."""
 
 from __future__ import annotations
 

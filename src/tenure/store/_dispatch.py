@@ -33,19 +33,21 @@ from tenure.observe import Reporter
 from tenure.waiting import Backoff, Line, Waiter, checkpoint
 
 from ._availability import Availability
-from ._home import Home
+from ._home import LoopAffinity
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 WINDOW = 2 * CAP
-"""How many operations may be under way: a batch, and one that forms meanwhile. What is urgent waits for no more."""
+"""The number of operations that may be under way: a batch, and the next one that forms meanwhile. Urgent
+operations need not wait for room."""
 
 MOST_REPEATS = 100_000
-"""How often an operation may be answered MORE: each time the engine has done `CAP` steps of expiry."""
+"""The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
+expiry."""
 
 
 class Call(Generic[A]):
-    """One operation under way; a caller that no longer wants it clears `wanted`.
+    """An operation under way; a caller that no longer wants its answer clears `wanted`.
 
     `tries` counts how often it was sent, `repeats` how often the answer was MORE. `resent` is true once it was sent
     again because no answer had come.
@@ -69,19 +71,19 @@ class Dispatcher:
     """
 
     def __init__(
-        self, engine: Engine, home: Home | None = None, availability: Availability | None = None
+        self, engine: Engine, affinity: LoopAffinity | None = None, availability: Availability | None = None
     ) -> None:
         self._url = engine.url
         self._availability = availability or Availability(engine)
         self._engine_submit = engine.submit
-        self._home = home or Home()
+        self._affinity = affinity or LoopAffinity()
         self._waiting: deque[Call[Any]] = deque()
         self._again: deque[Call[Any]] = deque()
         self._under_way: dict[Call[Any], None] = {}
         self._submitting = False
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._held_up = False
-        """Nothing is submitted until `run` goes on: there is a pause, or a fault."""
+        """True while nothing is submitted until `run` goes on: there is a pause, or a fault."""
         self._soon: dict[Callable[[], object], None] = {}
         self._idle: Line[None, None] = Line(_nothing)
         self._callers: Line[Call[Any], Any] = Line(_unwant)
@@ -94,7 +96,7 @@ class Dispatcher:
 
     @property
     def pending(self) -> int:
-        """How many operations are not yet answered."""
+        """The number of operations that are not yet answered."""
         return len(self._again) + len(self._waiting) + len(self._under_way)
 
     def send(
@@ -110,8 +112,8 @@ class Dispatcher:
         if self._closed is not None:
             on_answer(StoreClosed(self._closed))
             return call
-        if get_ident() != self._home.thread:
-            raise self._home.error()
+        if get_ident() != self._affinity.thread:
+            raise self._affinity.error()
         if self._waiting or self._again or self._held_up or len(self._under_way) >= WINDOW:
             # nothing may overtake what has to be sent again
             if urgent:
@@ -127,7 +129,7 @@ class Dispatcher:
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a plain function at the end of the loop's turn, before the next batch; equal ones are called once."""
         if function not in self._soon and self._closed is None:
-            self._home.check()
+            self._affinity.check()
             self._soon[function] = None
             self._wake()
 
@@ -195,8 +197,8 @@ class Dispatcher:
         if call.tries - call.repeats > 1 and not call.resent:
             call.resent = True
             operation = call.operation
-            about = {"operation": type(operation).__name__, "key": operation.key}
-            self._availability.reporter.inform("operation.resent", **about, **self._availability.outage())
+            fields = {"operation": type(operation).__name__, "key": operation.key}
+            self._availability.reporter.inform("operation.resent", **fields, **self._availability.outage())
         self._under_way[call] = None
         self._submitting = True
         try:
@@ -280,19 +282,21 @@ class Dispatcher:
 class Dispatchers:
     """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
 
-    def __init__(self, engine: Engine, home: Home | None = None, reporter: Reporter | None = None) -> None:
+    def __init__(
+        self, engine: Engine, affinity: LoopAffinity | None = None, reporter: Reporter | None = None
+    ) -> None:
         self._shard = engine.shard
         shards = engine.shards
-        home = home or Home()
+        affinity = affinity or LoopAffinity()
         self.availability: Availability = Availability(engine, reporter)
         self.all: tuple[Dispatcher, ...] = tuple(
-            Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1))
+            Dispatcher(engine, affinity, self.availability) for _ in range(shards + (shards > 1))
         )
         self._only = self.all[0] if shards == 1 else None
 
     @property
     def pending(self) -> int:
-        """How many operations are not yet answered."""
+        """The number of operations that are not yet answered."""
         return sum(dispatcher.pending for dispatcher in self.all)
 
     def of(self, name: str) -> Dispatcher:

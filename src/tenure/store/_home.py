@@ -1,4 +1,4 @@
-"""Where a store belongs: the event loop, the thread and the process in which it was opened."""
+"""The affinity of a store: the event loop, the thread and the process in which it was opened."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tenure.pages import doc_page
 from tenure.waiting import this_loop
 
 
-class Home:
+class LoopAffinity:
     """The thread and the loop in which a store was opened. After a fork the child has none.
 
-    While another loop of this thread runs, that of the store does not: a caller would wait for ever.
+    While another loop of this thread runs, the store's loop does not: a caller would wait for ever.
 
     `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
     or processes on one connection would ruin it for both.
@@ -26,7 +26,7 @@ class Home:
         self.thread: int = get_ident()
         self._loop = this_loop()
         self.forked: bool = False
-        _homes.add(self)
+        _affinities.add(self)
 
     def settle(self) -> bool:
         """Belong to this thread of this process from now on. Returns whether it was made before a fork."""
@@ -63,12 +63,12 @@ def _help() -> str:
     return f"see {doc_page('how-to/threads-and-processes')}"
 
 
-_homes: WeakSet[Home] = WeakSet()
+_affinities: WeakSet[LoopAffinity] = WeakSet()
 
 
 def _leave() -> None:
-    for home in _homes:
-        home.forked, home.thread = True, -1
+    for affinity in _affinities:
+        affinity.forked, affinity.thread = True, -1
 
 
 if hasattr(os, "register_at_fork"):

@@ -33,7 +33,7 @@ class MsgspecCodec(Generic[T]):
         return f"MsgspecCodec({self._type!r})"
 
     def encode(self, value: T, /) -> bytes:
-        """Return the bytes of a value; raises `TypeError` or `ValueError` for one that is not of the type."""
+        """Return the bytes of a value; raises `TypeError` or `ValueError` for a value of another type."""
         try:
             data: bytes = self._encode(value)
         except self._error as problem:

@@ -30,7 +30,7 @@ class PydanticCodec(Generic[T]):
         return f"PydanticCodec({self._type!r})"
 
     def encode(self, value: T, /) -> bytes:
-        """Return the bytes of a value; raises `ValueError` for one that is not of the type."""
+        """Return the bytes of a value; raises `ValueError` for a value of another type."""
         data: bytes = self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error")
         self.decode(data)  # an assignment to a model is not validated
         return data

@@ -1,4 +1,4 @@
-"""Asking the engine again for those that wait, when no hint has come: one question for all that wait for a key."""
+"""Asking the engine again for waiters without a hint: one question for all waiters of a key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol
 
 from tenure.engine import CAP, Ask, Asked, Granted, Notice, Queued
-from tenure.waiting import now, spread
+from tenure.waiting import jittered, now
 
 from ._sessions import Session
 from ._timers import Timers
@@ -17,7 +17,7 @@ _AFTER_AN_ERROR = 1.0
 
 
 class InQueue(Protocol):
-    """Something that waits in a queue of the engine."""
+    """An acquisition that waits in a queue of the engine."""
 
     name: str
     session: Session
@@ -28,7 +28,7 @@ class InQueue(Protocol):
         ...
 
     def on_news(self, news: object, /) -> None:
-        """It was granted (`Granted`), or has to ask for itself (`Notice.ASK`)."""
+        """End the wait: it was granted (`Granted`), or has to ask for itself (`Notice.ASK`)."""
         ...
 
 
@@ -60,7 +60,7 @@ class Reasker:
 
     def _ask_later(self, key: str, seconds: float) -> None:
         # one timer for all that wait for a key; it stays when they leave, so that a busy key does not pile them up
-        when = now() + spread(seconds, least=_LEAST_PAUSE)
+        when = now() + jittered(seconds, least=_LEAST_PAUSE)
         if when < self._due.get(key, inf):
             self._due[key] = when
             self._timers.call_at(when, partial(self._on_time, key, when))
@@ -79,19 +79,19 @@ class Reasker:
 
     def _ask_group(self, key: str, session: Session, group: list[InQueue]) -> None:
         # a portion at a time, so that others get their turn between
-        part, rest = group[:CAP], group[CAP:]
+        part, others = group[:CAP], group[CAP:]
         ask = Ask(session.id, key, tuple(acquisition.name for acquisition in part))
-        session.dispatcher.send(ask, partial(self._on_answers, key, session, part, rest))
+        session.dispatcher.send(ask, partial(self._on_answers, key, session, part, others))
 
     def _on_answers(
-        self, key: str, session: Session, part: list[InQueue], rest: list[InQueue], answers: object
+        self, key: str, session: Session, part: list[InQueue], others: list[InQueue], answers: object
     ) -> None:
         if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, _AFTER_AN_ERROR)
             return
-        if rest := [acquisition for acquisition in rest if not acquisition.ended]:
-            self._ask_group(key, session, rest)
+        if others := [acquisition for acquisition in others if not acquisition.ended]:
+            self._ask_group(key, session, others)
         for acquisition, answer in zip(part, answers.answers, strict=True):
             match answer:
                 case Queued():

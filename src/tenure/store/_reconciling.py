@@ -64,10 +64,10 @@ class Reconciler:
         self, session: Session, ours: list[Held], theirs: set[tuple[str, int]], answer: object
     ) -> None:
         if isinstance(answer, SessionPage):
-            for one in answer.items:
-                self._on_found(session, one)
-                if one.held:
-                    theirs.add((one.name, one.token))
+            for item in answer.items:
+                self._on_found(session, item)
+                if item.held:
+                    theirs.add((item.name, item.token))
             if answer.next:
                 self._ask(session, answer.next, ours, theirs)
                 return
@@ -80,16 +80,16 @@ class Reconciler:
             self.reconcile(session)
 
 
-def undoing(session: str, one: SessionItem) -> Operation[Any]:
+def release_for(session: str, item: SessionItem) -> Operation[Any]:
     """The operation that releases it; for a task or an idle taker, only while the queue is not used here."""
-    if (undo := _UNDO.get(one.family)) is not None:
-        return undo(one.key, one.name)
+    if (undo := _UNDO.get(item.family)) is not None:
+        return undo(item.key, item.name)
     return Exchange(
-        session, next(numbers), one.key, (given_back(one),) if one.family == "tasks" else (), wait=False
+        session, next(numbers), item.key, (give_back_of(item),) if item.family == "tasks" else (), wait=False
     )
 
 
-def given_back(task: SessionItem) -> Settle:
+def give_back_of(task: SessionItem) -> Settle:
     """The verdict that gives back a task."""
     number, token = task.name.split()
     return Settle(int(number), int(token), Verdict.GIVE_BACK)

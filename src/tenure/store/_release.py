@@ -2,15 +2,15 @@
 
 The states of a release:
 
-| state   | `_refused` | `over`  | event                   | goes to                                             |
-|---------|------------|---------|-------------------------|-----------------------------------------------------|
-| waiting | False      | False   | `after` is answered     | sent (without `after` at once)                      |
-| sent    | False      | False   | an acknowledgement      | over: `answer` is set                               |
-|         |            |         | an `EngineError`        | refused                                             |
-|         |            |         | `StoreClosed`           | over, without an answer                             |
-| refused | True       | False   | the session's heartbeat | sent                                                |
+| state   | `_refused` | `settled` | event                   | goes to                            |
+|---------|------------|-----------|-------------------------|------------------------------------|
+| waiting | False      | False     | `after` is answered     | sent (without `after` at once)     |
+| sent    | False      | False     | an acknowledgement      | settled: `answer` is set           |
+|         |            |           | an `EngineError`        | refused                            |
+|         |            |           | `StoreClosed`           | settled, without an answer         |
+| refused | True       | False     | the session's heartbeat | sent                               |
 
-Until it is over it stands in `Session.unreleased`; one that stands there for a ttl ends the session.
+Until it is settled it stands in `Session.unreleased`; a release that stands there for a ttl ends the session.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from ._sessions import Session
 
 
 class PendingRelease:
-    """Something that is being released. `answer` is the engine's acknowledgement, None until it is there.
+    """A release on its way. `answer` is the engine's acknowledgement, None until it is there.
 
     `since` is when it was handed over.
 
-    It is sent once `after` has been answered, whatever the answer is. One that the engine refuses with an error is sent
-    again at the session's next heartbeats, until the store closes.
+    It is sent once `after` has been answered, whatever the answer is. If the engine refuses it with an error, it
+    is sent again at the session's next heartbeats, until the store closes.
     """
 
-    __slots__ = ("_operation", "_parked", "_refused", "answer", "over", "session", "since")
+    __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")
 
     def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
         self._operation = operation
         self.session: Session = session
         self._refused = False
-        self.over: bool = False
+        self.settled: bool = False
         self.since: float = now()
         self._parked: tuple[Parked, ...] = ()
         if after is None:
             session.dispatcher.send(operation, self._on_answer)
         else:
             after.on_answer = self._send
-        if not self.over:
+        if not self.settled:
             session.unreleased[self] = self.since
 
     def send_again(self) -> None:
@@ -65,8 +65,8 @@ class PendingRelease:
         self.session.dispatcher.send(self._operation, self._on_answer)
 
     def _on_answer(self, answer: Any) -> None:
-        self.over = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
-        if not self.over:
+        self.settled = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
+        if not self.settled:
             self._refused = True
             return
         if not isinstance(answer, StoreClosed):
@@ -80,8 +80,10 @@ class PendingRelease:
             wake(parked)
 
     def waiter(self) -> Parked | None:
-        """What to await for the acknowledgement, in a shield with a deadline; None if it is there."""
-        if self.over:
+        """The awaitable that ends with the acknowledgement, for a shield with a deadline; None if the
+        acknowledgement is there.
+        """
+        if self.settled:
             return None
         parked = park()
         self._parked = (*self._parked, parked)
@@ -92,7 +94,7 @@ class PendingRelease:
 
         Cancellation: only a native one is noticed, and has no effect on the release.
         """
-        if self.over:
+        if self.settled:
             return
         with CancelScope(deadline=now() + seconds, shield=True):
             # the loss of the session wakes it too
@@ -111,14 +113,14 @@ class SettleTimeouts:
         self._closed = False
 
     def waiter(self, release: PendingRelease) -> Parked | None:
-        """What to await for the acknowledgement, in a shield; None if there is nothing to wait for.
+        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for.
 
         It ends with the acknowledgement, when the time is over, and when the session is lost.
         """
         parked = None if self._closed or release.session.lost else release.waiter()
         if parked is not None:
             waited_for = self._waited_for
-            while waited_for and waited_for[0].over:
+            while waited_for and waited_for[0].settled:
                 waited_for.popleft()
             waited_for.append(release)
             if not self._armed:
@@ -137,7 +139,7 @@ class SettleTimeouts:
 
     def _on_time(self) -> None:
         time, waited_for = now(), self._waited_for
-        while waited_for and (waited_for[0].over or waited_for[0].since + self._seconds <= time):
+        while waited_for and (waited_for[0].settled or waited_for[0].since + self._seconds <= time):
             waited_for.popleft().wake()
         self._armed = False
         if waited_for:

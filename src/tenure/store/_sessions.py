@@ -63,7 +63,7 @@ boot_time: Callable[[], float] = (
 
 
 class Held:
-    """What a session holds or waits for."""
+    """A hold of a session, or a wait for one."""
 
     __slots__ = ()
 
@@ -73,12 +73,14 @@ class Held:
         return None
 
     def lose(self, reason: str) -> None:
-        """It is lost, or the session is, or the store closes: once or several times. Synchronous; must not raise."""
+        """End the hold: it is lost, or its session is, or the store closes. May be called more than once.
+        Synchronous; must not raise.
+        """
         raise NotImplementedError
 
 
 class Unreleased(Protocol):
-    """Something that is being released and that the engine has not acknowledged."""
+    """A release that the engine has not acknowledged."""
 
     def send_again(self) -> None:
         """Send it once more if the engine has refused it."""
@@ -90,7 +92,9 @@ class Unreleased(Protocol):
 
 
 class Session:
-    """One registration. `lost` is why it is over, or None; the states are at the head of the module."""
+    """A registration at the engine. `lost` is the reason why it is over, or None; the states are at the head of
+    the module.
+    """
 
     def __init__(
         self, name: str, ttl: float, dispatcher: Dispatcher, reporter: Reporter | None = None
@@ -103,7 +107,7 @@ class Session:
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
         self.unreleased: dict[Unreleased, float] = {}
-        """What was released and is not acknowledged, and since when."""
+        """The releases that are not acknowledged, with the time since when."""
         self._dismissed = False
         self._boot_deadline = -inf
         self._thread = get_ident()
@@ -121,8 +125,8 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Whether it has been opened and is not over."""
-        return self.deadline > -inf and self.look() is None
+        """True if the session has been opened and is not over."""
+        return self.deadline > -inf and self.check() is None
 
     def remaining(self) -> float:
         """Seconds for which the session may still be trusted; 0 when it may not."""
@@ -130,8 +134,10 @@ class Session:
             return 0.0
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
-    def look(self, time: float | None = None) -> str | None:
-        """Why the session is over, or None; loses it if its time has passed. `time` is now, if that is known."""
+    def check(self, time: float | None = None) -> str | None:
+        """The reason why the session is over, or None; loses it if its time has passed. `time` is now, if that is
+        known.
+        """
         if self.lost is None and self.deadline > -inf:
             if (now() if time is None else time) >= self.deadline:
                 self.lose("expired")
@@ -140,18 +146,18 @@ class Session:
         return self.lost
 
     def is_over(self) -> bool:
-        """Whether it may no longer be trusted; from any thread, without effect."""
+        """True once the session may no longer be trusted; from any thread, without effect."""
         if self.lost is not None or boot_time() >= self._boot_deadline:
             return True
         # another thread has no loop, or one with a clock of its own: there the boot clock alone has to do
         return get_ident() == self._thread and anyio.current_time() >= self.deadline
 
     def add(self, held: Held) -> None:
-        """Something is held, or waited for, under this session."""
+        """Add a hold, or a wait for one, to this session."""
         self.held[held] = None
 
     def drop(self, held: Held) -> None:
-        """It is not any more. When the last has left a lost session, `CloseSession` is sent."""
+        """Remove a hold or a wait. When the last has left a lost session, `CloseSession` is sent."""
         self.held.pop(held, None)
         if self._dismissed:
             self._close_if_left()
@@ -170,7 +176,7 @@ class Session:
             self.lost = reason
             self._report_end(reason)
             self.dismiss(reason)
-            # a body around the one that waits may hold something under this session, and has to end with it
+            # a body around the waiting one may hold something under this session, and has to end with it
             for unreleased in self.unreleased:
                 unreleased.wake()
             self._close_if_left()
@@ -223,13 +229,13 @@ class Session:
             self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
             self._look_after_the_unreleased()
-            if self.look() is not None:
+            if self.check() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
             with anyio.CancelScope(deadline=self.deadline):
                 if not await self._renew():
                     self.lose("gone")
-            if self.look() is not None:
+            if self.check() is not None:
                 return
 
     async def _renew(self) -> bool:
@@ -256,7 +262,7 @@ class Session:
             self._line.grant(waiter, None)
 
     def fail(self, problem: Exception) -> None:
-        """It could not be opened."""
+        """End the wait for a session that could not be opened."""
         self.lost = "refused"
         for waiter in self._line:
             self._line.fail(waiter, type(problem)(*problem.args))
@@ -288,7 +294,7 @@ class Sessions:
     def current(self, ttl: float, key: str = "") -> Session | None:
         """The session for this ttl and key if it can be used at once."""
         session = self._current.get((self._dispatchers.of(key or self.process), ttl))
-        if session is None or session.deadline == -inf or session.look() is not None:
+        if session is None or session.deadline == -inf or session.check() is not None:
             return None
         return session
 
@@ -302,7 +308,7 @@ class Sessions:
             if self.closed:
                 raise StoreClosed("the store was closed")
             session = self._current.get((dispatcher, ttl))
-            if session is None or session.look() is not None:
+            if session is None or session.check() is not None:
                 self._jobs = {
                     s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
                 }

@@ -26,9 +26,9 @@ from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._availability import Availability
 from ._codec import Codec, JsonCodec, check_codec
 from ._dispatch import Call, Dispatchers
-from ._home import Home
+from ._home import LoopAffinity
 from ._opening import serve
-from ._reconciling import OF_QUEUES, Reconciler, undoing
+from ._reconciling import OF_QUEUES, Reconciler, release_for
 from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._timers import Timers
@@ -46,7 +46,7 @@ class Listener(Protocol):
         """A hint came; MISSED means that others may have been lost. Must not raise."""
         ...
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
         ...
 
@@ -76,7 +76,7 @@ class StoreStatistics:
 
 
 class Store(AsyncBlock, AsyncContextManagerMixin):
-    """This process's open handle on an engine: made by `open_store`, entered with `async with`.
+    """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
     `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
@@ -117,15 +117,15 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.codec: Codec = check_codec(codec) or JsonCodec()
         self.reporter: Reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
-        """What receives the events."""
+        """The observer that receives the events."""
         self.process: str = _new_process()
-        self._home = Home()
+        self._affinity = LoopAffinity()
         self._engine = engine
         self._link = link = engine.link()
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(link, self._home, self.reporter)
+        self._dispatchers = Dispatchers(link, self._affinity, self.reporter)
         self.availability: Availability = self._dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
@@ -138,17 +138,19 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def url(self) -> str:
-        """Where the state is kept."""
+        """The engine's address, without a password."""
         return self._engine.url
 
     @property
     def ready(self) -> bool:
-        """Whether the store is open, its engine can be reached, and each session in use is alive, as far as known."""
+        """True if the store is open, its engine can be reached, and each session in use is alive, as far as
+        known.
+        """
         return self.unready is None
 
     @property
     def unready(self) -> str | None:
-        """Why the store is not `ready`, in words; None if it is."""
+        """The reason why the store is not `ready`, in words; None if it is."""
         if (trouble := self.availability.trouble) is not None:
             return f"the store {self.url} {trouble}"
         if self._upkeep is None or self._closing:
@@ -165,7 +167,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
-        if self._home.settle():
+        if self._affinity.settle():
             # its siblings were forked with the same name
             self.process = self._sessions.process = _new_process()
         async with in_one_task("store", _LEFT_ELSEWHERE), unwrapped_task_group() as group:
@@ -211,7 +213,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return anyio.current_time() - start
 
     async def statistics(self) -> StoreStatistics:
-        """This store at this moment; also while it closes. Raises `RuntimeError` if it was never opened."""
+        """The statistics of this store; also while it closes. Raises `RuntimeError` if it was never opened."""
         await anyio.lowlevel.checkpoint()
         self.check_here()
         assert self._upkeep is not None
@@ -233,22 +235,20 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            given = type(self)
-            shown = (
-                given.__name__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__name__}"
-            )
+            cls = type(self)
+            shown = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
             raise TypeError(f"store must be an open store, from open_store(...), not {shown}")
         return self.prefix(kind) + check_name("name", name)
 
     def prefix(self, kind: str) -> str:
-        """What the engine's keys of all objects of a kind begin with."""
+        """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
     def check_here(self) -> None:
         """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
-        self._home.check()
+        self._affinity.check()
 
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
@@ -279,12 +279,12 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._running().start(name, function, *args)
 
     def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
-        """How an operation is applied within a transaction of the user's. From any thread.
+        """The way to apply an operation within a transaction of the user's. From any thread.
 
         Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
         """
-        if self._home.forked:
-            raise self._home.error()
+        if self._affinity.forked:
+            raise self._affinity.error()
         self._check_open()
         return self._engine.enlist(operation)
 
@@ -312,7 +312,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._acquisitions.acquire(request, ttl, on_position)
 
     def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
-        """One attempt to acquire it, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
+        """An attempt to acquire a hold, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
         self._running()
         return Acquisition(self._acquisitions, session, request)
 
@@ -331,7 +331,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return listener
 
     def unlisten(self, key: str, listener: Listener) -> None:
-        """Send this listener for a key no more hints; another one that was made since keeps receiving them."""
+        """Send this listener for a key no more hints; a listener that was made since keeps receiving them."""
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
@@ -343,7 +343,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def _running(self) -> Upkeep:
         if self._upkeep is None or self._closing:
             return self._check_open()
-        self._home.check()
+        self._affinity.check()
         return self._upkeep
 
     def _check_open(self) -> Upkeep:
@@ -363,7 +363,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
         if hint.news is Notice.MISSED:
-            self.availability.look()
+            self.availability.check()
             self._acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
@@ -373,7 +373,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         elif hint.news is Notice.BROKEN:
             self._sessions.lose_one(hint.name, "broken")
         elif hint.news is Notice.LOST:
-            self.availability.look()
+            self.availability.check()
         elif hint.news is Notice.HELD:
             # limiters listen by their kind: a listener for each would cost a part of each spending
             _, kind, _ = hint.key.split(":", 2)
@@ -384,12 +384,12 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         else:
             listener.on_hint(hint)
 
-    def _on_found(self, session: Session, one: SessionItem) -> None:
-        listener = self._listeners.get(one.key) if one.family in OF_QUEUES else None
+    def _on_found(self, session: Session, item: SessionItem) -> None:
+        listener = self._listeners.get(item.key) if item.family in OF_QUEUES else None
         if listener is not None:
-            listener.on_found(session, one)
-        elif one.name not in self._acquisitions.by_name:
-            PendingRelease(undoing(session.id, one), session)
+            listener.on_found(session, item)
+        elif item.name not in self._acquisitions.by_name:
+            PendingRelease(release_for(session.id, item), session)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""
@@ -404,7 +404,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def _consequences(self) -> tuple[type[Exception], ...]:
-        """What the store's block may raise only because the store has ended."""
+        """The errors that the store's block may raise only because the store has ended."""
         return () if self._fault is None else (StoreClosed, LeaseLost)
 
     def _refuse(self) -> None:

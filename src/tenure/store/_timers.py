@@ -1,4 +1,4 @@
-"""Everything that a store does later, from one job that sleeps until the next of it is due."""
+"""The timers of a store: a job sleeps until the next of them is due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import inf
 
 import anyio
 
-from tenure.waiting import Line, now, spread
+from tenure.waiting import Line, jittered, now
 
 __all__ = ("Timer", "Timers")
 
@@ -47,7 +47,8 @@ class Timers:
 class Timer:
     """Calls a function at the time that was set last; setting it anew costs next to nothing.
 
-    `call_at` is that of `Timers`, or of a store. One entry in the heap serves for a timer that is set later and later:
+    `call_at` is the method of `Timers`, or of a store. One entry in the heap serves for a timer that is set later
+    and later:
 
     | state   | `_armed` | `_due`     | `set`                     | its time has come        |
     |---------|----------|------------|---------------------------|--------------------------|
@@ -66,7 +67,7 @@ class Timer:
 
     def set(self, seconds: float) -> None:
         """Call it after so many seconds and a little more, chosen at random; no more at the time set before."""
-        self._due = now() + spread(seconds, least=_LEAST_PAUSE)
+        self._due = now() + jittered(seconds, least=_LEAST_PAUSE)
         if self._due < self._armed:
             self._arm()
 

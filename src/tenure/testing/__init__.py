@@ -1,4 +1,4 @@
-"""What users take to test their own concurrent code: schedules, cancellations, virtual time, faults, referees."""
+"""Tools for users to test their own concurrent code: schedules, cancellations, virtual time, faults, referees."""
 
 from typing import TYPE_CHECKING, Any
 

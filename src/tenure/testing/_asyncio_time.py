@@ -138,7 +138,9 @@ class _Ready(deque[asyncio.Handle]):
 
 
 def _without_chance(handles: Iterable[asyncio.Handle], director: Director) -> list[asyncio.Handle]:
-    """Those that were cancelled one after the other, as a scope cancels a set of tasks, in the order of their tasks."""
+    """The handles, where tasks that were cancelled one after the other, as a scope cancels a set of tasks, are in
+    the order of the tasks.
+    """
     ordered: list[asyncio.Handle] = []
     for cancelled, group in groupby(handles, _was_cancelled):
         together = list(group)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BatchLink(Engine):
-    """What one store submits forms batches, which `engine.execute` carries, one at a time in each shard."""
+    """A link for one store: it forms batches, which `engine.execute` carries, one at a time in each shard."""
 
     def __init__(self, engine: Engine) -> None:
         self.url: str = engine.url
@@ -33,7 +33,7 @@ class BatchLink(Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why the engine cannot be reached, as it sees itself."""
+        """The error with which the engine cannot be reached, as it sees itself."""
         return self._engine.unreachable
 
     def shard(self, name: str) -> int:
@@ -46,7 +46,7 @@ class BatchLink(Engine):
         self._shards[shard].submit(operation, on_answer)
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
-        """How the engine applies an operation within a transaction of the user's."""
+        """The way in which the engine applies an operation within a transaction of the user's."""
         return self._engine.enlist(operation)
 
     async def serve(

@@ -32,17 +32,17 @@ class Cancellable:
 
     @property
     def cancel_called(self) -> bool:
-        """It was cancelled, whether or not that took effect."""
+        """True once the block was cancelled, whether or not that took effect."""
         return self._native or self._scope.cancel_called
 
     @property
     def cancelled_natively(self) -> bool:
-        """It was cancelled by its task's own `cancel()`."""
+        """True once the block was cancelled by its task's own `cancel()`."""
         return self._native
 
     @property
     def cancelled_caught(self) -> bool:
-        """It was cancelled, and ended by that."""
+        """True if the block was cancelled, and ended by that."""
         return self._caught or self._scope.cancelled_caught
 
     def cancel(self, *, native: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Whether a block yields to other tasks, which is when it can be cancelled."""
+"""Checks that a block yields to other tasks, which is when it can be cancelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def assert_checkpoints() -> Generator[None]:
 
     Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
     been possible to cancel the block, as trio's own check demands. On asyncio that leaves no trace: anyio's own locks
-    look whether they are cancelled, and then yield in a shielded scope, as would one that does not look.
+    look whether they are cancelled, and then yield in a shielded scope, as would a block that does not look.
     """
     if _on_trio():
         from trio import testing

@@ -69,7 +69,9 @@ class VirtualClock:
 
     @property
     def backend_options(self) -> dict[str, Any]:
-        """What `anyio.run(..., backend_options=)` and the `anyio_backend` fixture need to run on this clock."""
+        """The options that `anyio.run(..., backend_options=)` and the `anyio_backend` fixture need to run on this
+        clock.
+        """
         return self._time.options()
 
     @property
@@ -122,7 +124,7 @@ def run(
     """Run `fn(*args)` in virtual time, outside of pytest, and return what it returns.
 
     `backend` is "asyncio" or "trio". Pass a `clock` of your own to read the time afterwards or to give it options; its
-    backend is then the one that counts. Raises what `fn` raises, and `DeadlockError` when it can never end.
+    backend then counts. Raises what `fn` raises, and `DeadlockError` when it can never end.
     """
     clock = clock or VirtualClock(backend)
     try:

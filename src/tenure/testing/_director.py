@@ -1,4 +1,4 @@
-"""What decides, in one run of a loop, all that the loop leaves open; this one decides as the loop would.
+"""The director of a run, which decides all that the loop leaves open; this director decides as the loop would.
 
 The loops of virtual time ask a director: in which order do the tasks that are ready take their step, how far does the
 clock jump, and does anything else happen between two steps. Directors that explore are in `_chance` and `_everywhere`.
@@ -27,12 +27,12 @@ class Block(Protocol):
 
     @property
     def cancel_called(self) -> bool:
-        """It was cancelled."""
+        """True once the block was cancelled."""
         ...
 
     @property
     def cancelled_natively(self) -> bool:
-        """It was, by its task's own `cancel()`."""
+        """True once the block was cancelled by its task's own `cancel()`."""
         ...
 
     def cancel(self, *, native: bool = False) -> None:
@@ -87,7 +87,9 @@ class Director:
             self.trace.step(self.number(task), task, now)
 
     def idle(self) -> bool:
-        """Nothing can run before the time jumps. True if something can now."""
+        """Let newcomers arrive, since nothing else can run before the time jumps; return whether a task can run
+        now.
+        """
         newcomers, self.newcomers = self.newcomers, []
         for newcomer in newcomers:
             newcomer.arrives.set()
@@ -106,7 +108,7 @@ class Director:
         self.blocks.append(block)
 
     def leave(self, block: Block) -> None:
-        """It has ended."""
+        """Note the end of a block."""
         self.blocks.remove(block)
 
     def note(self, what: str) -> None:

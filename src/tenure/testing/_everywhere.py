@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cancellations:
-    """What a search by `cancel_everywhere()` that found nothing has done.
+    """The cancellations of a search by `cancel_everywhere()` that found nothing.
 
     `runs` counts the runs, and `windows` the cancellations by the window in which they met their block: "W1" parked,
     with nothing about to wake it; "W2" parked, and the very next step would have woken it; "W2N" as W2 or W1, with a
@@ -29,7 +29,7 @@ class Cancellations:
 
 
 class _Point(NamedTuple):
-    """One place for a cancellation: which block (by its number), before which step of the run, or when all wait."""
+    """A place for a cancellation: which block (by its number), before which step of the run, or when all wait."""
 
     block: int
     step: int
@@ -76,7 +76,7 @@ class _Scout(Director):
             self.points.append(_Point(self._numbered[block], self.steps, idle, window))
 
 
-class _Sniper(Director):
+class _CancelOnce(Director):
     """Cancels one block at one point."""
 
     def __init__(self, point: _Point, *, native: bool, newcomer: bool, tracing: bool = False) -> None:
@@ -168,24 +168,24 @@ def cancel_everywhere(
         for point in scout.points:
             for natively in (False, True) if native and backend == "asyncio" else (False,):
                 for newcomer in (False, True) if scout.had_newcomers else (False,):
-                    _shoot(scenario, backend, point, natively, newcomer)
+                    _run_cancelled_at(scenario, backend, point, natively, newcomer)
                     windows["W2N" if newcomer and point.window != "W3" else point.window] += 1
                     runs += 1
         runs += 1
     return Cancellations(runs, windows)
 
 
-def _shoot(
+def _run_cancelled_at(
     scenario: Callable[[], Awaitable[object]], backend: str, point: _Point, native: bool, newcomer: bool
 ) -> None:
     __tracebackhide__ = True
-    sniper = _Sniper(point, native=native, newcomer=newcomer)
-    error = run_once(scenario, backend, sniper)
+    director = _CancelOnce(point, native=native, newcomer=newcomer)
+    error = run_once(scenario, backend, director)
     if error is None:
         return
-    sniper = _Sniper(point, native=native, newcomer=newcomer, tracing=True)
-    run_once(scenario, backend, sniper)
-    trace = "" if sniper.trace is None else sniper.trace.text()
+    director = _CancelOnce(point, native=native, newcomer=newcomer, tracing=True)
+    run_once(scenario, backend, director)
+    trace = "" if director.trace is None else director.trace.text()
     how = f"block {point.block + 1} cancelled{' natively' if native else ''} before step {point.step + 1}"
     where = f"in {point.window}{', with a newcomer' if newcomer else ''}{', while all wait' if point.idle else ''}"
     place = f"{backend}: {how}, {where}"

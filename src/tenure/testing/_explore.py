@@ -1,4 +1,4 @@
-"""Running a scenario under many schedules, on both loops, and telling the one that breaks it."""
+"""Running a scenario under many schedules, on both loops, and reporting the schedule that breaks it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class ScheduleFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Exploration:
-    """What an exploration that found nothing has done: runs on the `backends`, and all the steps of tasks in them."""
+    """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in
+    them.
+    """
 
     runs: int
     steps: int
@@ -45,7 +47,7 @@ class Exploration:
 
 @dataclass(frozen=True)
 class _Ways:
-    """How schedules are drawn: the arguments that have to be the same when one is repeated."""
+    """The way in which schedules are drawn: the arguments that have to be the same when a schedule is repeated."""
 
     strict: bool
     cancel: bool
@@ -160,8 +162,8 @@ def _failure(
     error = alone(error)
 
     def fails(choose: Callable[[int], int]) -> tuple[bool, list[int]]:
-        _, found, made = _run(scenario, backend, ways, choose)
-        return found is not None and type(alone(found)) is type(error), made
+        _, problem, made = _run(scenario, backend, ways, choose)
+        return problem is not None and type(alone(problem)) is type(error), made
 
     shortest = shrunk(fails, choices)
     director, again, choices = _run(scenario, backend, ways, _repeating(shortest), tracing=True)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Fault(Enum):
-    """What can happen to a batch of operations on its way, or to a hint."""
+    """A fault of a batch of operations on its way, or of a hint."""
 
     LOST_REQUEST = "lost request"
-    """It never arrives, so it fails before the effect: the sender learns that the engine is unreachable."""
+    """The batch never arrives, so it fails before the effect: the sender learns that the engine is unreachable."""
 
     CUT = "cut"
     """The link breaks in the middle: the first few operations are applied, the sender gets no answer at all."""
@@ -41,13 +41,14 @@ class Fault(Enum):
     """All of it is applied, but the sender gets no answer: it fails after the effect."""
 
     DUPLICATE = "duplicate"
-    """It arrives twice: all of it is applied, then all of it again, and the second answers are the ones that count."""
+    """The batch arrives twice: all of it is applied, then all of it again, and the second answers are the ones
+    that count."""
 
     DELAY = "delay"
-    """It arrives late."""
+    """The batch arrives late."""
 
     REORDER = "reorder"
-    """It is overtaken by the next batch of another sender; without one, it arrives late."""
+    """The next batch of another sender overtakes the batch; without such a batch, it arrives late."""
 
     LOST_HINT = "lost hint"
     """A hint is not delivered."""
@@ -73,7 +74,7 @@ class LeapingClock:
     It shows what `clock` shows, without one the time of the running event loop, plus the sum of its leaps. Hand it to a
     `FaultyEngine` too, for its `jump`.
 
-    Thread safety: that of `clock`; the loop's time can only be read on the loop's thread.
+    Thread safety: as `clock`'s; the loop's time can only be read on the loop's thread.
     """
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -94,13 +95,13 @@ class LeapingClock:
 
 
 class FaultyEngine(Engine):
-    """An engine around another one that passes everything on, except for the faults that were asked for.
+    """An engine around another engine: it passes everything on, except for the requested faults.
 
-    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a batch
-    (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault hits a batch.
-    `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be overtaken. `pause`
-    freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the one that was given to the
-    engine inside, if `jump` shall move it.
+    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a
+    batch (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault
+    hits a batch. `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be
+    overtaken. `pause` freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the
+    clock that was given to the engine inside, if `jump` shall move it.
 
     Each store that is opened on it gets a link of its own (`link`), on which operations travel in batches, one batch at
     a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
@@ -148,7 +149,9 @@ class FaultyEngine(Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why the engine inside cannot be reached, as it sees itself; not the faults of this object."""
+        """The error with which the engine inside cannot be reached, as it sees itself; not the faults of this
+        object.
+        """
         return self._engine.unreachable
 
     def shard(self, name: str) -> int:
@@ -200,7 +203,7 @@ class FaultyEngine(Engine):
         self._deliver_held_back()
 
     def jump(self, seconds: float) -> None:
-        """Have the clock of the engine inside leap, forwards or (below 0) backwards; that of the stores does not move.
+        """Have the clock of the engine inside leap, forwards or (below 0) backwards; the stores' clock stays.
 
         Raises `RuntimeError` if this object was made without `clock`. A server's clock cannot be moved from here.
         """
@@ -271,7 +274,7 @@ class FaultyEngine(Engine):
         return f"<FaultyEngine{state} batches={self.batches} suffered={dict(self.suffered)} over {self._engine!r}>"
 
     def _holding(self, operations: Sequence[Operation[Any]]) -> anyio.Event | None:
-        """What must be over before these operations may take effect."""
+        """The pause that must be over before these operations may take effect."""
         if self._before_effect:
             return self._paused
         for session, frozen in self._frozen.items():
@@ -324,7 +327,7 @@ class FaultyEngine(Engine):
 
 
 def _is_of(session: str, operation: Operation[Any]) -> bool:
-    """Whether an operation carries the session, or a name that was made under it."""
+    """True if an operation carries the session, or a name that was made under it."""
     names = (getattr(operation, field, "") for field in _NAMES)
     # As stores make them: process/session.name
     return any(name == session or name.startswith((f"{session}.", f"{session}/")) for name in names)

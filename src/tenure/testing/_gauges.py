@@ -1,4 +1,4 @@
-"""What is in use, held or waited for, as things report it in their own `statistics()`."""
+"""Readings of what is in use, held or waited for, from the `statistics()` of objects."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def checked(things: Iterable[Any]) -> None:
 
 def gauges(thing: Any) -> dict[str, float]:
     """Each gauge of `thing` by its name, collections as how many are in them. `TypeError` if it has none."""
-    found = _fields(thing.statistics())
+    values = _fields(thing.statistics())
     if isinstance(thing, anyio.Semaphore):
         # Its statistics count only those that wait.
-        found["value"] = thing.value
-    if not found:
+        values["value"] = thing.value
+    if not values:
         raise TypeError(f"things: the statistics() of {thing!r} has nothing that could be left in use")
-    return found
+    return values
 
 
 def risen(before: dict[str, float], now: dict[str, float]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What happened, noted as it happens, in one process or in many that may be killed at any moment."""
+"""The history of a test, noted as it happens, in one process or in many that may be killed at any time."""
 
 # The classes of this file are one idea.
 # pyright: reportPrivateUsage=false
@@ -23,7 +23,7 @@ QUEUED = "queued"
 
 
 class Event(NamedTuple):
-    """One thing that happened: when, by whom, of what kind, and to what.
+    """An event: when, by whom, of what kind, and to what.
 
     `at` is in seconds and for the reader; the order of the history shows what was first. `phase` says what part of
     a call it is: "began", "queued", "still", "ended" (well), "refused" (without effect) or "unknown"; it is "" for what

@@ -1,4 +1,6 @@
-"""Nothing may be left: no task, no thread, no file or socket, and no slot of what the caller names."""
+"""The check that a block leaves nothing: no task, no thread, no file or socket, and no slot of the objects that
+the caller names.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ IDLE = (
 
 
 class LeakError(AssertionError):
-    """Something outlived the block that it was made in; `leaks` has one line for each."""
+    """An object outlived the block that it was made in; `leaks` has one line for each."""
 
     def __init__(self, leaks: Collection[str]) -> None:
         super().__init__("\n".join(["left behind:", *(f"  {leak}" for leak in leaks)]))
@@ -91,14 +93,14 @@ class LeakCheck:
             self._refuse(left)
 
     def _present(self) -> dict[tuple[str, object], str]:
-        found: dict[tuple[str, object], str] = {}
+        present: dict[tuple[str, object], str] = {}
         if self._kinds["task"]:
-            found.update(_tasks())
+            present.update(_tasks())
         if self._kinds["thread"]:
-            found.update(_threads())
+            present.update(_threads())
         if self._kinds["file"]:
-            found.update(_files())
-        return found
+            present.update(_files())
+        return present
 
     def _left(self) -> dict[tuple[str, object], str]:
         left = {key: text for key, text in self._present().items() if key not in self._before}
@@ -183,14 +185,14 @@ def _files() -> dict[tuple[str, object], str]:
         names = os.listdir("/proc/self/fd")  # noqa: PTH208
     except OSError:
         return {}
-    found: dict[tuple[str, object], str] = {}
+    files: dict[tuple[str, object], str] = {}
     for name in names:
         try:
             target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
         except FileNotFoundError:
             continue  # the listing's own
-        found["file", (int(name), target)] = f"file {name}: {target}"
-    return found
+        files["file", (int(name), target)] = f"file {name}: {target}"
+    return files
 
 
 def _as_socket(key: tuple[str, Any]) -> str | None:

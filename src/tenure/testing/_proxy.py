@@ -32,8 +32,8 @@ _Piece = tuple[float, float, bytes | None]
 
 
 @dataclass(slots=True)
-class _Way:
-    """What is set for one direction."""
+class _Direction:
+    """The settings of one direction."""
 
     latency: float = 0.0
     jitter: float = 0.0
@@ -79,7 +79,7 @@ class FaultProxy(AsyncContextManagerMixin):
         self._server = fspath(host), port
         self._addresses: list[tuple[int, Any]] = []
         self._open: set[_Connection] = set()
-        self._ways: dict[Direction, _Way] = {"up": _Way(), "down": _Way()}
+        self._ways: dict[Direction, _Direction] = {"up": _Direction(), "down": _Direction()}
         self._changed = anyio.Event()
         self._clear()
 
@@ -92,12 +92,12 @@ class FaultProxy(AsyncContextManagerMixin):
 
     @property
     def bytes_up(self) -> int:
-        """How many bytes were passed on to the server."""
+        """The number of bytes that were passed on to the server."""
         return self._ways["up"].carried
 
     @property
     def bytes_down(self) -> int:
-        """How many bytes were passed on to clients."""
+        """The number of bytes that were passed on to clients."""
         return self._ways["down"].carried
 
     def __repr__(self) -> str:
@@ -180,8 +180,8 @@ class FaultProxy(AsyncContextManagerMixin):
         if port is None:
             self._addresses = [(socket.AF_UNIX, host)]
         else:
-            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            self._addresses = [(family, address) for family, *_, address in found]
+            addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self._addresses = [(family, address) for family, *_, address in addresses]
         with socket.create_server((self.host, 0)) as listener:
             listener.setblocking(False)
             self.port = listener.getsockname()[1]
@@ -192,7 +192,7 @@ class FaultProxy(AsyncContextManagerMixin):
                 finally:
                     group.cancel_scope.cancel()
 
-    def _way(self, direction: Direction) -> _Way:
+    def _way(self, direction: Direction) -> _Direction:
         try:
             return self._ways[direction]
         except KeyError:

@@ -36,7 +36,7 @@ async def race(*calls: Callable[[], Awaitable[T]]) -> list[T | BaseException]:
 
     async def run(place: int, call: Callable[[], Awaitable[T]]) -> None:
         try:
-            # The loop may be one that runs a new task at once.
+            # The loop may run a new task at once.
             await gate.wait()
             outcomes[place] = await call()
         except Exception as error:  # noqa: BLE001 this is what was asked for

@@ -12,7 +12,9 @@ from ._referees import Breach, Span, judge, spans
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """What the referee of barriers has seen: the turns in which parties passed, and those in which they were broken."""
+    """The findings of the referee of barriers: the turns in which parties passed, and those in which they were
+    broken.
+    """
 
     passed: int
     broken: int
@@ -69,21 +71,23 @@ def _disagreements(
 
 
 def _wrong_places(name: str, winners: list[Span], parties: int) -> Iterator[Breach]:
-    known = [winner for winner in winners if winner.fact("place") is not None]
-    times = Counter(winner.fact("place") for winner in known)
-    wrong = [winner for winner in known if times[winner.fact("place")] > 1]
+    placed = [winner for winner in winners if winner.fact("place") is not None]
+    times = Counter(winner.fact("place") for winner in placed)
+    wrong = [winner for winner in placed if times[winner.fact("place")] > 1]
     if wrong:
         yield Breach(f"{name}: places were given twice", _ends(wrong))
-    outside = [winner for winner in known if winner.fact("place") not in range(parties)]
+    outside = [winner for winner in placed if winner.fact("place") not in range(parties)]
     if outside:
         yield Breach(f"{name}: there are no such places of {parties}", _ends(outside))
 
 
 def _mixed_generations(name: str, winners: list[Span], generations: dict[Fact, Span]) -> Iterator[Breach]:
-    known = {winner.fact("generation"): winner for winner in winners if winner.fact("generation") is not None}
-    if len(known) > 1:
-        yield Breach(f"{name}: of several generations", _ends(known.values()))
-    for generation, winner in known.items():
+    tripped = {
+        winner.fact("generation"): winner for winner in winners if winner.fact("generation") is not None
+    }
+    if len(tripped) > 1:
+        yield Breach(f"{name}: of several generations", _ends(tripped.values()))
+    for generation, winner in tripped.items():
         other = generations.setdefault(generation, winner)
         if other is not winner:
             yield Breach(f"{name}: generation {generation} was that of another turn", _ends([other, winner]))

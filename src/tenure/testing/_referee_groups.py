@@ -66,18 +66,18 @@ def fair(history: Iterable[Event], weights: Mapping[str, float], *, within: int 
             turns[event.subject].append(position)
     waits = _stretches(events)
     breaches: list[Breach] = []
-    for one, other in combinations(weights, 2):
-        allowed = within / weights[one] + within / weights[other] + 1e-9
-        for begin, end in _common(waits[one], waits[other]):
-            steps = [(p, 1 / weights[one]) for p in turns[one] if begin < p <= end]
+    for group, other in combinations(weights, 2):
+        allowed = within / weights[group] + within / weights[other] + 1e-9
+        for begin, end in _common(waits[group], waits[other]):
+            steps = [(p, 1 / weights[group]) for p in turns[group] if begin < p <= end]
             steps += [(p, -1 / weights[other]) for p in turns[other] if begin < p <= end]
             window = _widest(sorted(steps))
             if window is not None and window[0] > allowed:
                 inside = [p for p, _ in sorted(steps) if window[1] < p <= window[2]]
-                count = sum(events[p].subject == one for p in inside)
+                count = sum(events[p].subject == group for p in inside)
                 text = (
-                    f"{one} had {count} turns and {other} {len(inside) - count}, while both had items that waited, "
-                    f"for weights of {weights[one]:g} and {weights[other]:g}"
+                    f"{group} had {count} turns and {other} {len(inside) - count}, while both had items that waited, "
+                    f"for weights of {weights[group]:g} and {weights[other]:g}"
                 )
                 breaches.append(Breach(text, tuple(events[p] for p in inside)))
     judge(breaches)
@@ -85,13 +85,13 @@ def fair(history: Iterable[Event], weights: Mapping[str, float], *, within: int 
 
 
 def _takings(events: list[Event], paused: Collection[str]) -> Iterator[Event]:
-    """What was taken by those that were not paused. Raises `TypeError`."""
+    """The takings by processes that were not paused. Raises `TypeError`."""
     unpaused((), paused)
     return (event for event in events if event.kind == "taken" and event.by not in paused)
 
 
 def _puts(events: list[Event]) -> tuple[dict[tuple[str, Name], int], dict[tuple[str, Name], int]]:
-    """Where the put of each item began first, and where it ended well last."""
+    """The positions at which the put of each item began first, and ended well last."""
     began: dict[tuple[str, Name], int] = {}
     acknowledged: dict[tuple[str, Name], int] = {}
     for position, event in enumerate(events):
@@ -124,9 +124,9 @@ def _stretches(events: list[Event]) -> defaultdict[str, list[_Stretch]]:
     return waits
 
 
-def _common(one: list[_Stretch], other: list[_Stretch]) -> Iterator[_Stretch]:
-    """Where both have an item that waits."""
-    for begin, end in one:
+def _common(first: list[_Stretch], other: list[_Stretch]) -> Iterator[_Stretch]:
+    """The stretches in which both have an item that waits."""
+    for begin, end in first:
         for start, stop in other:
             if max(begin, start) < min(end, stop):
                 yield max(begin, start), min(end, stop)

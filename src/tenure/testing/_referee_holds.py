@@ -13,7 +13,9 @@ from ._referees import Breach, Span, judge, spans, unpaused
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a referee has seen: the number `held`, `unended` of them without an end; writes `accepted` and `refused`."""
+    """The findings of a referee of holds: the number `held`, `unended` of them without an end; writes `accepted`
+    and `refused`.
+    """
 
     held: int
     unended: int
@@ -116,8 +118,8 @@ def _out_of_order(subject: str, holds: list[Span], *, terms: bool) -> Iterator[B
             highest = hold
 
 
-def _same_term(one: Span, other: Span) -> bool:
-    return one.first.by == other.first.by and token_of(one) == token_of(other)
+def _same_term(first: Span, other: Span) -> bool:
+    return first.first.by == other.first.by and token_of(first) == token_of(other)
 
 
 def _stale(subject: str, writes: list[Span]) -> Iterator[Breach]:

@@ -19,10 +19,11 @@ _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What the referee of queues has seen.
+    """The findings of the referee of queues.
 
-    Of the puts, `acknowledged` were acknowledged; `recovered` are those whose outcome was unknown. Items were taken
-    `taken` times, of which `again` were deliveries of one that had been taken before; `completed` and `found` as noted.
+    Of the puts, `acknowledged` were acknowledged; `recovered` are those whose outcome was unknown. Items were
+    taken `taken` times, of which `again` were deliveries of an item that had been taken before; `completed` and
+    `found` as noted.
     """
 
     acknowledged: int
@@ -36,10 +37,11 @@ class Deliveries:
 def nothing_lost(history: Iterable[Event]) -> Deliveries:
     """Raise `RefereeError` if an item was lost, completed twice, or came from nowhere.
 
-    It judges `putting`, `taken`, `completed` and `found`. An item of which the put was acknowledged has to be accounted
-    for: as completed, or found in the end in whatever state. One that was never put (or refused) must not appear, and
-    one that was put once must not be completed twice, found twice, nor completed and also found in another state than
-    "done". A put of which the outcome is unknown may appear or not. Being handed out again is no breach.
+    It judges `putting`, `taken`, `completed` and `found`. An item of which the put was acknowledged has to be
+    accounted for: as completed, or found in the end in whatever state. An item that was never put (or refused)
+    must not appear, and an item that was put once must not be completed twice, found twice, nor completed and also
+    found in another state than "done". A put of which the outcome is unknown may appear or not. Being handed out
+    again is no breach.
 
     Where takers are killed, they could not note all that they completed: then note what is `found` for all states, the
     ended ones too. The idea is the checker "total-queue" of Jepsen.
@@ -108,8 +110,8 @@ def conservation(put: int | QueueStatistics, history: Iterable[Event] | None = N
 
 
 def _unlike_the_books(put: int, parts: dict[str, int], events: list[Event]) -> Iterator[Breach]:
-    puts = [one for several in spans(events, "put").values() for one in several]
-    least, most = sum(one.ended_well for one in puts), sum(one.end != REFUSED for one in puts)
+    puts = [put for several in spans(events, "put").values() for put in several]
+    least, most = sum(put.ended_well for put in puts), sum(put.end != REFUSED for put in puts)
     if not least <= put <= most:
         yield Breach(f"put {put}, but {least} of {most} attempts were acknowledged", ())
     completed = sum(event.kind == "completed" for event in events)

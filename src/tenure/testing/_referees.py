@@ -1,4 +1,6 @@
-"""What all referees share: how they put calls together again, and how they say what was against the rules."""
+"""The parts that all referees share: how they put calls together again, and how they report a breach of the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _MOST_SHOWN = 10
 
 
 class Breach(NamedTuple):
-    """One breach of the rules: what is wrong, and the events that show it."""
+    """A breach of the rules: what is wrong, and the events that show it."""
 
     text: str
     events: tuple[Event, ...]
@@ -26,7 +28,7 @@ class Breach(NamedTuple):
 
 
 class RefereeError(AssertionError):
-    """What happened was against the rules; `breaches` says how, each with the events that show it."""
+    """The history breaks the rules; `breaches` says how, each with the events that show it."""
 
     def __init__(self, breaches: Sequence[Breach]) -> None:
         self.breaches: tuple[Breach, ...] = tuple(breaches)
@@ -72,7 +74,7 @@ def spans(events: Iterable[Event], kind: str) -> dict[str, list[Span]]:
 
 
 def unpaused(holds: Iterable[Span], paused: Collection[str]) -> list[Span]:
-    """Those whose holder knew the time. Raises `TypeError`."""
+    """The calls whose holder knew the time. Raises `TypeError`."""
     if isinstance(paused, str):
         raise TypeError(f"paused: the names of those that were paused, not {paused!r}")
     return [hold for hold in holds if hold.first.by not in paused]

@@ -1,4 +1,4 @@
-"""One run of a scenario on one loop under one director, and how it failed, if it did."""
+"""A run of a scenario on one loop under one director, and its failure, if it failed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def told(error: BaseException, backend: str) -> str:
 
 
 def _is_of(loop: str, error: BaseException) -> bool:
-    """Whether code of that loop has raised the error, while another loop was running."""
+    """True if code of that loop has raised the error, while another loop was running."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
     if any(name.partition(".")[0] == loop for name in frames):
         return True

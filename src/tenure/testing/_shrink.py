@@ -55,8 +55,8 @@ def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choi
     # The failing choices stand in for an example of an earlier session, which hypothesis repeats; and shrinks, since it
     # is not to the last choice what was saved.
     key = b"schedule"
-    known = InMemoryExampleDatabase()
-    known.save(key, choices_to_bytes([*best, 0]))
+    database = InMemoryExampleDatabase()
+    database.save(key, choices_to_bytes([*best, 0]))
     # It stops when it has done enough, or at a scenario that depends on more than its choices: the best so far is good.
     with suppress(Exception, _Enough):
         find(
@@ -64,7 +64,10 @@ def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choi
             condition,
             database_key=key,
             settings=settings(
-                database=known, phases=(Phase.reuse, Phase.shrink), deadline=None, verbosity=Verbosity.quiet
+                database=database,
+                phases=(Phase.reuse, Phase.shrink),
+                deadline=None,
+                verbosity=Verbosity.quiet,
             ),
         )
     return best

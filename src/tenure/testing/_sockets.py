@@ -1,4 +1,4 @@
-"""What an open socket is, in words; on Linux, where open files are listed."""
+"""The description of an open socket in words; on Linux, where open files are listed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Trace:
         self._open = (f"{now:9.3f} s  {name}#{number}", coroutine)
 
     def note(self, what: str) -> None:
-        """Something happens between two steps."""
+        """Add a line for an event between two steps."""
         self._close()
         self._lines.append(f"             -- {what}")
 
@@ -45,7 +45,7 @@ class Trace:
 
 
 def where(coroutine: Any) -> str:
-    """Where a task waits: the innermost line outside of the loops' own libraries, with its text."""
+    """The place in which a task waits: the innermost line outside of the loops' own libraries, with its text."""
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
     frame = _innermost(coroutine)
@@ -59,15 +59,15 @@ def where(coroutine: Any) -> str:
 def _innermost(awaitable: Any) -> Any:
     loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
     folders = tuple(str(Path(file).parent) for file in loops if file)
-    found = None
+    innermost = None
     while awaitable is not None:
         for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
             frame = getattr(awaitable, f"{prefix}_frame", None)
             if frame is not None:
                 if not frame.f_code.co_filename.startswith(folders):
-                    found = frame
+                    innermost = frame
                 awaitable = getattr(awaitable, following, None)
                 break
         else:
             break
-    return found
+    return innermost

@@ -188,9 +188,9 @@ def _waiting_for_io(io_statistics: Any) -> int:
 
 
 def _below(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:
-    found: list[trio.lowlevel.Task] = []
+    tasks: list[trio.lowlevel.Task] = []
     for task in sorted(nursery.child_tasks, key=lambda task: task.name):
-        found.append(task)
+        tasks.append(task)
         for inner in task.child_nurseries:
-            found += _below(inner)
-    return found
+            tasks += _below(inner)
+    return tasks

@@ -1,4 +1,4 @@
-"""What a suspended task waits for, and which tasks could end that wait: read from its frames."""
+"""The waits of suspended tasks, and the tasks that could end them: read from their frames."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OURS = tuple(f"{Path(__file__).parents[1] / room}{os.sep}" for room in ("local",
 
 @dataclass(frozen=True)
 class Wait:
-    """What one task waited for when nothing could go on.
+    """The wait of one task when nothing could go on.
 
     `task` is its name. `what` says what it waited for and who held that, or is empty where that is not known. `on` are
     the tasks, of those that waited too, that could have ended the wait: the holders of a lock, the tasks of a group.
@@ -57,7 +57,7 @@ class Wait:
 
 
 def waits(tasks: Sequence[tuple[str, Any]]) -> tuple[Wait, ...]:
-    """What each of `tasks` waits for; they are pairs of a name, which no other has, and a coroutine."""
+    """The wait of each of `tasks`, which are pairs of a name, which no other task has, and a coroutine."""
     looked_at = _Tasks(tasks)
     return tuple(looked_at.wait(name, coroutine) for name, coroutine in tasks)
 
@@ -85,13 +85,15 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
 
 
 def library_files() -> tuple[str, ...]:
-    """What the paths begin with of the files that are not shown as the cause of a wait."""
+    """The beginnings of the paths of files that are not shown as the cause of a wait."""
     files = [sys.modules[name].__file__ for name in LOOPS if name in sys.modules]
     return contextlib.__file__, *(f"{Path(file).parent}{os.sep}" for file in files if file)
 
 
 def name_and_coroutine(task: Any) -> tuple[str, Any]:
-    """Those of a native task, or of its TaskInfo of anyio; the coroutine is None for anything else."""
+    """The name and the coroutine of a native task, or of its TaskInfo of anyio; the coroutine is None for anything
+    else.
+    """
     if isinstance(task, asyncio.Task):
         asyncios = cast("asyncio.Task[Any]", task)
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
@@ -115,7 +117,7 @@ class _Tasks:
                     self._names[id(frame.f_locals["self"].coro)] = name
 
     def wait(self, name: str, coroutine: Any) -> Wait:
-        """What the task of that name waits for."""
+        """The wait of the task of that name."""
         frames, task = suspended(coroutine)
         things: list[Any] = [] if task is None else [task]
         folders = (*library_files(), *OURS)
@@ -149,8 +151,8 @@ class _Tasks:
         others = 0
         for holder in holders:
             name, coroutine = name_and_coroutine(holder)
-            if (known := self._names.get(id(coroutine))) is not None:
-                on.add(known)
+            if (label := self._names.get(id(coroutine))) is not None:
+                on.add(label)
             elif coroutine is None:
                 others += 1
             else:

@@ -1,6 +1,6 @@
 """Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
 
-from ._backoff import Backoff, spread
+from ._backoff import Backoff, jittered
 from ._line import Line, Waiter
 from ._park import (
     Parked,
@@ -23,6 +23,7 @@ __all__ = (
     "Parked",
     "Waiter",
     "checkpoint",
+    "jittered",
     "known_in",
     "loop_caller",
     "new_scope",
@@ -30,7 +31,6 @@ __all__ = (
     "on_readable",
     "on_task_end",
     "park",
-    "spread",
     "this_loop",
     "this_task",
     "wake",

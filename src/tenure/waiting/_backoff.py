@@ -6,7 +6,7 @@ from random import uniform
 
 import anyio
 
-__all__ = ("Backoff", "spread")
+__all__ = ("Backoff", "jittered")
 
 
 class Backoff:
@@ -32,7 +32,7 @@ class Backoff:
         await anyio.sleep(seconds * uniform(0.5, 1))
 
 
-def spread(seconds: float, *, least: float = 0.0) -> float:
+def jittered(seconds: float, *, least: float = 0.0) -> float:
     """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once.
 
     It is never shorter than `least` seconds.

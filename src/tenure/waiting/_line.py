@@ -26,7 +26,7 @@ Cancellation can meet a waiter in four windows:
   native ``task.cancel()`` does reach it, so the wait raises although it was granted, and the owner takes the
   thing back.
 
-One that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
+A waiter that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
 
 The states and the windows are those of the many locks that got one of them wrong (python/cpython#90155 and
 #112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
@@ -51,7 +51,7 @@ V = TypeVar("V")
 
 
 class Waiter(Generic[T, V]):
-    """One place in a `Line`: made by `Line.join`, read by the owner of the line.
+    """A place in a `Line`: made by `Line.join`, read by the owner of the line.
 
 
     Thread safety: none; all on the thread of one loop.
@@ -60,19 +60,19 @@ class Waiter(Generic[T, V]):
     __slots__ = ("error", "following", "gone", "granted", "linked", "parked", "preceding", "value", "want")
 
     want: T
-    """What it waits for, as the owner of the line put it."""
+    """The waiter's request, as the owner of the line put it."""
     value: V
-    """What it was granted; not set before."""
+    """The granted value; not set before the grant."""
     granted: bool
-    """It was granted something; stays True if it leaves after that."""
+    """True once the waiter was granted a value; stays True if it leaves after that."""
     gone: bool
-    """It left, or was failed, and will be granted nothing any more."""
+    """True once the waiter has left, or was failed: it will be granted nothing any more."""
     error: BaseException | None
-    """What `Line.fail` failed it with."""
+    """The error with which `Line.fail` failed the waiter."""
     parked: Parked | None
-    """What its task awaits; the line sets it, and the three below."""
+    """The awaitable of its task; the line sets it, and the three attributes below."""
     linked: bool
-    """It stands in the line, between `preceding` and `following`."""
+    """True while the waiter stands in the line, between `preceding` and `following`."""
     preceding: Waiter[T, V] | None
     following: Waiter[T, V] | None
 
@@ -89,7 +89,7 @@ class Waiter(Generic[T, V]):
 
     @property
     def waiting(self) -> bool:
-        """It can still be granted something: not granted, not gone, and not cancelled (W2)."""
+        """True while the waiter can be granted a value: not granted, not gone, and not cancelled (W2)."""
         return not (self.granted or self.gone or (self.parked is not None and self.parked.cancelled()))
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class Line(Generic[T, V]):
     """Tasks that wait, first come first served unless the owner grants in another order.
 
     `on_leave` is called, synchronously and once, for each waiter that leaves: its `wait` raised, or `leave`
-    was called. It is not called for one that the owner failed itself.
+    was called. It is not called for a waiter that the owner failed itself.
 
     The owner's grant loop, which runs whenever something is given back, and in `on_leave`::
 
@@ -131,7 +131,7 @@ class Line(Generic[T, V]):
         return self._count
 
     def __bool__(self) -> bool:
-        """Whether anyone waits, exactly: the cancelled do not count."""
+        """True if anyone waits, exactly: the cancelled do not count."""
         return self.head() is not None
 
     def __iter__(self) -> Iterator[Waiter[T, V]]:
@@ -234,7 +234,7 @@ class Line(Generic[T, V]):
     def leave(self, waiter: Waiter[T, V]) -> None:
         """Give up the place, or what was granted; calls `on_leave`. Only before `wait` has returned.
 
-        Does nothing for one that has gone already.
+        Does nothing for a waiter that has gone already.
         """
         if waiter.gone:
             return

@@ -1,4 +1,4 @@
-"""How a task is parked and woken: the one place in the library that knows asyncio and trio by name.
+"""Parking and waking a task: the one place in the library that knows asyncio and trio by name.
 
 anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
 (benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
@@ -62,7 +62,7 @@ except ImportError:  # then trio, which requires it, is not there either
 
 
 class Parked(Protocol):
-    """What one task awaits: it parks the current task until `wake`, or until the task is cancelled.
+    """The awaitable of one task: it parks the current task until `wake`, or until the task is cancelled.
 
     On asyncio it is a future of the loop; elsewhere it behaves as one.
 
@@ -75,11 +75,11 @@ class Parked(Protocol):
     """
 
     def cancelled(self) -> bool:
-        """Whether the parked task was cancelled before it was woken, even if it has not run since."""
+        """True if the parked task was cancelled before it was woken, even if it has not run since."""
         ...
 
     def done(self) -> bool:
-        """Whether it was woken or cancelled."""
+        """True once the task was woken or cancelled."""
         ...
 
     def set_result(self, result: None, /) -> None:
@@ -92,7 +92,7 @@ class Parked(Protocol):
 def park() -> Parked:
     """Return what the current task may await, once, to be parked.
 
-    One that was woken before it is awaited does not park, and then the await is not a checkpoint.
+    If it was woken before it is awaited, it does not park, and then the await is not a checkpoint.
 
     Cancellation: see `Parked`.
     """
@@ -137,7 +137,7 @@ def new_scope() -> CancelScope:
 
 
 def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode that of its host."""
+    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
     return asyncio._get_running_loop()
 
 

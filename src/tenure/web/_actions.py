@@ -1,4 +1,4 @@
-"""What an operator may change from the page; each change is logged with who asked for it."""
+"""The changes that an operator may make from the page; each is logged with the user who asked for it."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class Actions:
         """
         if not isinstance(asked, dict):
             raise TypeError("the body must be a JSON object")
-        given = cast("dict[str, Any]", asked)
-        action = given.get("action")
+        body = cast("dict[str, Any]", asked)
+        action = body.get("action")
         if not isinstance(action, str) or action not in _FIELDS:
             raise ValueError(f"action must be one of {', '.join(_FIELDS)}")
-        if unknown := given.keys() - _FIELDS[action] - {"action"}:
+        if unknown := body.keys() - _FIELDS[action] - {"action"}:
             raise ValueError(f"{action} takes no {', '.join(sorted(unknown))}")
-        done = self._break(given) if action == "break" else self._change(action, given)
+        done = self._break(body) if action == "break" else self._change(action, body)
         try:
             changed = await done
         except (ValueError, TypeError):
             raise  # refused before anything was sent
         except BaseException:
-            _log(given, "outcome=unknown", by)
+            _log(body, "outcome=unknown", by)
             raise
-        _log(given, f"changed={changed}", by)
+        _log(body, f"changed={changed}", by)
         return {"changed": changed}
 
-    async def _change(self, action: str, given: dict[str, Any]) -> int:
-        name = check_name("queue", given.get("queue"))
+    async def _change(self, action: str, body: dict[str, Any]) -> int:
+        name = check_name("queue", body.get("queue"))
         key = self._store.key("queue", name)
         counts = await self._store.call(Count(key))
         if not isinstance(counts, QueueCounts) or not (counts.put or counts.paused):
@@ -69,19 +69,19 @@ class Actions:
                 await self._store.call(SetPaused(key, paused=action == "pause"))
                 return int(counts.paused is not (action == "pause"))
             case "purge":
-                return await self._purge(key, given.get("states"))
-            case "requeue" if "all" in given:
-                if given["all"] is not True or "ids" in given:
+                return await self._purge(key, body.get("states"))
+            case "requeue" if "all" in body:
+                if body["all"] is not True or "ids" in body:
                     raise ValueError("requeue takes ids or all, which must be true")
                 return await self._move_all(Move(key, frozenset({"dead"}), "waiting"))
             case "requeue":
-                return await self._move_each(key, given.get("ids"), "waiting")
+                return await self._move_each(key, body.get("ids"), "waiting")
             case _:
-                return await self._move_each(key, given.get("ids"), "cancelled")
+                return await self._move_each(key, body.get("ids"), "cancelled")
 
     async def _purge(self, key: str, states: object) -> int:
         named = cast("list[object]", states) if isinstance(states, list) else []
-        chosen = frozenset(one for one in named if isinstance(one, str))
+        chosen = frozenset(name for name in named if isinstance(name, str))
         if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
             raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
         return await self._move_all(Move(key, chosen, "purged"))
@@ -96,7 +96,7 @@ class Actions:
     async def _move_each(self, key: str, ids: object, to: Any) -> int:
         if not isinstance(ids, list) or not 0 < len(cast("list[object]", ids)) <= _MOST_IDS:
             raise ValueError(f"ids must be a list of 1 to {_MOST_IDS:,} ids of tasks")
-        checked = tuple(check_task_id("ids", one) for one in cast("list[object]", ids))
+        checked = tuple(check_task_id("ids", task_id) for task_id in cast("list[object]", ids))
         total = 0
         for start in range(0, len(checked), CAP):
             move = Move(key, checked[start : start + CAP], to, ttl=_CANCELLED_TTL)
@@ -108,19 +108,19 @@ class Actions:
         assert isinstance(moved, Changed)
         return moved
 
-    async def _break(self, given: dict[str, Any]) -> int:
-        kind = given.get("kind")
+    async def _break(self, body: dict[str, Any]) -> int:
+        kind = body.get("kind")
         if not isinstance(kind, str) or kind not in _BREAKABLE:
             raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
-        key = self._store.key(kind, check_name("name", given.get("name")))
-        token = check_count("token", given.get("token"), most=2**63 - 1)
+        key = self._store.key(kind, check_name("name", body.get("name")))
+        token = check_count("token", body.get("token"), most=2**63 - 1)
         return int(await break_holder(self._store, key, token))
 
 
-def _log(given: dict[str, Any], outcome: str, by: str) -> None:
+def _log(body: dict[str, Any], outcome: str, by: str) -> None:
     # not by the store's reporter, which leaves lines out when there are many
-    facts = [f"{name}={_short(value)}" for name, value in given.items() if name != "action"]
-    log(logging.WARNING, " ".join([f"page.{given['action']}", *facts, outcome, f"by={by}"]))
+    facts = [f"{name}={_short(value)}" for name, value in body.items() if name != "action"]
+    log(logging.WARNING, " ".join([f"page.{body['action']}", *facts, outcome, f"by={by}"]))
 
 
 def _short(value: object) -> str:

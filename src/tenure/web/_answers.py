@@ -10,7 +10,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Request(NamedTuple):
-    """What a client asks for: `path` is decoded and relative to where the page is; names of headers are lower case."""
+    """A client's request: `path` is decoded and relative to where the page is; names of headers are lower case."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one request is answered with."""
+    """The answer to a request."""
 
     status: int
     body: bytes

@@ -45,16 +45,16 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         "pools": [_pool(pool) for pool in view.pools],
         "processes": [
             {
-                "process": one.process,
-                "tasks": one.tasks,
-                "idle": sorted(one.idle),
-                "holds": one.holds,
-                "claims": one.claims,
-                "waits": one.waits,
+                "process": process.process,
+                "tasks": process.tasks,
+                "idle": sorted(process.idle),
+                "holds": process.holds,
+                "claims": process.claims,
+                "waits": process.waits,
             }
-            for one in view.processes
+            for process in view.processes
         ],
-        "processors": [_processor(one) for one in view.processors],
+        "processors": [_processor(process) for process in view.processors],
         "deadlocks": [described(deadlock) for deadlock in view.deadlocks],
     }
     return {**seen, "totals": totals(seen)}
@@ -82,14 +82,14 @@ def _key(key: SeenKey) -> dict[str, Any]:
     def some(holders: Any) -> list[dict[str, Any]]:
         return [
             {
-                "process": one.process,
-                "task": task_of(one),
-                "seconds": one.age,
-                "weight": one.weight,
-                "token": one.token,
-                **({"node": one.value.decode("utf-8", "replace")} if key.kind == "election" else {}),
+                "process": holder.process,
+                "task": task_of(holder),
+                "seconds": holder.age,
+                "weight": holder.weight,
+                "token": holder.token,
+                **({"node": holder.value.decode("utf-8", "replace")} if key.kind == "election" else {}),
             }
-            for one in holders[:_SHOWN_HOLDERS]
+            for holder in holders[:_SHOWN_HOLDERS]
         ]
 
     return {
@@ -104,14 +104,14 @@ def _key(key: SeenKey) -> dict[str, Any]:
     }
 
 
-def _processor(one: SeenProcessor) -> dict[str, Any]:
+def _processor(processor: SeenProcessor) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "processes": one.processes,
-        "workers": one.workers,
-        "busy": one.busy,
-        "ended_per_second": one.throughput,
-        **{name: _latency(getattr(one.latency, name)) for name in ("queued", "running", "total")},
+        "name": processor.name,
+        "processes": processor.processes,
+        "workers": processor.workers,
+        "busy": processor.busy,
+        "ended_per_second": processor.throughput,
+        **{name: _latency(getattr(processor.latency, name)) for name in ("queued", "running", "total")},
     }
 
 

@@ -1,4 +1,4 @@
-"""What failed lately, by the type of its error: the dead letters of the last hour, and tasks between two tries."""
+"""The latest failures, by the type of error: the dead letters of the last hour, and tasks between two tries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.engine import Browse, Page, QueueCounts, Record
 from tenure.store import Store
 
 from ._tasks import seen
-from ._view import look_at_queues, names, together
+from ._view import names, read_queues, together
 
 HOUR = 3600.0
 _FRESH = 5.0
@@ -24,7 +24,7 @@ _MOST_QUEUES = 100
 _MOST_KEPT = 1000
 _PORTION = 64
 _PORTIONS = 8
-"""How many portions of dead letters one look reads in a queue; the next look goes on from there."""
+"""The number of portions of dead letters that one look reads in a queue; the next look goes on from there."""
 
 
 class _Failure(NamedTuple):
@@ -53,7 +53,7 @@ class Failures:
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
 
-    async def look(self) -> dict[str, Any]:
+    async def read(self) -> dict[str, Any]:
         """The kinds of failures, the newest first. Raises `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
@@ -61,7 +61,7 @@ class Failures:
             return self._seen[1]
 
     async def _look(self) -> dict[str, Any]:
-        queues = await look_at_queues(self._store, await names(self._store, "queues", 500))
+        queues = await read_queues(self._store, await names(self._store, "queues", 500))
         failing = {name: counts for name, counts in queues.items() if counts.dead or counts.delayed}
         looked_at = dict(list(failing.items())[:_MOST_QUEUES])
         for gone in self._queues.keys() - looked_at.keys():
@@ -78,15 +78,16 @@ class Failures:
         now = anyio.current_time()
         kinds: dict[str, dict[str, Any]] = {}
         for state, failures in (("dead", dead), ("delayed", delayed)):
-            for one in failures:
+            for failure in failures:
                 kind = kinds.setdefault(
-                    one.type, {"type": one.type, "queue": name, "dead": 0, "delayed": 0, "latest": HOUR}
+                    failure.type,
+                    {"type": failure.type, "queue": name, "dead": 0, "delayed": 0, "latest": HOUR},
                 )
                 kind[state] += 1
-                if now - one.at <= kind["latest"]:
-                    kind |= {"latest": max(0.0, now - one.at), "task": one.task}
+                if now - failure.at <= kind["latest"]:
+                    kind |= {"latest": max(0.0, now - failure.at), "task": failure.task}
                     if self._errors:
-                        kind["error"] = one.error
+                        kind["error"] = failure.error
         return list(kinds.values())
 
     async def _dead(self, name: str, counts: QueueCounts) -> list[_Failure]:
@@ -141,5 +142,5 @@ class Failures:
 
 def type_of(error: str) -> str:
     """The name of the exception that a record begins with."""
-    found = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", error.partition("\n")[0])
-    return found[0] if found else "no exception"
+    match = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", error.partition("\n")[0])
+    return match[0] if match else "no exception"

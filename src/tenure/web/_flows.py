@@ -1,4 +1,4 @@
-"""How fast tasks flow, and how long they take: from the counters of queues at several moments.
+"""The flow of tasks, and their time in each state: from the counters of queues at several times.
 
 The engine counts for all processes together, so this is the whole fleet's. Times are by Little's law (Little 1961): on
 average, things stay for as long as there are of them, divided by how many come out per second. They are means, right

@@ -1,4 +1,6 @@
-"""What the charts show, one number for each line, and its past: an hour of samples, kept while this process runs."""
+"""The data of the charts, one number for each line, and its past: an hour of samples, kept while this process
+runs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def totals(document: dict[str, Any]) -> dict[str, float | None]:
         "ping": document["ping"],
         "mean_wait": _greatest(queue["mean_wait"] for queue in queues),
         "mean_run": _greatest(queue["mean_run"] for queue in queues),
-        "p99": _greatest(one["total"]["p99"] for one in document["processors"] if one["total"]["count"]),
+        "p99": _greatest(
+            processor["total"]["p99"] for processor in document["processors"] if processor["total"]["count"]
+        ),
         "held": sum(key["held"] for key in keys),
         "waits": sum(key["waits"] for key in keys),
         "claimed": sum(pool["claimed"] for pool in pools),
@@ -41,7 +45,7 @@ class History:
         """Take in what was seen at this moment, if the last sample is old enough."""
         self._minutes = minutes
         now = anyio.current_time()
-        # half a second less: a sample is not left out because the one before it came late
+        # half a second less: a sample is not left out because the last sample came late
         if not self._samples or now - self._samples[-1][0] >= EVERY - 0.5:
             self._samples.append((now, document["totals"]))
 

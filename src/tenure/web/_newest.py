@@ -30,24 +30,24 @@ class Newest:
         while rank > 1:
             self._width = max(limit, self._width)
             low = max(0, rank - 1 - self._width)
-            found = await self._between(low, rank, limit + 1)
-            if len(found) > limit:
+            records = await self._between(low, rank, limit + 1)
+            if len(records) > limit:
                 self._width //= 2
                 continue
-            if len(found) <= limit // 2:
+            if len(records) <= limit // 2:
                 self._width *= 2
             rank = low + 1
-            if found:
-                return found[::-1], str(rank) if low else ""
+            if records:
+                return records[::-1], str(rank) if low else ""
         return (), ""
 
     async def _between(self, low: int, high: int, limit: int) -> list[Record]:
-        found: list[Record] = []
-        while low < high - 1 and len(found) < limit:
-            page = await self._browse(low, limit - len(found))
-            found += [record for record in page.records if record.seq < high]
+        records: list[Record] = []
+        while low < high - 1 and len(records) < limit:
+            page = await self._browse(low, limit - len(records))
+            records += [record for record in page.records if record.seq < high]
             low = int(page.next or high)
-        return found
+        return records
 
     async def _end(self, limit: int) -> int:
         """A rank above those of all tasks, by at most about `limit`."""

@@ -53,7 +53,11 @@ def _together(processes: Sequence[Sequence[Sequence[float]]]) -> list[tuple[floa
     """The minutes of several processes, which all end now."""
     aligned = zip_longest(*(reversed(minutes) for minutes in processes), fillvalue=(0.0, 0.0, 0.0))
     added = [
-        (sum(one[0] for one in minute), sum(one[1] for one in minute), max(one[2] for one in minute))
+        (
+            sum(figures[0] for figures in minute),
+            sum(figures[1] for figures in minute),
+            max(figures[2] for figures in minute),
+        )
         for minute in aligned
     ]
     return added[::-1]

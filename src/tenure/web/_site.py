@@ -26,7 +26,7 @@ from ._resources import resources
 from ._tasks import Tasks
 from ._watch import Watch
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 _TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
 _COUNTS = re.compile(r"/queues/(?P<queue>.+)/counts", re.DOTALL)
 _RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
@@ -68,7 +68,7 @@ class Site:
 
     @property
     def takes_actions(self) -> bool:
-        """Whether requests may change things."""
+        """True if requests may change things."""
         return self._actions is not None
 
     async def sample(self) -> None:
@@ -99,13 +99,13 @@ class Site:
             case "/history.json":
                 return as_json(200, self._watch.history.document())
             case "/failures.json":
-                return await self._reported(self._failures.look)
-            case path if (found := _TASKS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_tasks(found, request.query))
-            case path if (found := _COUNTS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_queue(found["queue"], request.query))
-            case path if (found := _RESOURCES.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_pool(found["pool"], request.query))
+                return await self._reported(self._failures.read)
+            case path if (match := _TASKS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_tasks(match, request.query))
+            case path if (match := _COUNTS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_queue(match["queue"], request.query))
+            case path if (match := _RESOURCES.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_pool(match["pool"], request.query))
             case _:
                 return plain(404, f"there is no such page; {doc_page('reference/web')} lists all pages")
 
@@ -113,10 +113,10 @@ class Site:
         self, look: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
     ) -> Answer:
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 document = await look()
         except TimeoutError:
-            return problem(503, f"{self._url}: {late} within {_PATIENCE:g} s")
+            return problem(503, f"{self._url}: {late} within {_TIMEOUT:g} s")
         except StoreUnavailable as error:
             return problem(503, error)
         except (ValueError, TypeError) as error:
@@ -129,10 +129,10 @@ class Site:
             else as_json(200, document)
         )
 
-    async def _about_tasks(self, found: re.Match[str], query: str) -> dict[str, Any] | None:
-        queue = check_name("the name of the queue", found["queue"])
-        if found["id"] is not None:
-            return await self._tasks.one(queue, int(found["id"]))
+    async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | None:
+        queue = check_name("the name of the queue", match["queue"])
+        if match["id"] is not None:
+            return await self._tasks.one(queue, int(match["id"]))
         state, after, limit, find = _parameters(query, "state", "after", "limit", "find")
         most = _limit(limit, 50, 500)
         if len(find.encode()) > _LONGEST_FIND:
@@ -169,10 +169,10 @@ class Site:
 
 def _parameters(query: str, *names: str) -> list[str]:
     """The values of parameters, "" for those that are missing. Raises `ValueError` for others."""
-    given = parse_qs(query, keep_blank_values=True)
-    if unknown := given.keys() - {*names, "token"}:
+    fields = parse_qs(query, keep_blank_values=True)
+    if unknown := fields.keys() - {*names, "token"}:
         raise ValueError(f"there is no parameter {min(unknown)}; there is {', '.join(names)}")
-    return [given.get(name, [""])[0] for name in names]
+    return [fields.get(name, [""])[0] for name in names]
 
 
 def _limit(text: str, default: int, most: int) -> int:
@@ -183,7 +183,7 @@ def _limit(text: str, default: int, most: int) -> int:
 
 @contextmanager
 def _refused(after: str) -> Generator[None]:
-    """What an engine says against `after` is the client's fault."""
+    """Raise the engine's error about `after` as the client's fault."""
     try:
         yield
     except StoreUnavailable:
@@ -195,7 +195,7 @@ def _refused(after: str) -> Generator[None]:
 
 
 def _cross_site(request: Request) -> str:
-    """Why a request may be another site's, sent by a user's browser; empty if it cannot be."""
+    """The reason why a request may be another site's, sent by a user's browser; empty if it cannot be."""
     headers = request.headers
     if headers.get(_HEADER) != "1":
         return "the header X-Tenure-Action: 1 is missing, which no form can send"

@@ -48,14 +48,14 @@ class Tasks:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
         key = self.store.key("queue", queue)
         tasks = await self._named(key, find) if find and not after else []
-        known, looked_at = {task["id"] for task in tasks}, 0
+        shown, looked_at = {task["id"] for task in tasks}, 0
         ended = state in ("dead", "ended")
         page = Newest(self.store, key, state).page if ended else partial(self._page, key, state)
         while True:
             records, after = await page(after, _PORTION if find else min(limit - len(tasks), _PORTION))
             looked_at += len(records)
             described = [self._described(record) for record in records]
-            tasks += [task for task in described if task["id"] not in known and _has(task, find)]
+            tasks += [task for task in described if task["id"] not in shown and _has(task, find)]
             if not after or len(tasks) >= limit or (find and looked_at >= _MOST_LOOKED_AT):
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
 
@@ -90,11 +90,11 @@ class Tasks:
         asked = [GetTask(key, 0, unique=find)]
         if find.isascii() and find.isdecimal() and 0 < int(find) < 2**53:
             asked.insert(0, GetTask(key, int(find)))
-        found: dict[int, dict[str, Any]] = {}
+        tasks: dict[int, dict[str, Any]] = {}
         for operation in asked:
             if isinstance(answer := await self.store.call(operation), Found):
-                found[answer.record.id] = self._described(answer.record)
-        return list(found.values())
+                tasks[answer.record.id] = self._described(answer.record)
+        return list(tasks.values())
 
     def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:
         task = seen(record, self.store, payloads=self.payloads)

@@ -1,4 +1,4 @@
-"""What there is to be seen of a store at one moment: asked for in two or three round trips."""
+"""The view of a store at one moment: asked for in two or three round trips."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SeenPool:
     page: ResourcePage
 
     def count(self, state: str) -> int:
-        """How many of its resources are in that state."""
+        """The number of resources in that state."""
         return sum(resource.state == state for resource in self.page.resources)
 
 
@@ -92,18 +92,18 @@ class View:
     more: frozenset[str]
 
 
-async def look(store: Store, limit: int = 1000) -> View:
+async def read_view(store: Store, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     ping = await store.ping()
     kinds = ("queues", "holds", "pools", "sessions")
-    found = dict(
+    lists = dict(
         zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
     )
     queues, keys, pools, processes = await together(
-        partial(look_at_queues, store, found["queues"]),
-        partial(look_at_keys, store, found["holds"]),
-        partial(look_at_pools, store, found["pools"]),
-        partial(look_at_processes, store, found["sessions"]),
+        partial(read_queues, store, lists["queues"]),
+        partial(read_keys, store, lists["holds"]),
+        partial(read_pools, store, lists["pools"]),
+        partial(read_processes, store, lists["sessions"]),
     )
     fleets = [key for key in keys if key.kind == _FLEET]
     keys = tuple(key for key in keys if key.kind != _FLEET)
@@ -116,94 +116,94 @@ async def look(store: Store, limit: int = 1000) -> View:
         processes=processes,
         processors=tuple(processor(key.name, key.holders) for key in fleets),
         deadlocks=await find_deadlocks(store, keys),
-        more=frozenset(kind for kind in kinds if len(found[kind]) >= limit),
+        more=frozenset(kind for kind in kinds if len(lists[kind]) >= limit),
     )
 
 
 async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
     """The names of what there is of a kind in the store's namespace, in order."""
     prefix = "" if kind == "sessions" else f"{store.namespace}:"
-    found: dict[str, None] = {}
+    collected: dict[str, None] = {}
     after = ""
-    while len(found) < limit:
-        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(found), _PAGE)))
-        found |= dict.fromkeys(page.names)
+    while len(collected) < limit:
+        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(collected), _PAGE)))
+        collected |= dict.fromkeys(page.names)
         if not (after := page.next):
             break
-    return sorted(found)
+    return sorted(collected)
 
 
-async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
+async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
     """The counters of queues, by name."""
     answers = await ask(store, [Count(key) for key in keys])
     return {
-        parted(store, key)[1]: counts
+        split_key(store, key)[1]: counts
         for key, counts in zip(keys, answers, strict=True)
         if isinstance(counts, QueueCounts)
     }
 
 
-async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
+async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
     """The holders and waiters of keys."""
     answers = await ask(store, [Holders(key, limit) for key in keys])
     return tuple(
-        SeenKey(*parted(store, key), h.capacity, h.used, h.holders, h.waiting)
+        SeenKey(*split_key(store, key), h.capacity, h.used, h.holders, h.waiting)
         for key, h in zip(keys, answers, strict=True)
         if isinstance(h, Holdings) and (h.holders or h.waiting)
     )
 
 
-async def look_at_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
+async def read_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(_resources, store, key) for key in keys))
-    return tuple(SeenPool(parted(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
+    return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
 
 async def _resources(store: Store, key: str) -> ResourcePage:
-    found: list[Resource] = []
+    resources: list[Resource] = []
     after = ""
     while True:
         page = await store.call(Resources(key, after))
-        found += page.resources
+        resources += page.resources
         if not (after := page.next):
-            return ResourcePage(tuple(found), page.waiting)
+            return ResourcePage(tuple(resources), page.waiting)
 
 
-async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
-    """What the processes have that use this namespace, in the order of their names."""
+async def read_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
+    """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
-    found: dict[str, SeenProcess] = {}
+    processes: dict[str, SeenProcess] = {}
     for process, items in await together(*(partial(_belongings, store, session) for session in sessions)):
-        mine = [one for one in items if one.key.startswith(prefix)]
+        mine = [item for item in items if item.key.startswith(prefix)]
         if mine or not items:
-            seen = found.setdefault(process, SeenProcess(process))
-            for one in mine:
-                _add(seen, one, *parted(store, one.key))
-    found.pop("", None)  # of sessions that have ended
-    return tuple(found[process] for process in sorted(found))
+            seen = processes.setdefault(process, SeenProcess(process))
+            for item in mine:
+                _add(seen, item, *split_key(store, item.key))
+    processes.pop("", None)  # of sessions that have ended
+    return tuple(processes[process] for process in sorted(processes))
 
 
 async def _belongings(store: Store, session: str) -> tuple[str, list[SessionItem]]:
-    found: list[SessionItem] = []
+    items: list[SessionItem] = []
     process = after = ""
     while isinstance(page := await store.call(DescribeSession(session, after)), SessionPage):
         process, after = page.process, page.next
-        found += page.items
+        items += page.items
         if not after:
             break
-    return process, found
+    return process, items
 
 
-def _add(seen: SeenProcess, one: SessionItem, kind: str, name: str) -> None:
-    if one.family == "tasks":
+def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:
+    if item.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
-    elif one.family == "takers":
+    elif item.family == "takers":
         seen.idle.add(name)
-    elif not one.held:
+    elif not item.held:
         seen.waits += 1
-    elif one.family == "holds" and kind != _FLEET:
+    elif item.family == "holds" and kind != _FLEET:
         seen.holds += 1
-    elif one.family == "claims":
+    elif item.family == "claims":
         seen.claims += 1
 
 
@@ -213,14 +213,14 @@ async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadloc
     Keys are not all looked at in one moment. So what is found is looked at again: a circle of waits that lasted from
     the first look to the second was there in between, all of it at once.
     """
-    found = _deadlocks(keys)
-    if not found:
+    deadlocks = _deadlocks(keys)
+    if not deadlocks:
         return ()
     waited_for = [f"{store.namespace}:{key.kind}:{key.name}" for key in keys if key.waiting]
-    before = [_circle(deadlock) for deadlock in found]
+    before = [_circle(deadlock) for deadlock in deadlocks]
     return tuple(
         deadlock
-        for deadlock in _deadlocks(await look_at_keys(store, waited_for))
+        for deadlock in _deadlocks(await read_keys(store, waited_for))
         if any(
             circle.keys() == earlier.keys() and all(circle[wait] >= earlier[wait] for wait in circle)
             for circle in (_circle(deadlock),)
@@ -237,7 +237,7 @@ def _circle(deadlock: Deadlock) -> dict[tuple[str, str, str], float]:
     return {(wait.process, wait.task, wait.key): wait.seconds for wait in deadlock.waits}
 
 
-def parted(store: Store, key: str) -> tuple[str, str]:
+def split_key(store: Store, key: str) -> tuple[str, str]:
     """The kind and the name of an object, by its key."""
     kind, _, name = key.removeprefix(f"{store.namespace}:").partition(":")
     return kind, name

@@ -70,8 +70,11 @@ def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
     """The deadlocks among keys that were seen at one moment: certain ones, then possible ones."""
     keys = [key for key in keys if key.waiting]
     certain = _certain(keys)
-    known = {(wait.process, wait.key) for deadlock in certain for wait in deadlock.waits}
-    return [*certain, *(d for d in _possible(keys) if known.isdisjoint((w.process, w.key) for w in d.waits))]
+    blocked = {(wait.process, wait.key) for deadlock in certain for wait in deadlock.waits}
+    return [
+        *certain,
+        *(d for d in _possible(keys) if blocked.isdisjoint((w.process, w.key) for w in d.waits)),
+    ]
 
 
 def task_of(holder: Holder) -> str:
@@ -91,33 +94,35 @@ def _certain(keys: Sequence[Key]) -> list[Deadlock]:
     stuck = _stuck(keys)
     held = _held(keys)
     waits = {
-        _agent(one): Wait(one.process, task_of(one), key.name, one.age, held.get(_agent(one), ()))
+        _agent(holder): Wait(
+            holder.process, task_of(holder), key.name, holder.age, held.get(_agent(holder), ())
+        )
         for key in keys
-        for one in key.waiting
-        if _agent(one) in stuck
+        for holder in key.waiting
+        if _agent(holder) in stuck
     }
     graph: dict[_Agent, set[_Agent]] = {agent: set() for agent in stuck}
     for key in keys:
-        owners = [one for one in key.holders if _agent(one) in stuck]
-        room = key.capacity - sum(one.weight for one in owners)
+        owners = [holder for holder in key.holders if _agent(holder) in stuck]
+        room = key.capacity - sum(holder.weight for holder in owners)
         ahead: _Agent | None = None
-        for one in key.waiting:
-            if _agent(one) in stuck:
-                # it would fit, but for the one that stands ahead of it
-                if one.weight <= room and ahead is not None:
-                    graph[_agent(one)].add(ahead)
+        for holder in key.waiting:
+            if _agent(holder) in stuck:
+                # it would fit, but for the waiter that stands ahead of it
+                if holder.weight <= room and ahead is not None:
+                    graph[_agent(holder)].add(ahead)
                 else:
-                    graph[_agent(one)].update(map(_agent, owners))
-                ahead = _agent(one)
+                    graph[_agent(holder)].update(map(_agent, owners))
+                ahead = _agent(holder)
     circles = list(_circles(graph))
-    found = [Deadlock(tuple(waits[agent] for agent in circle), certain=True) for circle in circles]
+    results = [Deadlock(tuple(waits[agent] for agent in circle), certain=True) for circle in circles]
     behind = len(stuck) - len({agent for circle in circles for agent in circle})
-    return [Deadlock(d.waits, certain=True, behind=0 if i else behind) for i, d in enumerate(found)]
+    return [Deadlock(d.waits, certain=True, behind=0 if i else behind) for i, d in enumerate(results)]
 
 
 def _stuck(keys: Sequence[Key]) -> set[_Agent]:
     """The agents that no order of giving back and granting lets go on."""
-    open_waits = {(key.name, one.holder): _agent(one) for key in keys for one in key.waiting}
+    open_waits = {(key.name, waiter.holder): _agent(waiter) for key in keys for waiter in key.waiting}
     waits = Counter(open_waits.values())
     got: dict[_Agent, dict[str, int]] = {}  # granted to agents that still wait for something else
     changed = True
@@ -125,28 +130,28 @@ def _stuck(keys: Sequence[Key]) -> set[_Agent]:
         changed = False
         blocked = {agent for agent, number in waits.items() if number}
         for key in keys:
-            room = key.capacity - sum(one.weight for one in key.holders if _agent(one) in blocked)
+            room = key.capacity - sum(holder.weight for holder in key.holders if _agent(holder) in blocked)
             room -= sum(mine.get(key.name, 0) for agent, mine in got.items() if agent in blocked)
-            for one in key.waiting:
-                if (key.name, one.holder) not in open_waits:
+            for waiter in key.waiting:
+                if (key.name, waiter.holder) not in open_waits:
                     continue
-                if one.weight > room:
+                if waiter.weight > room:
                     break
-                agent = open_waits.pop((key.name, one.holder))
+                agent = open_waits.pop((key.name, waiter.holder))
                 changed = True
                 waits[agent] -= 1
                 if waits[agent]:
                     mine = got.setdefault(agent, {})
-                    mine[key.name] = mine.get(key.name, 0) + one.weight
-                    room -= one.weight
+                    mine[key.name] = mine.get(key.name, 0) + waiter.weight
+                    room -= waiter.weight
     return set(open_waits.values())
 
 
 def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
     held: dict[_Agent, tuple[str, ...]] = {}
     for key in keys:
-        for one in key.holders:
-            held[_agent(one)] = (*held.get(_agent(one), ()), key.name)
+        for holder in key.holders:
+            held[_agent(holder)] = (*held.get(_agent(holder), ()), key.name)
     return held
 
 
@@ -159,13 +164,13 @@ def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     waits: dict[tuple[str, str], list[Holder]] = {}
     lines: dict[str, list[str]] = {}
     for key in keys:
-        for one in key.waiting:
-            if one.age >= _LASTING:
-                waits.setdefault((one.process, key.name), []).append(one)
+        for waiter in key.waiting:
+            if waiter.age >= _LASTING:
+                waits.setdefault((waiter.process, key.name), []).append(waiter)
     for process, key in waits:
         lines.setdefault(process, []).append(key)
     owners = {key.name: key.holders[0] for key in keys if len(key.holders) == 1}
-    latest = {node: min(one.age for one in alike) for node, alike in waits.items()}
+    latest = {node: min(waiter.age for waiter in alike) for node, alike in waits.items()}
     graph = {
         (process, key): {
             (owner.process, other)
@@ -180,12 +185,15 @@ def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     for key, owner in owners.items():
         held[owner.process] = (*held.get(owner.process, ()), key)
     for circle in _circles(graph):
-        found: list[Wait] = []
+        chain: list[Wait] = []
         for i, (process, key) in enumerate(circle):
             since = owners[circle[i - 1][1]].age
-            one = max((one for one in waits[process, key] if one.age <= since), key=lambda one: one.age)
-            found.append(Wait(process, task_of(one), key, one.age, held.get(process, ())))
-        yield Deadlock(tuple(found), certain=False)
+            waiter = max(
+                (waiter for waiter in waits[process, key] if waiter.age <= since),
+                key=lambda waiter: waiter.age,
+            )
+            chain.append(Wait(process, task_of(waiter), key, waiter.age, held.get(process, ())))
+        yield Deadlock(tuple(chain), certain=False)
 
 
 def _circles(graph: Mapping[_Node, set[_Node]]) -> Iterator[list[_Node]]:

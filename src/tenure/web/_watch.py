@@ -12,12 +12,12 @@ from tenure.store import Store
 from ._document import document
 from ._flows import Flows
 from ._history import History
-from ._view import look
+from ._view import read_view
 
 _FRESH = 0.8
 """Seconds for which one look does for all."""
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _MOST = 500
 
 
@@ -32,16 +32,16 @@ class Watch:
         self._seen: tuple[float, dict[str, Any]] | None = None
 
     async def state(self) -> dict[str, Any]:
-        """What was seen last, or anew. Raises `StoreUnavailable`, `EngineError`."""
+        """The last view, or a new one. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
                 self._seen = anyio.current_time(), await self._look()
             return self._seen[1]
 
     async def _look(self) -> dict[str, Any]:
-        with anyio.move_on_after(_PATIENCE):
-            view = await look(self._store, _MOST)
+        with anyio.move_on_after(_TIMEOUT):
+            view = await read_view(self._store, _MOST)
             seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))
-            self.history.add(seen, {one.name: one.minutes for one in view.processors})
+            self.history.add(seen, {processor.name: processor.minutes for processor in view.processors})
             return seen
-        raise StoreUnavailable(f"{self._store.url}: no answer within {_PATIENCE:g} s")
+        raise StoreUnavailable(f"{self._store.url}: no answer within {_TIMEOUT:g} s")

@@ -67,7 +67,7 @@ class Server:
         Cancellation: this is how it ends; afterwards no socket is left.
         """
         async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
-            ports = [one.extra(SocketAttribute.local_port) for one in listener.listeners]  # noqa: S610 - no Django
+            ports = [stream.extra(SocketAttribute.local_port) for stream in listener.listeners]  # noqa: S610 - no Django
             # cookies do not differ by port
             self._cookie = f"tenure-{ports[0]}"
             async with unwrapped_task_group() as group:
@@ -112,11 +112,11 @@ class Server:
             return plain(
                 421, "this server does not go by that name; see tenure web --help about --allow-host"
             )
-        given = parse_qs(target.query).get("token", [""])[0]
-        if self._token is not None and not any(map(self._is_token, (given, *self._tokens(headers)))):
+        token = parse_qs(target.query).get("token", [""])[0]
+        if self._token is not None and not any(map(self._is_token, (token, *self._tokens(headers)))):
             return plain(401, "a token is needed: open /?token=...", ("WWW-Authenticate", "Bearer"))
         method = head.method.decode("latin-1")
-        if target.path == "/" and given and self._token is not None and method in ("GET", "HEAD"):
+        if target.path == "/" and token and self._token is not None and method in ("GET", "HEAD"):
             # out of the address, and so out of the history
             cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
             return Answer(303, b"", headers=(("Location", "/"), ("Set-Cookie", cookie)))
@@ -132,9 +132,9 @@ class Server:
             return name.lower().rstrip(".") in self._names
         return True
 
-    def _is_token(self, given: str) -> bool:
+    def _is_token(self, token: str) -> bool:
         # in constant time, whatever was given
-        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), (self._token or "").encode())
+        return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), (self._token or "").encode())
 
     def _tokens(self, headers: dict[str, str]) -> Iterable[str]:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
@@ -269,8 +269,8 @@ class _Conversation:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """True if only this machine can reach the address."""
     try:
-        return all(ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None))
+        return all(ip_address(address[4][0]).is_loopback for address in socket.getaddrinfo(host, None))
     except (OSError, ValueError):
         return False

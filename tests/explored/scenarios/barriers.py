@@ -11,7 +11,7 @@ from explored.scenarios.outages import LATE
 from explored.world import at_rest
 
 from tenure import BarrierBroken
-from tenure.shared._barrier import Barrier
+from tenure.shared.holds._barrier import Barrier
 from tenure.testing import History, agreement, cancellable, newcomer
 
 TTL = 30.0

@@ -13,7 +13,7 @@ from explored.world import at_rest, pause
 
 from tenure import AcquireTimeout, LeaseLost
 from tenure.engine import CloseSession
-from tenure.shared._resource_pool import ResourcePool
+from tenure.shared.holds._resource_pool import ResourcePool
 from tenure.testing import cancellable, newcomer
 
 ONE, TWO = {"n": 1}, {"n": 2}

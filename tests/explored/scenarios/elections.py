@@ -12,7 +12,7 @@ from explored.world import at_rest, pause
 
 from tenure import AcquireTimeout
 from tenure.engine import CloseSession
-from tenure.shared._election import Election
+from tenure.shared.holds._election import Election
 from tenure.testing import History, cancellable, newcomer, one_leader
 
 

@@ -11,7 +11,7 @@ from explored.world import at_rest, no_one_waits_behind, pause
 
 from tenure import AcquireTimeout, CapacityMismatch, Lock, RWLock, Semaphore
 from tenure.shared import LockStatus
-from tenure.shared._rwlock import READERS
+from tenure.shared.holds._rwlock import READERS
 from tenure.testing import cancellable, newcomer
 
 NOBODY = LockStatus((), ())

@@ -134,14 +134,15 @@ class MemoryEngine(Engine):
     def _clear_up(self) -> bool:
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
-        state.forget_replies()
-        if state.is_due("limiter"):
+        due = state.next_due <= state.now
+        state.replies_due.look(state.now, A_FEW)
+        if due and state.is_due("limiter"):
             self._rates.forget(A_FEW)
-        if state.is_due("barrier"):
+        if due and state.is_due("barrier"):
             self._barriers.forget(A_FEW)
         self._rows.forget()
         self._queues.forget()
-        if state.is_due("line"):
+        if due and state.is_due("line"):
             self._holds.serve_unserved()
         # one after the other: a task that an ended session still seems to have would not expire
         if not state.unfinished and state.soonest_expiry <= state.now:
@@ -150,6 +151,6 @@ class MemoryEngine(Engine):
             self._settling.expire()
         if not state.unfinished:
             self._rows.delete_letters()
-        if not state.unfinished and state.is_due("rest"):
+        if due and not state.unfinished and state.is_due("rest"):
             self._claims.clear_up()
         return not state.unfinished

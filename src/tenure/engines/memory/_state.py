@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from math import inf
 from time import time
 from typing import Any
 
-from tenure.engine import A_FEW, CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout, Numbers
+from tenure.engine import CAP, Hint, Notice, Reply
+from tenure.engines.rules import Layout, News, Numbers
 
 from ._due import Due
 from ._tables import MemoryTable
@@ -50,6 +51,7 @@ class State:
         self.last = Numbers()
         self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
+        self.session: Callable[[str], Session | None] = self.sessions.get
         self.soonest_expiry = inf
         self.hints: list[Hint] = []
         self.watches: dict[Topic, dict[str, None]] = {}
@@ -57,9 +59,12 @@ class State:
         self.unfinished = False
         self.tables: dict[str, MemoryTable] = {}
         self.soonest: dict[str, float] = {}
+        self.next_due = inf
+        """Until then nothing of `soonest` is due."""
         self._processes: dict[int, str] = {}
+        self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
-        self._replies_due = Due(self._look_at_reply)
+        self.replies_due = Due(self._look_at_reply)
         self._opened = 0
 
     def wall_time(self) -> float:
@@ -89,10 +94,6 @@ class State:
         self.last.token = max(self.last.token + 1, int(self.now * 1e6))
         return self.last.token
 
-    def rank(self) -> int:
-        self.last.rank += 1
-        return self.last.rank
-
     def table(self, layout: Layout) -> MemoryTable:
         if layout.name not in self.tables:
             self.tables[layout.name] = MemoryTable(layout)
@@ -106,15 +107,15 @@ class State:
     def wake_at(self, kind: str, when: float | None) -> None:
         if when is None:
             self.soonest.pop(kind, None)
-        else:
-            self.soonest[kind] = min(when, self.soonest.get(kind, inf))
+            self.next_due = min(self.soonest.values(), default=inf)
+        elif when < self.soonest.get(kind, inf):
+            self.soonest[kind] = when
+            self.next_due = min(when, self.next_due)
 
     def is_due(self, kind: str) -> bool:
         return self.soonest.get(kind, inf) <= self.now
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self) -> bool:
@@ -126,9 +127,6 @@ class State:
         return False
 
     # sessions
-
-    def session(self, name: str) -> Session | None:
-        return self.sessions.get(name)
 
     def process(self, session: int) -> str:
         return self._processes[session]
@@ -179,11 +177,7 @@ class State:
         known = self.sessions[session]
         reply = CachedReply(n, answer, self.now + 2 * known.ttl)
         self._replies[known.number, name] = reply
-        self._replies_due.add((known.number, name), reply.until)
-
-    def forget_replies(self) -> None:
-        """Forget a few of those that are kept no longer."""
-        self._replies_due.look(self.now, A_FEW)
+        self.replies_due.add((known.number, name), reply.until)
 
     def _look_at_reply(self, name: tuple[int, str]) -> float | None:
         reply = self._replies[name]
@@ -201,7 +195,8 @@ class State:
         self.watch(session, (kind, key, str(task)))
 
     def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
-        self.fire((kind, key), key, "", notice)
+        if self.watches:
+            self.fire((kind, key), key, "", notice)
 
     def watch(self, session: str, topic: Topic) -> None:
         self.watches.setdefault(topic, {})[session] = None

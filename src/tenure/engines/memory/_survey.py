@@ -40,7 +40,7 @@ class Introspection:
         self._state = state
         self._kinds = {
             "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],
-            "pools": lambda: [pool.name for pool in state.tables["pool"].rows.values() if pool.size],
+            "pools": lambda: [pool.key for pool in state.tables["pool"].rows.values() if pool.size],
             "queues": queues.in_use,
             "sessions": lambda: list(state.sessions),
         }

@@ -78,12 +78,12 @@ COUNTERS: Codecs = {
         ),
     ),
     HoldOff: Codec("hold_off"),
-    Look: Codec("look", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked),
+    Look: Codec("read_limiter", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked),
     Arrive: Codec(
-        "arrive_at",
+        "arrive",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
     ),
     Withdraw: Codec("withdraw"),
     ResetBarrier: Codec("reset_barrier"),
-    Arrivals: Codec("gathering", answer=lambda rows: decoded(Gathering, rows[0])),
+    Arrivals: Codec("arrivals", answer=lambda rows: decoded(Gathering, rows[0])),
 }

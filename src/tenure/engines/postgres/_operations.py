@@ -75,7 +75,7 @@ _CLAIMS: Codecs = {
     Claim: Codec("claim"),
     GiveBack: Codec("give_back"),
     EditClaim: Codec("edit_claim"),
-    Resources: Codec("resource_page", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
+    Resources: Codec("resources", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
 }
 
 CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | SURVEY

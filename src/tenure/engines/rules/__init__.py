@@ -18,7 +18,7 @@ from ._room import PRODUCERS, Room
 from ._rows import Owner, Task, TaskRows
 from ._sessions import Sessions
 from ._settling import Settling
-from ._state import Moment, Numbers, Session, State
+from ._state import Moment, News, Numbers, Session, State
 from ._tables import Layout, Order, Table
 from ._takers import TAKERS, Takers
 from ._tasks import Tasks
@@ -47,6 +47,7 @@ __all__ = (
     "Holds",
     "Layout",
     "Moment",
+    "News",
     "Next",
     "Numbers",
     "Order",

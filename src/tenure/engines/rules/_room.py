@@ -40,7 +40,7 @@ PRODUCERS = Layout(
     "producer",
     Producer,
     ("queue", "name"),
-    line=Order(("queue",), ("ordinal",), when=("place", IN_LINE)),
+    line=Order(("queue",), ("ordinal",), when=("place", IN_LINE), grows=True),
     in_groups=Order(("queue",), ("group_name", "ordinal"), when=("place", IN_GROUP)),
     session=OF_SESSION,
 )
@@ -109,8 +109,7 @@ class Room:
             groups.leave(group)
             queue.ordinal += 1
             queue.producers += 1
-            producer.place, producer.ordinal = IN_LINE, queue.ordinal
-            self._producers.save(producer)
+            self._producers.move(producer, place=IN_LINE, ordinal=queue.ordinal)
         self.admit(queue)
 
     def make_room_in_groups(self, queue: Queue) -> None:
@@ -126,8 +125,7 @@ class Room:
             assert producer is not None
             if producer.count > queue.room and (queue.live or queue.reserved):
                 return
-            producer.place = RESERVED
-            self._producers.save(producer)
+            self._producers.move(producer, place=RESERVED)
             queue.producers -= 1
             queue.reserved += producer.count
             self._state.hint(self._state.process(producer.session), queue.name, producer.name, Notice.ROOM)

@@ -9,6 +9,9 @@ from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
 
 from ._tables import Layout, Table
 
+News = Granted | Claimed | Tripped | Broken | Notice
+"""The subject of a hint."""
+
 Moment: TypeAlias = Any
 """A time of a task in the unit of the engine: a float or an integer."""
 
@@ -67,9 +70,7 @@ class State(Protocol):
         """A number above all ranks before it."""
         ...
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice, /
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News, /) -> None:
         """Hint a process."""
         ...
 

@@ -22,7 +22,7 @@ class Taker:
     want: int
 
 
-TAKERS = Layout("taker", Taker, ("queue", "session"), rank=Order(("queue",), ("rank",)), session=OF_SESSION)
+TAKERS = Layout("taker", Taker, ("queue", "session"), rank=Order(("queue",), ("rank",), grows=True), session=OF_SESSION)
 
 
 class Takers:

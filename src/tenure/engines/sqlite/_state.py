@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout, Numbers
+from tenure.engine import Hint, Notice, Reply
+from tenure.engines.rules import Layout, News, Numbers
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
@@ -69,6 +69,7 @@ class State:
         self._clocks = clocks
         self._stored = Numbers()
         self._sessions: dict[str, Session | None] = {}
+        self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
 
     # the transaction
@@ -85,6 +86,7 @@ class State:
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}
+        self._processes = {}
         self.replies.begin(self.boot)
         self.operations = 0
 
@@ -135,9 +137,7 @@ class State:
         self.last.rank += 1
         return self.last.rank
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self) -> bool:
@@ -166,7 +166,9 @@ class State:
         return self._sessions[name]
 
     def process(self, session: int) -> str:
-        return self.one(SESSIONS.process, id=session)[0]
+        if session not in self._processes:
+            self._processes[session] = self.one(SESSIONS.process, id=session)[0]
+        return self._processes[session]
 
     def of_session(self, find: str | Layout) -> Callable[[Session], Any]:
         """Finds the first thing that a session has, by a statement or in a table."""

@@ -32,7 +32,7 @@ from ._contract import LASTING, ContractBase, Do
 
 
 class BatchContract(ContractBase):
-    """What the contract says of batches.
+    """The contract's tests of batches.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -53,14 +53,14 @@ class BatchContract(ContractBase):
             Release("k", "b"),
             Ping(),
         )
-        opened, granted, queued, released, asked, *rest = answers
+        opened, granted, queued, released, asked, *others = answers
         assert opened is Reply.OK
         assert isinstance(granted, Granted)
         assert isinstance(queued, Queued)
         assert released is Reply.RELEASED
         assert asked.answers[0] is Reply.UNKNOWN
         assert isinstance(asked.answers[1], Granted)
-        assert rest == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
+        assert others == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
 
     async def test_nothing_is_answered_by_nothing(self, do: Do) -> None:
         assert list(await do.engine.execute(())) == []
@@ -86,7 +86,9 @@ class BatchContract(ContractBase):
         assert spent.answers[0].delay == 0
 
     async def test_an_operation_that_fails_fails_alone(self, do: Do) -> None:
-        """What an engine cannot take is its own affair; it says so in its place, and all the others are applied."""
+        """The engine answers an operation that it cannot apply with an error in its place, and applies all the
+        others.
+        """
         session = await do.open()
         hopeless: tuple[Operation[Any], ...] = (
             Acquire(session, "\ud800", "a", 1),

@@ -83,7 +83,7 @@ async def _pool(do: Do) -> dict[str, Resource]:
 
 
 class ClaimContract(ContractBase):
-    """What the contract says of claims.
+    """The contract's tests of claims.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -224,10 +224,10 @@ class ClaimContract(ContractBase):
         names = [f"r{n:03}" for n in range(CAP + 2)]
         await _add(do, *names)
         first = await do(Resources("pool"))
-        assert ([one.resource for one in first.resources], first.next) == (names[:CAP], names[CAP - 1])
+        assert ([item.resource for item in first.resources], first.next) == (names[:CAP], names[CAP - 1])
         await do(RemoveResource("pool", first.next))
         last = await do(Resources("pool", first.next))
-        assert ([one.resource for one in last.resources], last.next) == (names[CAP:], "")
+        assert ([item.resource for item in last.resources], last.next) == (names[CAP:], "")
         await do(RemoveResource("pool", names[-1]))
         full = await do(Resources("pool"))
         assert (len(full.resources), full.next) == (CAP, "")

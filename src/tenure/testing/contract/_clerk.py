@@ -1,4 +1,4 @@
-"""One session at one queue, which numbers its batches: the hands of the tests of tasks."""
+"""A session at one queue, which numbers its batches, for the tests of tasks."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from tenure.engine import (
 from ._contract import LASTING, ContractBase, Do, Inbox
 
 
-class Clerk:
+class QueueSession:
     """A session that puts tasks into a queue, takes them and settles them.
 
-    Thread safety: none; one clerk belongs to one test.
+    Thread safety: none; a session belongs to one test.
     """
 
     def __init__(self, do: Do, session: str, queue: str) -> None:
@@ -169,7 +169,7 @@ class Clerk:
         raise AssertionError(f"the listing of {state} never ends")
 
     async def result(self, task: int, watch: str = "") -> Outcome | Unfinished | Reply:
-        """What became of a task."""
+        """The result of a task."""
         return await self.do(GetResult(self.queue, task, watch))
 
     async def state(self, task: int) -> str:
@@ -198,7 +198,7 @@ def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[NewTask
 
 
 def payloads(tasks: tuple[Taken, ...]) -> list[bytes]:
-    """What was in the tasks."""
+    """The payloads of the tasks."""
     return [task.payload for task in tasks]
 
 
@@ -209,25 +209,25 @@ async def names(inbox: Inbox, notice: Notice) -> list[str]:
     return [hint.name for hint in hints]
 
 
-class OpenClerk(Protocol):
-    """`a = await clerk("a")`: open a session of process a, at the queue "jobs"."""
+class OpenClient(Protocol):
+    """`a = await client("a")`: open a session of process a, at the queue "jobs"."""
 
-    async def __call__(self, process: str, *, queue: str = "jobs", ttl: float = LASTING) -> Clerk:
+    async def __call__(self, process: str, *, queue: str = "jobs", ttl: float = LASTING) -> QueueSession:
         """Open a session. Cancellation: it may have been opened."""
         ...
 
 
-class ClerkBase(ContractBase):
+class QueueSessionBase(ContractBase):
     """Tests whose actors are clerks.
 
     Thread safety: none needed; pytest makes one for each test.
     """
 
     @pytest.fixture
-    def clerk(self, do: Do) -> OpenClerk:
+    def client(self, do: Do) -> OpenClient:
         """Open sessions at queues."""
 
-        async def open_clerk(process: str, *, queue: str = "jobs", ttl: float = LASTING) -> Clerk:
-            return Clerk(do, await do.open(process, ttl), queue)
+        async def open_session(process: str, *, queue: str = "jobs", ttl: float = LASTING) -> QueueSession:
+            return QueueSession(do, await do.open(process, ttl), queue)
 
-        return open_clerk
+        return open_session

@@ -1,4 +1,6 @@
-"""What all parts of the contract's test suite stand on: an engine, its time, its hints, and operations in one line."""
+"""The base of all parts of the contract's test suite: an engine, its time, its hints, and operations in one
+line.
+"""
 
 # ruff: noqa: ARG002 - fixtures are asked for by name
 
@@ -167,7 +169,7 @@ class ContractBase:
 
     @pytest.fixture
     async def links(self, engine: Engine) -> AsyncGenerator[TaskGroup]:
-        """What serves the engine, for as long as the test lasts."""
+        """The task group that serves the engine, for as long as the test lasts."""
         async with anyio.create_task_group() as group:
             await group.start(engine.serve, "nobody", _ignore)
             yield group
@@ -190,5 +192,5 @@ class ContractBase:
         return collect
 
     def about(self, seconds: float) -> Any:
-        """What equals a number of seconds that is off by no more than `margin`, and what rounding takes."""
+        """A number of seconds that equals any other within `margin` and a rounding error."""
         return pytest.approx(seconds, abs=self.margin + 1e-5)

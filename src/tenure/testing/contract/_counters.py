@@ -33,7 +33,7 @@ _TEN = RateLimit("ten", 10.0, 40.0)
 
 
 class CounterContract(ContractBase):
-    """What the contract says of rates and barriers, beside the walk.
+    """The contract's tests of rates and barriers, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -43,7 +43,7 @@ from ._contract import Advance, ContractBase, Do
 
 
 class DurationContract(ContractBase):
-    """What the contract says of durations.
+    """The contract's tests of durations.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -1,4 +1,4 @@
-"""What an engine forgets, and until when it may not: names leave nothing."""
+"""Tests of what an engine forgets, and until when it may not: names leave nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._clerk import Clerk, ClerkBase, OpenClerk, plain
+from ._clerk import OpenClient, QueueSession, QueueSessionBase, plain
 from ._contract import Advance, Do, Hints
 from ._survey import survey
 
@@ -39,8 +39,8 @@ _TTL = 1.0
 _NOBODY = Gathering(0, 0, 0, broken=False)
 
 
-class ForgettingContract(ClerkBase):
-    """What the contract says of names that leave nothing.
+class ForgettingContract(QueueSessionBase):
+    """The contract's tests of names that leave nothing.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -74,10 +74,10 @@ class ForgettingContract(ClerkBase):
 
     async def _pass(self, do: Do, session: str) -> int:
         """All parties pass a barrier, and fetch their outcomes."""
-        _, answer = [await do(Arrive(session, "k", one, 2)) for one in "ab"]
+        _, answer = [await do(Arrive(session, "k", name, 2)) for name in "ab"]
         assert isinstance(answer, Tripped)
-        for one in "ab":
-            assert isinstance(await do(Withdraw("k", one)), Tripped)
+        for name in "ab":
+            assert isinstance(await do(Withdraw("k", name)), Tripped)
         return answer.generation
 
     async def test_a_barrier_is_forgotten(self, do: Do, advance: Advance) -> None:
@@ -102,8 +102,8 @@ class ForgettingContract(ClerkBase):
             assert isinstance(again, Waiting)
             assert (again.generation, again.born) == (1, waiting.born)
             await do(Arrive(session, "k", "b", 2))
-            for one in "ab":
-                await do(Withdraw("k", one))
+            for name in "ab":
+                await do(Withdraw("k", name))
             births.append(waiting.born)
             await self._live_on(do, advance, session, 2 * _TTL + 2 * self.margin)
         assert 0 < births[0] < births[1] < births[2]
@@ -128,15 +128,15 @@ class ForgettingContract(ClerkBase):
         assert await survey(do, "queues") == ["jobs"] * bool(counts.put)
         return counts.put
 
-    async def _work(self, a: Clerk, ttl: float | None = 0.0, verdict: Verdict = Verdict.DONE) -> int:
+    async def _work(self, a: QueueSession, ttl: float | None = 0.0, verdict: Verdict = Verdict.DONE) -> int:
         (task,) = await a.put(*plain(1))
         await a.settle(await a.take_one(), verdict, ttl=ttl)
         return task
 
     async def test_a_queue_is_forgotten_with_its_last_record(
-        self, clerk: OpenClerk, do: Do, advance: Advance
+        self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
-        a = await clerk("a", ttl=_TTL)
+        a = await client("a", ttl=_TTL)
         task = await self._work(a, 3.0)
         await self._work(a, 0.0)
         await advance(2.5)
@@ -144,12 +144,12 @@ class ForgettingContract(ClerkBase):
         await advance(0.6 + self.margin)
         assert await self._put_of(do) == 0
         assert await a.state(task) == "unknown"
-        b = await clerk("b")
+        b = await client("b")
         await b.put(*plain(1))
         assert (await b.recount()).put == 1
 
-    async def test_what_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
-        a = await clerk("a", ttl=_TTL)
+    async def test_what_keeps_a_queue(self, client: OpenClient, do: Do, advance: Advance) -> None:
+        a = await client("a", ttl=_TTL)
         await self._work(a, ttl=60.0, verdict=Verdict.DEAD)
         await self._work(a, ttl=None)
         (task,) = await a.put(*plain(1))
@@ -169,9 +169,9 @@ class ForgettingContract(ClerkBase):
         assert await self._put_of(do) == 0
 
     async def test_a_dead_letter_keeps_its_queue_until_its_time_has_passed(
-        self, clerk: OpenClerk, do: Do, advance: Advance
+        self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
-        a = await clerk("a", ttl=_TTL)
+        a = await client("a", ttl=_TTL)
         task = await self._work(a, ttl=8 * _TTL, verdict=Verdict.DEAD)
         await advance(7 * _TTL)
         assert await self._put_of(do) == 1
@@ -181,16 +181,16 @@ class ForgettingContract(ClerkBase):
         assert await a.state(task) == "unknown"
 
     async def test_idle_takers_outlive_what_the_queue_was(
-        self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance
     ) -> None:
         inbox = await hints("b")
-        a, b = await clerk("a", ttl=_TTL), await clerk("b")
+        a, b = await client("a", ttl=_TTL), await client("b")
         await self._work(a)
         await b.idle()
         await advance(5 * _TTL)
         assert await self._put_of(do) == 0
         await do(Ping())
-        c = await clerk("c")
+        c = await client("c")
         await c.put(NewTask(b"new"))
         assert [hint.news for hint in await inbox.new()] == [Notice.READY]
         assert (await c.recount()).put == 1

@@ -19,7 +19,7 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._clerk import Clerk, ClerkBase, OpenClerk, payloads
+from ._clerk import OpenClient, QueueSession, QueueSessionBase, payloads
 from ._contract import Advance, Do, Hints
 
 
@@ -28,25 +28,25 @@ def _tasks(group: str, count: int, first: int = 0) -> tuple[NewTask, ...]:
     return tuple(NewTask(b"%s%d" % (group.encode(), n), group=group) for n in range(first, first + count))
 
 
-async def _groups(clerk: Clerk) -> tuple[GroupCounts, ...]:
-    page = await clerk.do(Groups(clerk.queue))
+async def _groups(client: QueueSession) -> tuple[GroupCounts, ...]:
+    page = await client.do(Groups(client.queue))
     assert isinstance(page, GroupPage)
     return page.groups
 
 
-async def _all(clerk: Clerk) -> str:
+async def _all(client: QueueSession) -> str:
     """The groups of all tasks that can be taken, in the order of taking."""
-    return " ".join(task.group or "-" for task in await clerk.take(100))
+    return " ".join(task.group or "-" for task in await client.take(100))
 
 
-class GroupContract(ClerkBase):
-    """What the contract says of groups, beside the walk.
+class GroupContract(QueueSessionBase):
+    """The contract's tests of groups, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """
 
-    async def test_groups_take_turns_whatever_their_length(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_groups_take_turns_whatever_their_length(self, client: OpenClient) -> None:
+        a = await client("a")
         await a.put(*_tasks("big", 200))
         assert payloads(await a.take(2)) == [b"big0", b"big1"]
         await a.put(*(task for n in range(20) for task in _tasks(f"small{n:02}", 1)))
@@ -54,23 +54,25 @@ class GroupContract(ClerkBase):
         assert groups.count("big") == 2
         assert len(set(groups)) == 21
 
-    async def test_turns_are_taken_by_weight(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_turns_are_taken_by_weight(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         assert await do(SetGroups("jobs", weights=(("gold", 4.0), ("slow", 0.5)))) is Reply.OK
         await a.put(*_tasks("gold", 8), *_tasks("slow", 8), *_tasks("x", 8), *_tasks("", 8))
         assert " ".join([task.group or "-" for task in await a.take(14)]) == (
             "gold gold gold - gold x gold gold gold - gold slow x -"
         )
 
-    async def test_a_group_that_comes_back_saved_nothing_up_and_lost_nothing(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_a_group_that_comes_back_saved_nothing_up_and_lost_nothing(
+        self, client: OpenClient
+    ) -> None:
+        a = await client("a")
         await a.put(*_tasks("a", 9))
         await a.take(4)
         await a.put(*_tasks("b", 4))
         assert await _all(a) == "a b a b a b a b a"
 
-    async def test_one_that_always_puts_a_single_task_takes_turns_too(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_one_that_always_puts_a_single_task_takes_turns_too(self, client: OpenClient) -> None:
+        a = await client("a")
         await a.put(*_tasks("a", 9))
         order = ""
         for _ in range(4):
@@ -81,22 +83,22 @@ class GroupContract(ClerkBase):
                 order += task.group
         assert order == "abababab"
 
-    async def test_what_goes_back_untried_costs_no_turn(self, clerk: OpenClerk) -> None:
-        a, b = await clerk("a"), await clerk("b")
+    async def test_what_goes_back_untried_costs_no_turn(self, client: OpenClient) -> None:
+        a, b = await client("a"), await client("b")
         await a.put(*_tasks("a", 3), *_tasks("b", 3))
         await a.settle(await a.take_one(), Verdict.GIVE_BACK)
         assert (await b.take_one()).group == "a"
         await b.close()
         assert await _all(a) == "a b a b a b"
 
-    async def test_what_failed_costs_a_turn(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_what_failed_costs_a_turn(self, client: OpenClient) -> None:
+        a = await client("a")
         await a.put(*_tasks("a", 3), *_tasks("b", 3))
         await a.settle(await a.take_one(), Verdict.RETRY)
         assert await _all(a) == "b a b a b a"
 
-    async def test_no_more_of_a_group_are_leased_than_its_limit(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_no_more_of_a_group_are_leased_than_its_limit(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         await do(SetGroups("jobs", per_group=2))
         await a.put(*_tasks("a", 5), *_tasks("b", 1), *_tasks("", 3))
         first = await a.take(100)
@@ -114,9 +116,9 @@ class GroupContract(ClerkBase):
         assert payloads(await a.take(5)) == [b"a4"]
 
     async def test_the_end_of_a_task_wakes_an_idle_taker_for_the_next_of_its_group(
-        self, clerk: OpenClerk, do: Do, hints: Hints
+        self, client: OpenClient, do: Do, hints: Hints
     ) -> None:
-        a, b = await clerk("a"), await clerk("b")
+        a, b = await client("a"), await client("b")
         inbox = await hints("b")
         await do(SetGroups("jobs", per_group=1))
         await a.put(*_tasks("a", 2))
@@ -130,9 +132,9 @@ class GroupContract(ClerkBase):
         assert await inbox.new() == []
 
     async def test_a_task_that_rests_holds_its_group(
-        self, clerk: OpenClerk, do: Do, advance: Advance
+        self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         await do(SetGroups("jobs", per_group=1))
         await a.put(*_tasks("a", 1), NewTask(b"urgent", 9, delay=0.5, group="a"), *_tasks("b", 1))
         await a.settle(await a.take_one(), Verdict.RETRY, delay=1.0)
@@ -146,9 +148,9 @@ class GroupContract(ClerkBase):
         assert payloads(await a.take(5)) == [b"urgent"]
 
     async def test_a_resting_task_that_ends_frees_its_group(
-        self, clerk: OpenClerk, do: Do, hints: Hints
+        self, client: OpenClient, do: Do, hints: Hints
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         inbox = await hints("a")
         await do(SetGroups("jobs", per_group=1))
         first, _ = await a.put(*_tasks("a", 2))
@@ -158,17 +160,17 @@ class GroupContract(ClerkBase):
         assert [hint.news for hint in await inbox.new()] == [Notice.READY]
         assert payloads(await a.take(5)) == [b"a1"]
 
-    async def test_others_may_pass_a_resting_task(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_others_may_pass_a_resting_task(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         await do(SetGroups("jobs", per_group=1, hold=False))
         await a.put(*_tasks("a", 2))
         await a.settle(await a.take_one(), Verdict.RETRY, delay=1000.0)
         assert payloads(await a.take(5)) == [b"a1"]
 
     async def test_a_full_group_delays_its_own_producers_only(
-        self, clerk: OpenClerk, do: Do, hints: Hints
+        self, client: OpenClient, do: Do, hints: Hints
     ) -> None:
-        a, b = await clerk("a"), await clerk("b")
+        a, b = await client("a"), await client("b")
         inbox = await hints("b")
         await do(SetGroups("jobs", max_size=2))
         await a.put(*_tasks("a", 2))
@@ -190,9 +192,9 @@ class GroupContract(ClerkBase):
         await a.recount()
 
     async def test_a_request_that_is_larger_than_a_lowered_limit_waits_for_an_empty_group(
-        self, clerk: OpenClerk, do: Do, hints: Hints
+        self, client: OpenClient, do: Do, hints: Hints
     ) -> None:
-        a, b = await clerk("a"), await clerk("b")
+        a, b = await client("a"), await client("b")
         inbox = await hints("b")
         await do(SetGroups("jobs", max_size=3))
         await a.put(*_tasks("a", 2))
@@ -213,8 +215,8 @@ class GroupContract(ClerkBase):
         assert isinstance(await b.request("y", *_tasks("a", 1, 5)), Accepted)
         await a.recount()
 
-    async def test_the_longest_groups_are_listed(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_the_longest_groups_are_listed(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         await a.put(*_tasks("a", 1), *_tasks("b", 3), *_tasks("c", 1), *_tasks("", 9))
         await a.put(NewTask(b"", delay=1000.0, group="c"))
         await a.take(3)
@@ -227,8 +229,8 @@ class GroupContract(ClerkBase):
         assert (await a.recount()).groups == 3
         assert await do(Groups("none")) == GroupPage(())
 
-    async def test_groups_leave_nothing(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_groups_leave_nothing(self, client: OpenClient) -> None:
+        a = await client("a")
         for n in range(30):
             await a.put(*_tasks(f"g{n}", 1))
         for task in await a.take(100):
@@ -236,8 +238,8 @@ class GroupContract(ClerkBase):
         assert await _groups(a) == ()
         assert (await a.recount()).groups == 0
 
-    async def test_records_name_the_group_to_the_end(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_records_name_the_group_to_the_end(self, client: OpenClient) -> None:
+        a = await client("a")
         (task,) = await a.put(*_tasks("a", 1))
         assert [record.group for record in await a.browse("waiting")] == ["a"]
         await a.end(task, "dead")
@@ -245,8 +247,8 @@ class GroupContract(ClerkBase):
         await a.do(Move("jobs", (task,), "waiting"))
         assert (await a.take_one()).group == "a"
 
-    async def test_a_cursor_that_is_not_as_expected_puts_nothing(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_a_cursor_that_is_not_as_expected_puts_nothing(self, client: OpenClient) -> None:
+        a = await client("a")
         assert isinstance(await a.request("m", NewTask(b"1"), cursor=("c", b"1"), expected=b""), Accepted)
         assert await a.request("m", NewTask(b"2"), cursor=("c", b"2"), expected=b"") == Conflict(b"1")
         assert await a.request("m", NewTask(b"2"), cursor=("c", b"2"), expected=b"0") == Conflict(b"1")

@@ -17,7 +17,7 @@ from ._contract import ContractBase, Do, Hints, Inbox
 
 
 class HintContract(ContractBase):
-    """What the contract says of hints, on a link that loses none.
+    """The contract's tests of hints, on a link that loses none.
 
     Thread safety: none needed; pytest makes one for each test.
     """

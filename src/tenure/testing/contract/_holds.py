@@ -26,7 +26,7 @@ _ALL = 2**30
 
 
 class HoldContract(ContractBase):
-    """What the contract says of holds, beside the walk.
+    """The contract's tests of holds, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """

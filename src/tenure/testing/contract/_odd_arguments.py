@@ -29,7 +29,7 @@ from ._contract import Advance, ContractBase, Do
 from ._survey import inspected, survey
 
 _REPEATS = 1000
-"""How often an operation may be answered MORE here: next to nothing has to be cleared up."""
+"""The number of times that an operation may be answered MORE here: next to nothing has to be cleared up."""
 
 
 class _Level(IntEnum):
@@ -202,7 +202,7 @@ def _shown(operation: Operation[Any]) -> str:
 
 
 class OddArgumentContract(ContractBase):
-    """What the contract says of arguments that no user should give, and that some do.
+    """The contract's tests of arguments that no user should give, and that some do.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -234,7 +234,7 @@ class OddArgumentContract(ContractBase):
                 assert isinstance(answer, EngineError), f"{name[:20]!a}: {answer}"
         assert "a\0b" in kept
         assert sorted(await survey(do, "holds")) == sorted(kept)
-        assert {one.key for one in await inspected(do, session)} == set(kept)
+        assert {item.key for item in await inspected(do, session)} == set(kept)
         for name in kept:
             (holder,) = (await do(e.Holders(name))).holders
             assert holder.holder == name

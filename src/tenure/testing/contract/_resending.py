@@ -49,7 +49,7 @@ from ._contract import LASTING, Advance, ContractBase, Do, Hints
 
 
 class ResendingContract(ContractBase):
-    """What the contract says of sending again, and of MORE.
+    """The contract's tests of sending again, and of MORE.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -197,8 +197,8 @@ class ResendingContract(ContractBase):
         await do(Release("k", "writer"))
         await do(Ping())
         held = (await do(Holders("k", limit=10_000))).holders
-        assert [one.holder for one in held] == readers
-        tokens = [one.token for one in held]
+        assert [holder.holder for holder in held] == readers
+        tokens = [holder.token for holder in held]
         assert tokens == sorted(set(tokens))
         assert [hint.name for hint in await inbox.new()] == readers
 

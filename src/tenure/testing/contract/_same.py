@@ -1,4 +1,4 @@
-"""Whether an engine's answer is that of the reference, apart from what each engine may choose for itself."""
+"""The comparison of an engine's answer with the reference, apart from what each engine may choose for itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {
 """The fields with numbers that an engine makes, and which of them are of one kind."""
 
 _NAMES = {Notice.FINISHED: "id", Notice.CHANGED: "id", Notice.STOP: "token"}
-"""What the names in notices are, if not those of holders."""
+"""The kinds of the names in notices other than those of holders."""
 
 _RISING = ("token", "id")
 """The kinds whose numbers rise: an engine's are in the same order as those of the reference."""
@@ -51,25 +51,23 @@ class Numbers:
 
     def translated(self, value: V, kind: str | None = None) -> V:
         """The same operation, or part of one, with the engine's own numbers."""
-        given = cast("Any", value)
-        if is_dataclass(given) and not isinstance(given, type):
+        raw = cast("Any", value)
+        if is_dataclass(raw) and not isinstance(raw, type):
             changed = {
-                f.name: self.translated(getattr(given, f.name), _kind(f.name))
-                for f in fields(given)
-                if f.init
+                f.name: self.translated(getattr(raw, f.name), _kind(f.name)) for f in fields(raw) if f.init
             }
-            return cast("V", replace(given, **changed))
-        if isinstance(given, tuple):
-            parts = cast("tuple[Any, ...]", given)
+            return cast("V", replace(raw, **changed))
+        if isinstance(raw, tuple):
+            parts = cast("tuple[Any, ...]", raw)
             names = _names(parts)
             inside = list(map(self.translated, parts, map(_kind, names) if names else [kind] * len(parts)))
             return cast("V", type(parts)(*inside) if names else tuple(inside))
-        if kind is None or not given or not isinstance(given, int | float):
+        if kind is None or not raw or not isinstance(raw, int | float):
             return value
-        return cast("V", self._own[kind].get(given, given + _NOBODYS))
+        return cast("V", self._own[kind].get(raw, raw + _NOBODYS))
 
     def same(self, own: Any, wanted: Any, kind: str | None = None) -> bool:
-        """Whether the engine's answer is that of the reference. Types count: 1 is neither True nor 1.0."""
+        """True if the engine's answer equals the reference's. Types count: 1 is neither True nor 1.0."""
         if type(own) is not type(wanted):
             return False
         if isinstance(own, Queued):
@@ -96,17 +94,17 @@ class Numbers:
         return own == wanted
 
     def same_hint(self, own: Hint, wanted: Hint) -> bool:
-        """Whether a hint to the same process about the same object says the same."""
+        """True if a hint to the same process about the same object says the same."""
         kind = _NAMES.get(cast("Notice", wanted.news)) if wanted.name else None
         if kind and own.news is wanted.news:
             return self.same(int(own.name), int(wanted.name), kind)
         return own.name == wanted.name and self.same(own.news, wanted.news)
 
     def _same_number(self, kind: str, own: float, wanted: float) -> bool:
-        known = self._own[kind]
-        if wanted in known or not own or not wanted:
-            return known.get(wanted, wanted) == own
-        known[wanted] = own
+        numbers = self._own[kind]
+        if wanted in numbers or not own or not wanted:
+            return numbers.get(wanted, wanted) == own
+        numbers[wanted] = own
         if kind == "token" and self._same_tokens:
             return own == wanted
         if kind not in _RISING:
@@ -120,7 +118,7 @@ class Numbers:
 
 
 def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
-    """Those of the fields of a named tuple; none of another."""
+    """The names of the fields of a named tuple; none for another tuple."""
     return getattr(parts, "_fields", ())
 
 

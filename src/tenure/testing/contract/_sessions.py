@@ -46,7 +46,7 @@ from ._contract import Advance, ContractBase, Do, Hints
 
 
 class SessionContract(ContractBase):
-    """What the contract says of sessions, of time, and of clearing up.
+    """The contract's tests of sessions, of time, and of clearing up.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -73,7 +73,7 @@ _VERDICTS = (*Verdict, Verdict.DONE, Verdict.DEAD)
 
 
 class Walker(Protocol):
-    """What a step may use."""
+    """The objects that a step may use."""
 
     grants: list[tuple[str, str, int]]
     claims: list[tuple[str, str, int]]
@@ -192,7 +192,7 @@ class Draw:
         return task if key is None or self.flag() else self.keyed(task)
 
     def keyed(self, task: NewTask) -> NewTask:
-        """With a key of its own or that of the task, and with any of what says what it does."""
+        """The task with its own key or "d1", and with any `on_duplicate`."""
         on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
         ttl, max_wait = self.delay_or_none(), self.delay_or_none()
         return task._replace(key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
@@ -219,7 +219,7 @@ Step = Callable[[Draw], Awaitable[object]]
 
 
 async def a_session(d: Draw) -> None:
-    """It is opened, renewed or closed."""
+    """Open, renew or close a session."""
     name = d.one_of(tuple(SESSIONS))
     session, ttl = d.walk.name(name), d.ttl()
     await d.walk.send(
@@ -256,7 +256,7 @@ async def let_time_pass(d: Draw) -> None:
 
 
 async def send_again(d: Draw) -> None:
-    """What was sent before comes once more."""
+    """Send operations of the history once more."""
     if d.walk.history:
         await d.walk.send(*d.some(1, 4, lambda: d.one_of(d.walk.history[-20:])))
 
@@ -294,7 +294,7 @@ def hold_operation(d: Draw) -> Operation[Any]:
 
 
 async def hold(d: Draw) -> None:
-    """One operation."""
+    """Send an operation on a hold."""
     await d.walk.send(hold_operation(d))
 
 
@@ -305,7 +305,7 @@ async def crowd(d: Draw) -> None:
 
 
 async def leave_two_lines(d: Draw) -> None:
-    """What one session holds of two keys goes to many at once when it ends."""
+    """Let a session end that holds two keys, which go to many waiters at once."""
     session, other, count = d.session(), d.session(), d.number(2, 5)
     for key in map(d.walk.name, KEYS):
         await d.walk.send(Acquire(session, key, "a", 3, 3))
@@ -314,7 +314,7 @@ async def leave_two_lines(d: Draw) -> None:
 
 
 async def set_value(d: Draw) -> None:
-    """By one that holds or held, with a token that may be another's; somebody may watch."""
+    """Set the value of a present or former holder, by a token that may be another's; somebody may watch."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
@@ -323,7 +323,7 @@ async def set_value(d: Draw) -> None:
 
 
 async def break_a_hold(d: Draw) -> None:
-    """Of one that holds or held, by a token that may be another's."""
+    """Break the hold of a present or former holder, by a token that may be another's."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         await d.walk.send(BreakHold(key, holder, d.one_of((token, token, other[2]))))
@@ -351,12 +351,12 @@ def claim_operation(d: Draw) -> Operation[Any]:
 
 
 async def claim(d: Draw) -> None:
-    """One operation."""
+    """Send an operation on a claim."""
     await d.walk.send(claim_operation(d))
 
 
 async def edit(d: Draw) -> None:
-    """By one that has a claim, or had it."""
+    """Edit the claim of a present or former claimer."""
     if d.walk.claims:
         metadata = d.metadata() if d.flag() else None
         retire = "broken" if d.number(0, 2) == 0 else None
@@ -430,7 +430,7 @@ async def hold_off(d: Draw) -> None:
 
 
 async def look(d: Draw) -> None:
-    """What is booked."""
+    """Read the bookings of a limiter."""
     await d.walk.send(Look(d.key(), d.limits()))
 
 
@@ -439,7 +439,7 @@ def _on_departure(d: Draw) -> str:
 
 
 async def barrier(d: Draw) -> None:
-    """One operation."""
+    """Send an operation on a barrier."""
     session, key, holder = d.session(), d.key(), d.holder()
     operations = (
         Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
@@ -494,7 +494,7 @@ def queue_operation(d: Draw) -> Operation[Any]:
 
 
 async def look_after_a_queue(d: Draw) -> None:
-    """One operation."""
+    """Send an administrative operation on a queue."""
     await d.walk.send(queue_operation(d))
 
 
@@ -650,8 +650,8 @@ def _group(d: Draw) -> str:
 
 async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
-    one, tasks = _group(d), d.some(1, 4, d.task)
-    groups = [one if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
+    group, tasks = _group(d), d.some(1, 4, d.task)
+    groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
     tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
     await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
@@ -734,7 +734,7 @@ async def race_for_a_cursor(d: Draw) -> None:
 
 
 async def one_task(d: Draw) -> None:
-    """It is asked after, cancelled or made ready again."""
+    """Read, cancel or requeue a task."""
     if d.walk.put:
         queue, task = d.one_of(d.walk.put[-8:])
         operations = (

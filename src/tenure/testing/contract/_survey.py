@@ -31,21 +31,21 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
 
 async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]:
     """All that a session has, page by page."""
-    found: list[SessionItem] = []
+    items: list[SessionItem] = []
     after = ""
     for _ in range(10_000):
         page = await do(DescribeSession(session, after, limit))
         assert isinstance(page, SessionPage)
         assert len(page.items) <= limit
-        found += page.items
+        items += page.items
         if not page.next:
-            return found
+            return items
         after = page.next
     raise AssertionError("the inspection never ends")
 
 
 class SurveyContract(ContractBase):
-    """What the contract says of surveys.
+    """The contract's tests of surveys.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -63,19 +63,19 @@ class SurveyContract(ContractBase):
         session = await do.open()
         for number in range(9):
             await do.hold(session, "a", f"{number}", capacity=100)
-        found: list[str] = []
+        names: list[str] = []
         after = ""
         for number in range(9):
             page = await do(DescribeSession(session, after, 3))
             assert isinstance(page, SessionPage)
-            found += [one.name for one in page.items]
+            names += [item.name for item in page.items]
             if not (after := page.next):
                 break
-            if found:
-                await do(Release("a", found[0]))
+            if names:
+                await do(Release("a", names[0]))
             await do.hold(session, "a", f"{number} more", capacity=100)
-        lasting = {one.name for one in await inspected(do, session)} & set("012345678")
-        assert all(found.count(name) == 1 for name in lasting)
+        lasting = {item.name for item in await inspected(do, session)} & set("012345678")
+        assert all(names.count(name) == 1 for name in lasting)
 
     async def test_the_engine_reports_its_health(self, do: Do) -> None:
         examined = await do(CheckHealth())

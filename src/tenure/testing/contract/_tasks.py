@@ -31,29 +31,29 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError
 
-from ._clerk import Clerk, ClerkBase, OpenClerk, names, payloads, plain
+from ._clerk import OpenClient, QueueSession, QueueSessionBase, names, payloads, plain
 from ._contract import Advance, Do, Hints
 
 
-async def _bury(clerk: Clerk, count: int) -> None:
+async def _bury(client: QueueSession, count: int) -> None:
     """Let the next tasks end as dead letters."""
-    tasks = await clerk.take(count)
+    tasks = await client.take(count)
     assert len(tasks) == count
     for at in range(0, count, CAP):
         part = tasks[at : at + CAP]
-        await clerk.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in part))
+        await client.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in part))
 
 
-class TaskContract(ClerkBase):
-    """What the contract says of tasks, beside the walk.
+class TaskContract(QueueSessionBase):
+    """The contract's tests of tasks, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """
 
     # putting
 
-    async def test_each_request_of_a_batch_is_answered_in_its_place(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_each_request_of_a_batch_is_answered_in_its_place(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         requests = (
             PutRequest("m", plain(2)),
             PutRequest("n", plain(9), wait=False),
@@ -70,8 +70,8 @@ class TaskContract(ClerkBase):
         assert (len(first.ids), len(last.ids)) == (2, 1)
         assert (await a.count()).put == 3
 
-    async def test_a_task_that_nobody_takes_expires(self, clerk: OpenClerk, advance: Advance) -> None:
-        a = await clerk("a")
+    async def test_a_task_that_nobody_takes_expires(self, client: OpenClient, advance: Advance) -> None:
+        a = await client("a")
         tasks = (
             NewTask(b"1", expires=1.0),
             NewTask(b"2", delay=60.0, expires=1.0),
@@ -88,21 +88,21 @@ class TaskContract(ClerkBase):
         assert (counts.expired, counts.waiting, counts.delayed, counts.leased) == (2, 0, 0, 1)
 
     async def test_one_that_was_taken_in_time_does_not_expire_when_it_is_back(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         (task,) = await a.put(NewTask(b"1", expires=1.0))
         taken = await a.take_one()
         await advance(1.5)
         await a.settle(taken, Verdict.GIVE_BACK)
-        found = await a.do(GetTask("jobs", task))
-        assert isinstance(found, Found)
-        assert found.record.state == "waiting"
-        assert found.ask_again_in > 1.0, "time alone changes nothing any more"
+        record = await a.do(GetTask("jobs", task))
+        assert isinstance(record, Found)
+        assert record.record.state == "waiting"
+        assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
 
-    async def test_a_full_queue_makes_producers_wait_in_line(self, clerk: OpenClerk, hints: Hints) -> None:
-        a, b = await clerk("a"), await clerk("b")
+    async def test_a_full_queue_makes_producers_wait_in_line(self, client: OpenClient, hints: Hints) -> None:
+        a, b = await client("a"), await client("b")
         news_a, news_b = await hints("a"), await hints("b")
         await a.put(NewTask(b"first"), max_size=1)
         second, third = NewTask(b"second"), NewTask(b"third")
@@ -128,8 +128,8 @@ class TaskContract(ClerkBase):
         assert (counts.reserved, counts.producers, counts.put) == (0, 0, 3)
         assert payloads(await a.take(5)) == [b"third"]
 
-    async def test_the_counts_have_the_size_that_the_last_put_has_set(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_the_counts_have_the_size_that_the_last_put_has_set(self, client: OpenClient) -> None:
+        a = await client("a")
         assert (await a.count()).max_size == 0
         await a.put(*plain(2), max_size=7)
         assert (await a.count()).max_size == 7
@@ -139,9 +139,9 @@ class TaskContract(ClerkBase):
     @pytest.mark.parametrize("how", ["closed", "expired"])
     @pytest.mark.parametrize("place", ["waiting", "reserved"])
     async def test_the_place_of_a_dead_producer_goes_to_the_next(
-        self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance, how: str, place: str
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance, how: str, place: str
     ) -> None:
-        a, b = await clerk("a"), await clerk("b", ttl=1.0)
+        a, b = await client("a"), await client("b", ttl=1.0)
         news = await hints("a")
         await a.put(*plain(2), max_size=3 if place == "waiting" else 2)
         size = 3 if place == "waiting" else 2
@@ -166,9 +166,9 @@ class TaskContract(ClerkBase):
     # taking
 
     async def test_a_delayed_task_is_not_taken_before_it_is_due(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         await a.put(NewTask(b"late", priority=9, delay=2.0))
         assert await a.take(5) == ()
         await advance(1.0)
@@ -179,9 +179,9 @@ class TaskContract(ClerkBase):
         assert payloads(await a.take(5)) == [b"late"]
 
     async def test_those_that_asked_in_vain_get_a_delayed_task_when_they_were_hinted_to_ask(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         await a.put(NewTask(b"late", delay=1.5), NewTask(b"later", delay=60.0))
         answer = await a.exchange(want=1, wait=True)
         assert 0 < answer.ask_again_in <= 1.5
@@ -193,9 +193,9 @@ class TaskContract(ClerkBase):
         assert payloads(answer.tasks) == [b"late"]
 
     async def test_old_tasks_come_before_higher_priorities_if_they_age(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         await a.put(NewTask(b"old", priority=0))
         await advance(0.25)
         await a.put(NewTask(b"old, low", priority=-5), NewTask(b"old, high", priority=5))
@@ -206,10 +206,10 @@ class TaskContract(ClerkBase):
         assert payloads(tasks) == [b"old", b"old, low", b"old, high", b"new, high", b"new"]
 
     async def test_as_many_idle_takers_are_hinted_as_are_needed_in_the_order_in_which_they_came(
-        self, clerk: OpenClerk, hints: Hints
+        self, client: OpenClient, hints: Hints
     ) -> None:
         wants = {"a": 2, "b": 1, "c": 1, "d": 5, "e": 1}
-        clerks = {name: await clerk(name) for name in wants}
+        clerks = {name: await client(name) for name in wants}
         inboxes = {name: await hints(name) for name in wants}
 
         async def told() -> str:
@@ -217,7 +217,7 @@ class TaskContract(ClerkBase):
 
         for name, want in wants.items():
             await clerks[name].idle(want)
-        putter = await clerk("putter")
+        putter = await client("putter")
         await putter.put(*plain(1))
         assert await told() == "a"
         await putter.put(*plain(2))
@@ -230,9 +230,9 @@ class TaskContract(ClerkBase):
 
     @pytest.mark.parametrize("how", ["closed", "expired"])
     async def test_what_a_dead_session_had_comes_back_in_its_old_place(
-        self, clerk: OpenClerk, advance: Advance, how: str
+        self, client: OpenClient, advance: Advance, how: str
     ) -> None:
-        a, b = await clerk("a", ttl=2.0), await clerk("b")
+        a, b = await client("a", ttl=2.0), await client("b")
         await b.put(*plain(3), *plain(2, priority=1))
         await a.take(4)
         await advance(0.1)
@@ -252,10 +252,10 @@ class TaskContract(ClerkBase):
         assert [task.attempts for task in tasks] == [0] * 10
 
     async def test_stranded_tasks_are_taken_up_when_the_waiters_were_hinted_to_ask(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        """Nothing is put, no hint comes: the pause in the answer is what helps."""
-        a, b = await clerk("a", ttl=2.0), await clerk("b")
+        """A task comes without a put or a hint, because of the pause in the answer."""
+        a, b = await client("a", ttl=2.0), await client("b")
         await a.put(*plain(1))
         await a.take_one()
         answer = await b.idle()
@@ -267,8 +267,10 @@ class TaskContract(ClerkBase):
                 break
         assert payloads(answer.tasks) == [b"0"]
 
-    async def test_a_thousand_stranded_tasks_come_back_in_short_steps(self, clerk: OpenClerk, do: Do) -> None:
-        a, b = await clerk("a"), await clerk("b")
+    async def test_a_thousand_stranded_tasks_come_back_in_short_steps(
+        self, client: OpenClient, do: Do
+    ) -> None:
+        a, b = await client("a"), await client("b")
         ids = await b.put(*plain(1000))
         await a.take(1000)
         await a.begin_to_close()
@@ -283,8 +285,8 @@ class TaskContract(ClerkBase):
         assert [task.id for task in taken] == list(ids)
         assert {task.deliveries for task in taken} == {2}
 
-    async def test_a_thousand_tasks_that_are_due_at_once(self, clerk: OpenClerk, advance: Advance) -> None:
-        a = await clerk("a")
+    async def test_a_thousand_tasks_that_are_due_at_once(self, client: OpenClient, advance: Advance) -> None:
+        a = await client("a")
         ids = await a.put(*plain(1000, delay=1.0))
         await advance(2.0)
         taken: list[int] = []
@@ -296,21 +298,23 @@ class TaskContract(ClerkBase):
             assert answer.ask_again_in == 0
         assert taken == list(ids)
 
-    async def test_a_batch_of_puts_and_exchanges_is_applied_in_order(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_a_batch_of_puts_and_exchanges_is_applied_in_order(
+        self, client: OpenClient, do: Do
+    ) -> None:
+        a = await client("a")
         put = Put(a.session, do.number(), "jobs", (PutRequest("m", plain(2)),), 9)
         take, again = (Exchange(a.session, do.number(), "jobs", want=1) for _ in range(2))
         _, first, second = await do.batch(put, take, again)
         assert payloads(first.tasks + second.tasks) == [b"0", b"1"]
 
-    async def test_the_engines_time_goes_on(self, clerk: OpenClerk, advance: Advance) -> None:
-        a = await clerk("a")
+    async def test_the_engines_time_goes_on(self, client: OpenClient, advance: Advance) -> None:
+        a = await client("a")
         before = await a.count()
         await advance(2.0)
         assert (await a.count()).now - before.now == self.about(2.0)
 
-    async def test_the_counts_follow_the_time(self, clerk: OpenClerk, advance: Advance) -> None:
-        a = await clerk("a")
+    async def test_the_counts_follow_the_time(self, client: OpenClient, advance: Advance) -> None:
+        a = await client("a")
         await a.put(
             NewTask(b"first"), NewTask(b"late", delay=5.0), NewTask(b"in a group", delay=8.0, group="g")
         )
@@ -337,9 +341,9 @@ class TaskContract(ClerkBase):
     # settling
 
     async def test_a_retry_comes_after_its_pause_and_counts_an_attempt(
-        self, clerk: OpenClerk, advance: Advance
+        self, client: OpenClient, advance: Advance
     ) -> None:
-        a = await clerk("a")
+        a = await client("a")
         (task,) = await a.put(NewTask(b"x", priority=2))
         await a.settle(await a.take_one(), Verdict.RETRY, delay=1.0)
         assert await a.state(task) == "delayed"
@@ -349,8 +353,8 @@ class TaskContract(ClerkBase):
         again = await a.take_one()
         assert again == Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"", "")
 
-    async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, client: OpenClient) -> None:
+        a = await client("a")
         await a.put(*plain(CAP))
         settle = [Settle(task.id, task.token, Verdict.DONE) for task in await a.take(CAP)]
         with pytest.raises(ValueError, match=f"settle must hold at most {CAP} settlements, not {CAP + 1}"):
@@ -358,8 +362,8 @@ class TaskContract(ClerkBase):
         assert (await a.exchange(*settle)).refused == ()
         assert (await a.count()).done == CAP
 
-    async def test_results_are_kept_for_their_time(self, clerk: OpenClerk, advance: Advance) -> None:
-        a = await clerk("a")
+    async def test_results_are_kept_for_their_time(self, client: OpenClient, advance: Advance) -> None:
+        a = await client("a")
         short, long, for_good = await a.put(*plain(3))
         for ttl in (1.0, 2.5, None):
             await a.settle(await a.take_one(), result=b"result", ttl=ttl)
@@ -377,13 +381,13 @@ class TaskContract(ClerkBase):
 
     # many at once
 
-    async def test_a_listing_of_more_than_one_operation_may_look_at(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_a_listing_of_more_than_one_operation_may_look_at(self, client: OpenClient) -> None:
+        a = await client("a")
         ids = await a.put(*plain(2 * CAP + 5))
         assert [record.id for record in await a.browse("waiting", limit=10_000)] == list(ids)
 
-    async def test_a_listing_goes_on_while_tasks_come_and_go(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_a_listing_goes_on_while_tasks_come_and_go(self, client: OpenClient) -> None:
+        a = await client("a")
         ids = await a.put(*plain(6))
         page = await a.page("waiting", limit=2)
         (first, second) = page.records
@@ -393,8 +397,8 @@ class TaskContract(ClerkBase):
         (new,) = await a.put(*plain(1))
         assert [record.id for record in await a.browse("waiting", page.next)] == [*ids[3:], new]
 
-    async def test_a_place_that_no_page_has_given(self, clerk: OpenClerk) -> None:
-        a = await clerk("a")
+    async def test_a_place_that_no_page_has_given(self, client: OpenClient) -> None:
+        a = await client("a")
         await a.put(*plain(1))
         for state in ("waiting", "delayed", "leased", "ended", "dead"):
             with pytest.raises(EngineError):
@@ -402,8 +406,8 @@ class TaskContract(ClerkBase):
         with pytest.raises(ValueError, match="limit"):
             Browse("jobs", "waiting", limit=0)
 
-    async def test_more_dead_tasks_than_one_step_requeues(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_more_dead_tasks_than_one_step_requeues(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         ids = await a.put(*plain(2 * CAP + 10))
         await _bury(a, len(ids))
         seqs = [record.seq for record in await a.browse("dead")]
@@ -417,9 +421,9 @@ class TaskContract(ClerkBase):
         )
         assert [task.id for task in await a.take(1000)] == list(ids)
 
-    async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, clerk: OpenClerk, do: Do) -> None:
+    async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, client: OpenClient, do: Do) -> None:
         """Else many whose keys are in use would hide those behind them."""
-        a = await clerk("a")
+        a = await client("a")
         twins = [NewTask(b"old", key=f"k{n}") for n in range(CAP)]
         await a.put(*twins)
         await _bury(a, CAP)
@@ -433,8 +437,8 @@ class TaskContract(ClerkBase):
         assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == Changed(1, more=False)
         assert await a.state(other) == "waiting"
 
-    async def test_more_tasks_than_one_step_purges(self, clerk: OpenClerk, do: Do) -> None:
-        a = await clerk("a")
+    async def test_more_tasks_than_one_step_purges(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
         ids = await a.put(*plain(CAP + 20), *plain(30, delay=60.0))
         purge = Move("jobs", frozenset({"waiting", "delayed"}), "purged")
         assert await do(purge) == Changed(CAP, more=True)
@@ -444,9 +448,9 @@ class TaskContract(ClerkBase):
         # nothing is left that says anything
         assert (await a.count()).put == 0
 
-    async def test_what_is_purged_first(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
-        """What a listing shows first."""
-        a = await clerk("a")
+    async def test_what_is_purged_first(self, client: OpenClient, do: Do, advance: Advance) -> None:
+        """A purge begins with the tasks that a listing shows first."""
+        a = await client("a")
         await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
         await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))
         await advance(1.0)

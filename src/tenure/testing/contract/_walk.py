@@ -54,7 +54,7 @@ _ROUNDING = 1e-5
 """Seconds that rounding may take from a time."""
 _CLOSED = (Reply.OK, Reply.GONE)
 _TURNS = 1000
-"""How often an operation may be answered MORE."""
+"""The number of times that an operation may be answered MORE."""
 _REPLAYING = 30.0
 """For how many seconds a walk that failed is tried again with fewer steps."""
 
@@ -76,19 +76,20 @@ class WalkContract(ContractBase):
     """
 
     walks = 40
-    """How many walks there are of each kind."""
+    """The number of walks of each kind."""
 
     steps = 60
-    """How many steps a walk has; a step is one operation or a few."""
+    """The number of steps of a walk; a step is one operation or a few."""
 
     replays = 300
-    """How often a walk that failed is tried again with fewer steps."""
+    """The number of times that a walk that failed is tried again with fewer steps."""
 
     cap = CAP
     """The step budget of the engine's operations, if it was made with another one."""
 
     in_step = False
-    """Whether the engine also answers MORE where the memory engine does, and orders the hints about all objects."""
+    """True if the engine also answers MORE where the memory engine does, and orders the hints about all
+    objects."""
 
     @pytest.mark.parametrize("family", FAMILIES)
     async def test_it_answers_as_the_memory_engine_does(
@@ -107,14 +108,14 @@ class WalkContract(ContractBase):
 
 
 class Trail:
-    """Where walks go: the engine, its time and its hints."""
+    """The surroundings of walks: the engine, its time and its hints."""
 
     def __init__(self, contract: WalkContract, engine: Engine, advance: Advance) -> None:
         self.contract = contract
         self.engine = engine
         self.advance = advance
         self.timed = contract.margin == 0 and advance is not anyio.sleep
-        """Whether time passes when the walk lets it, and only then."""
+        """True if time passes when the walk lets it, and only then."""
         self.hints: list[Hint] = []
         self.heard = anyio.Event()
         self._walks = 0
@@ -165,13 +166,13 @@ class Trail:
 
 
 class Walk:
-    """One walk: a fresh memory engine, and what it and the engine have said."""
+    """A walk: a fresh memory engine, and the answers of both engines."""
 
     def __init__(self, trail: Trail, prefix: str) -> None:
         self.trouble = ""
-        """What differed, once something did."""
+        """The first difference, if there is one."""
         self.done = 0
-        """How many steps were taken to their end."""
+        """The number of steps that were taken to their end."""
         self.history: list[Operation[Any]] = []
         self.grants: list[tuple[str, str, int]] = []
         self.claims: list[tuple[str, str, int]] = []
@@ -286,7 +287,7 @@ class Walk:
             if answer is Reply.MORE and wanted[i] is not Reply.MORE:
                 answer = await self._trail.execute(translated[i])
             if self._contract.cap < CAP and isinstance(operation, CloseSession) and answer in _CLOSED:
-                # one that ends in several turns may be gone at the last of them
+                # a session that ends in several turns may be gone at the last of them
                 answer = wanted[i] if wanted[i] in _CLOSED else answer
             self._story.append(f"{operation} -> {wanted[i]}")
             self._agree("the answer", answer, wanted[i])
@@ -317,7 +318,11 @@ class Walk:
                 self.taken += [(operation.session, operation.key, task.id, task.token) for task in tasks]
             case PutAnswer(answers):
                 ids = [
-                    i for one in answers if isinstance(one, Accepted) for i in one.ids if isinstance(i, int)
+                    i
+                    for answer in answers
+                    if isinstance(answer, Accepted)
+                    for i in answer.ids
+                    if isinstance(i, int)
                 ]
                 self.put += [(operation.key, i) for i in ids]
             case Spent(spendings):
@@ -353,17 +358,17 @@ class Walk:
         """The whole listing of the engine and of the reference, page by page; no time passes."""
         own: list[Any] = []
         wanted: list[Any] = []
-        for found, own_pages in ((own, True), (wanted, False)):
+        for pages, own_pages in ((own, True), (wanted, False)):
             after = ""
             for _ in range(_TURNS):
                 operation = ask(after)
                 page = await self._trail.execute(operation) if own_pages else self._model.apply(operation)
                 if isinstance(page, Reply | EngineError):
-                    found.append(page)
+                    pages.append(page)
                     break
                 entries = _entries(page)
                 assert len(entries) <= limit, f"{operation} was answered by {len(entries)} entries"
-                found.extend(entries)
+                pages.extend(entries)
                 if not (after := page.next):
                     break
             else:
@@ -403,7 +408,7 @@ class Walk:
 
 
 def _entries(page: Any) -> Sequence[Any]:
-    """What is on a page of any listing."""
+    """The entries on a page of any listing."""
     match page:
         case Page(records):
             return records
@@ -426,15 +431,15 @@ def _rank(entry: Any) -> Any:
 
 def _changes_apart(hints: Iterable[Hint]) -> tuple[list[Hint], list[Hint]]:
     """The hints in their order, and those that tasks changed by task: each comes once, and when is not compared."""
-    rest: list[Hint] = []
+    others: list[Hint] = []
     changes: list[Hint] = []
     for hint in hints:
-        (changes if hint.news is Notice.CHANGED and hint.name else rest).append(hint)
-    return rest, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
+        (changes if hint.news is Notice.CHANGED and hint.name else others).append(hint)
+    return others, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
 
 
 def _by_object(hints: Sequence[Hint]) -> list[Hint]:
     by_object: dict[tuple[str, str], list[Hint]] = defaultdict(list)
     for hint in hints:
         by_object[hint.process, hint.key].append(hint)
-    return [hint for _, found in sorted(by_object.items()) for hint in found]
+    return [hint for _, hints in sorted(by_object.items()) for hint in hints]

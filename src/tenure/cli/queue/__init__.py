@@ -1,0 +1,1 @@
+"""The command `tenure queue` and its subcommands."""

@@ -1,0 +1,161 @@
+"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: queues changed by hand. Each says what it did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from tenure.cli._answer import answer
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._with_store import with_store
+from tenure.observe import printable
+from tenure.shared import QueueStatistics, WorkQueue
+from tenure.store import Store
+from tenure.web import together
+
+_PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+_DELETED = ("waiting", "delayed", "dead")
+_MOST_IDS = 10_000
+_SHOWN_IDS = 20
+
+
+def requeue(words: Sequence[str]) -> int:
+    """Run `tenure queue requeue`; return 1 if no named task was requeued. Raises `UsageError`, `TenureError`."""
+    p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
+    p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
+    p.add_argument("--all", action="store_true", help="all dead tasks")
+    args = p.parse_intermixed_args(words)
+    if bool(args.ids) == args.all:
+        raise UsageError("name the ids of dead tasks, or use --all")
+    if args.all:
+        return _all_requeued(args)
+
+    async def change(queue: WorkQueue, task_id: int) -> bool:
+        return await queue.requeue([task_id]) == 1
+
+    return changed_each(args, change, "requeued", "not dead, or its key is in use again")
+
+
+def _all_requeued(args: argparse.Namespace) -> int:
+    async def task(store: Store) -> int:
+        queue = WorkQueue(store, args.name)
+        await known(queue, args.name)
+        return await queue.requeue()
+
+    number = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "requeued": number, "unknown": []})
+    return _say(args, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
+
+
+def cancel(words: Sequence[str]) -> int:
+    """Run `tenure queue cancel`; return 1 if none was cancelled. Raises `UsageError`, `TenureError`."""
+    p = of_one(
+        "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
+    )
+    p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that have not ended")
+    args = p.parse_intermixed_args(words)
+    return changed_each(args, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
+
+
+def changed_each(
+    args: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
+) -> int:
+    """Change each of the tasks that are named, and say which were changed; return 1 if none was."""
+    ids = list(dict.fromkeys(args.ids))
+    if len(ids) > _MOST_IDS:
+        raise UsageError(f"at most {_MOST_IDS:,} ids at a time")
+
+    async def task(store: Store) -> list[bool]:
+        queue = WorkQueue(store, args.name)
+        await known(queue, args.name)
+        return await together(*(partial(change, queue, task_id) for task_id in ids))
+
+    changed = with_store(args, task)
+    done = [task_id for task_id, was in zip(ids, changed, strict=True) if was]
+    left = [task_id for task_id, was in zip(ids, changed, strict=True) if not was]
+    code = 0 if done else 1
+    if args.json:
+        return answer({"name": args.name, word: len(done), "unknown": left}, code)
+    if done:
+        _say(args, f"{len(done):,} {word}: {_listed(done)}")
+    if left:
+        _say(args, f"{len(left):,} not {word}: {_listed(left)} ({otherwise})")
+    return code
+
+
+def _listed(ids: Sequence[int]) -> str:
+    text = ", ".join(map(str, ids[:_SHOWN_IDS]))
+    return text if len(ids) <= _SHOWN_IDS else f"{text} and {len(ids) - _SHOWN_IDS:,} more"
+
+
+def purge(words: Sequence[str]) -> int:
+    """Run `tenure queue purge`; return 1 if it was not confirmed. Raises `UsageError`, `TenureError`."""
+    p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
+    p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
+    p.add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
+    )
+    args = p.parse_intermixed_args(words)
+    if not args.yes and not sys.stdin.isatty():
+        raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
+    statistics = with_store(args, partial(_statistics, args.name))
+    if not args.yes:
+        states = (
+            f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
+            for state in dict.fromkeys(args.states)
+        )
+        if not _confirmed(printable(f"{args.name}: purge {', '.join(states)} tasks?")):
+            print(printable(f"{args.name}: nothing purged"), file=sys.stderr)
+            return 1
+
+    async def task(store: Store) -> int:
+        return await WorkQueue(store, args.name).purge(*args.states)
+
+    number = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "purged": number})
+    return _say(args, f"{number:,} purged")
+
+
+def _confirmed(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def set_paused(paused: bool, words: Sequence[str]) -> int:
+    """Run `tenure queue pause` or `resume`. Raises `UsageError`, `TenureError`."""
+    prog, meaning, word = (
+        ("pause", "Hand out no more tasks, in any process.", "paused")
+        if paused
+        else ("resume", "Hand out tasks again.", "resumed")
+    )
+    args = of_one(f"queue {prog}", meaning).parse_args(words)
+
+    async def task(store: Store) -> bool:
+        queue = WorkQueue(store, args.name)
+        before = (await known(queue, args.name)).paused
+        await (queue.pause() if paused else queue.resume())
+        return before != paused
+
+    changed = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "paused": paused, "changed": changed})
+    if changed:
+        return _say(args, word)
+    return _say(
+        args, "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
+    )
+
+
+async def _statistics(name: str, store: Store) -> QueueStatistics:
+    return await known(WorkQueue(store, name), name)
+
+
+def _say(args: argparse.Namespace, what: str) -> int:
+    """Print what was done to the queue, and return the exit code of success."""
+    print(printable(f"{args.name}: {what}"))
+    return 0

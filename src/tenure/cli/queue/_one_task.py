@@ -1,0 +1,89 @@
+"""`tenure queue show NAME ID`: all that is known of one task; and `tenure queue reschedule`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._table import one_line, spoken
+from tenure.cli._with_store import with_store
+from tenure.observe import printable, printable_lines
+from tenure.shared import TaskRecord, WorkQueue
+from tenure.store import Store
+
+from ._manage import changed_each
+
+
+def show_task(args: argparse.Namespace) -> int:
+    """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
+    record = with_store(args, partial(_get, args))
+    if args.json:
+        return answer({"name": args.name, "task": None if record is None else described(record)}, not record)
+    if record is None:
+        print(printable(f"{args.name}: no such task, or its record has been forgotten"))
+        return 1
+    print("\n".join(f"{name:<10} {value}" for name, value in _facts(record)))
+    if record.earlier_errors:
+        print("\nearlier tries:")
+        print("\n".join(f"  {one_line(line)}" for line in record.earlier_errors))
+    if record.traceback:
+        print(f"\ntraceback:\n{printable_lines(record.traceback)}")
+    return 0
+
+
+async def _get(args: argparse.Namespace, store: Store) -> TaskRecord | None:
+    queue = WorkQueue(store, args.name)
+    await known(queue, args.name)
+    return await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
+
+
+def described(record: TaskRecord[Any]) -> dict[str, Any]:
+    """A record as JSON; bytes that cannot be decoded are text with escapes."""
+    # not asdict, which copies every payload, and fails for a payload that is nested deeply
+    fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
+    return fields | {"undecoded": undecoded}
+
+
+def _facts(record: TaskRecord) -> list[tuple[str, str]]:
+    facts = [
+        ("id", str(record.id)),
+        ("state", record.state),
+        ("age", spoken(record.age)),
+        ("priority", str(record.priority)),
+        ("attempts", str(record.attempts)),
+        ("deliveries", str(record.deliveries)),
+        ("key", record.key or ""),
+        ("group", record.group or ""),
+        *((f"meta {name}", value) for name, value in record.meta.items()),
+        *((name, getattr(record, name)) for name in ("payload", "progress", "result", "error")),
+    ]
+    return [(one_line(name), one_line(value)) for name, value in facts if value not in (None, "")]
+
+
+def reschedule(words: Sequence[str]) -> int:
+    """Run `tenure queue reschedule`; return 1 if no task was rescheduled. Raises `UsageError`, `TenureError`."""
+    p = of_one("queue reschedule", "Make tasks that wait or are delayed ready now, or after a delay.")
+    p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that wait or are delayed")
+    p.add_argument(
+        "--delay", metavar="SECONDS", type=seconds, default=0.0, help="ready after so long (default: now)"
+    )
+    args = p.parse_intermixed_args(words)
+
+    async def change(queue: WorkQueue, task_id: int) -> bool:
+        return await queue.reschedule(task_id, args.delay)
+
+    return changed_each(args, change, "rescheduled", "no such task, or it is leased or has ended")
+
+
+def check_one(args: argparse.Namespace) -> bool:
+    """True if a single task is asked for. Raises `UsageError` if the task is named twice."""
+    if args.id is not None and args.key is not None:
+        raise UsageError("name a task by its ID or by --key, not by both")
+    return args.id is not None or args.key is not None

@@ -1,0 +1,94 @@
+"""`tenure queue put`: one task, from a shell or from cron."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, get_args
+
+from tenure.arguments import LARGEST, check_name
+from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
+from tenure.cli._errors import Interrupted, UsageError
+from tenure.cli._one_queue import of_one, queue_to_fill
+from tenure.cli._payload import read_payload
+from tenure.cli._with_store import with_store
+from tenure.engine import OnDuplicate
+from tenure.errors import DuplicateTask
+from tenure.store import Store
+
+
+def put(words: Sequence[str]) -> int:
+    """Run `tenure queue put`. Raises `UsageError`, `Interrupted`, `TenureError`."""
+    p = of_one("queue put", "Put a task into a queue, and print its id. Waits while the queue is full.")
+    p.add_argument(
+        "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
+    )
+    p.add_argument("--key", type=_name, help="only one task of the queue has this key while it is unfinished")
+    p.add_argument(
+        "--on-duplicate",
+        choices=get_args(OnDuplicate),
+        default="refuse",
+        help="if a task has the key: refuse this one (default), keep that one, or replace it",
+    )
+    p.add_argument("--key-ttl", metavar="S", type=seconds, help="the key lasts for at least so many seconds")
+    p.add_argument(
+        "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
+    )
+    p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
+    p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
+    p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
+    args = p.parse_intermixed_args(words)
+    _check(args)
+    task_id = with_store(args, partial(_put, args, read_payload(args.payload)), may_make=True)
+    if args.json:
+        return answer({"name": args.name, "id": task_id})
+    print(task_id)
+    return 0
+
+
+async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
+    queue = await queue_to_fill(store, args.name)
+    try:
+        return await queue.put(
+            *(payload, args.priority, args.delay, args.key),
+            group=args.group,
+            on_duplicate=args.on_duplicate,
+            key_ttl=args.key_ttl,
+            max_wait=args.max_wait,
+        )
+    except DuplicateTask as refused:
+        raise Interrupted(
+            f"{args.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
+            " its id, --on-duplicate replace puts this task in its place"
+        ) from None
+    except ValueError as problem:  # the payload is nested too deeply
+        raise UsageError(str(problem)) from problem
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.key is None and (args.on_duplicate != "refuse" or args.key_ttl is not None):
+        raise UsageError("--on-duplicate and --key-ttl need --key")
+    if args.max_wait is not None:
+        if args.on_duplicate != "replace":
+            raise UsageError("--max-wait needs --on-duplicate replace")
+        if args.max_wait < args.delay:
+            raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name("it", text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _priority(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = LARGEST + 1
+    if abs(number) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {-LARGEST:,} to {LARGEST:,}")
+    return number

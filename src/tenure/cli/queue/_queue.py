@@ -1,0 +1,235 @@
+"""`tenure queue`: queues listed and shown; what changes them is in `_manage`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from shutil import get_terminal_size
+from typing import Any
+
+from tenure.cli._answer import answer
+from tenure.cli._arguments import count, whole_number
+from tenure.cli._commands import Commands, run_one
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
+from tenure.cli._with_store import parser, with_store
+from tenure.engine import CAP
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
+from tenure.store import Store
+from tenure.web import names, read_queues
+
+from ._manage import cancel, purge, requeue, set_paused
+from ._one_task import check_one, described, reschedule, show_task
+from ._put import put
+
+_STATES = ("waiting", "delayed", "leased", "dead", "ended")
+_LEAST_ERROR = 60
+
+HELP = """\
+usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | cancel | purge | pause | resume ...
+
+  ls                      all queues, with their counts
+  show NAME               a queue, and some of its tasks
+  show NAME ID            one task, with its error, traceback, progress and meta
+  put NAME [JSON]         put a task, and print its id
+  dead NAME               its dead letters
+  groups NAME             the groups with the most unfinished tasks
+  requeue NAME ID... | --all
+                          make dead letters ready again; their attempts start anew
+  reschedule NAME ID... [--delay S]
+                          make tasks that wait or are delayed ready now, or after a delay
+  cancel NAME ID...       cancel tasks that have not ended
+  purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
+  pause NAME, resume NAME stop and resume handing out tasks
+
+See also `tenure queue COMMAND --help`."""
+
+
+def queue(words: Sequence[str]) -> int:
+    """Run `tenure queue`. Raises `UsageError`, `TenureError`."""
+    return run_one("queue", _COMMANDS, HELP, words)
+
+
+# ls and show
+
+
+def _ls(words: Sequence[str]) -> int:
+    args = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
+    queues = with_store(args, _all)
+    if args.json:
+        return answer({"queues": [_described(name, statistics) for name, statistics in queues.items()]})
+    rows = [
+        (
+            name,
+            *(getattr(s, column) for column in ("waiting", "delayed", "leased", "done", "dead")),
+            spoken(s.oldest) if s.oldest else "-",
+            _remark(s),
+        )
+        for name, s in queues.items()
+    ]
+    header = ("queue", "waiting", "delayed", "leased", "done", "dead", "oldest", "")
+    print(table(header, rows, nothing="there is no queue", columns=columns_of_terminal()))
+    return 0
+
+
+async def _all(store: Store) -> dict[str, QueueStatistics]:
+    queues = await read_queues(store, await names(store, "queues"))
+    fields = QueueStatistics.__dataclass_fields__
+    return {
+        name: QueueStatistics(**{field: getattr(counts, field) for field in fields})
+        for name, counts in queues.items()
+    }
+
+
+def _remark(s: QueueStatistics) -> str:
+    return ", ".join(
+        text
+        for text, holds in (("paused", s.paused), (f"{s.producers:,} producers wait", s.producers))
+        if holds
+    )
+
+
+def _described(name: str, statistics: QueueStatistics) -> dict[str, Any]:
+    return {"name": name, "unfinished": statistics.unfinished, **asdict(statistics)}
+
+
+def _show(words: Sequence[str]) -> int:
+    p = of_one("queue show", "The counts of a queue and some of its tasks, or all that is known of one task.")
+    p.add_argument("id", metavar="ID", nargs="?", type=task_id, help="only this task, with its traceback")
+    p.add_argument("--key", help="only the unfinished task with this key")
+    _paged(p)
+    p.add_argument(
+        "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
+    )
+    args = p.parse_intermixed_args(words)
+    if check_one(args):
+        return show_task(args)
+    statistics, page = with_store(args, partial(_look_into, args))
+    if args.json:
+        return answer({**_described(args.name, statistics), **_page(page)})
+    rows = [
+        (n, getattr(statistics, n))
+        for n in QueueStatistics.__dataclass_fields__
+        if n not in ("max_size", "oldest", "paused")
+    ]
+    rows += [
+        ("max_size", f"{statistics.max_size:,}" if statistics.max_size else "-"),
+        ("oldest", spoken(statistics.oldest) if statistics.oldest else "-"),
+        ("paused", "yes" if statistics.paused else "no"),
+    ]
+    print(
+        "\n".join(
+            f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
+        )
+    )
+    print(f"\n{_records(page, args.wide, nothing=f'no task is {args.state}')}")
+    return 0
+
+
+def _dead(words: Sequence[str]) -> int:
+    p = of_one("queue dead", "The dead letters of a queue, in the order in which they died.")
+    _paged(p)
+    args = p.parse_args(words)
+    args.state = "dead"
+    _, page = with_store(args, partial(_look_into, args))
+    if args.json:
+        return answer({"name": args.name, **_page(page)})
+    print(_records(page, args.wide, nothing="no task is dead"))
+    return 0
+
+
+def _groups(words: Sequence[str]) -> int:
+    p = of_one("queue groups", "The groups of a queue with the most unfinished tasks.")
+    p.add_argument(
+        "--limit",
+        metavar="N",
+        type=partial(whole_number, least=1, most=CAP),
+        default=20,
+        help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
+    )
+    args = p.parse_args(words)
+    groups = with_store(args, partial(_look_at_groups, args))
+    if args.json:
+        return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
+    rows = [(short(g.group), g.waiting, g.delayed, g.leased) for g in groups]
+    print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
+    return 0
+
+
+async def _look_at_groups(args: argparse.Namespace, store: Store) -> list[GroupStatistics]:
+    queue = WorkQueue(store, args.name)
+    await known(queue, args.name)
+    return await queue.groups(args.limit)
+
+
+async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
+    of = WorkQueue(store, args.name)
+    statistics = await known(of, args.name)
+    try:
+        return statistics, await of.browse(args.state, after=args.after, limit=args.limit)
+    except (ValueError, EngineError) as problem:
+        if args.after and not isinstance(problem, StoreUnavailable):
+            raise UsageError(f"--after: {problem}") from problem
+        raise
+
+
+def _page(page: TaskPage) -> dict[str, Any]:
+    return {"tasks": [described(record) for record in page.tasks], "next": page.next}
+
+
+def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
+    show = one_line if wide else short
+    rows = [
+        (
+            str(r.id),
+            r.state,
+            r.priority,
+            str(r.attempts),
+            str(r.deliveries),
+            spoken(r.age),
+            show(r.key or ""),
+            show("" if r.payload is None else r.payload),
+        )
+        for r in page.tasks
+    ]
+    header = ("id", "state", "priority", "attempts", "deliveries", "age", "key", "payload", "error")
+    # errors get what is left of the terminal
+    taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
+    left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
+    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)
+    rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
+    more = f"\nmore: --after {shlex.quote(page.next)}" if page.next else ""
+    return table(header, rows, nothing=nothing) + more
+
+
+def _paged(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "--limit", metavar="N", type=count, default=20, help="limit of tasks shown (default: %(default)s)"
+    )
+    p.add_argument(
+        "--after",
+        metavar="PLACE",
+        default="",
+        help="continue after this place, printed by the previous page (of dead ones: a rank)",
+    )
+    p.add_argument("--wide", action="store_true", help="keys, payloads and errors in full")
+
+
+_COMMANDS: Commands = {
+    "ls": _ls,
+    "show": _show,
+    "put": put,
+    "dead": _dead,
+    "groups": _groups,
+    "requeue": requeue,
+    "reschedule": reschedule,
+    "cancel": cancel,
+    "purge": purge,
+    "pause": partial(set_paused, True),
+    "resume": partial(set_paused, False),
+}

@@ -1,0 +1,1 @@
+"""The command `tenure run`: its inputs, its leader, its workers, its record and its results."""

@@ -1,0 +1,138 @@
+"""The workers of a run: each calls the handler for one input at a time, in a thread of its own if it is sync.
+
+With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A
+booking that is not used soon is worth nothing: all workers that have waited for a task would start at once when there
+are some again. They book anew, with the task in hand.
+
+When a command dies, it is unknown which of the inputs in work has killed it, and each is charged with it. So an input
+that is dead if this command dies too has its last chance without another such beside it; those wait meanwhile, without
+being charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.engine import Settle
+from tenure.errors import OutcomeUnknown
+from tenure.handlers import until_free, watched_loop
+from tenure.local import Threads
+from tenure.shared import RateLimiter, RetryLater, Runners, Task, WorkQueue
+
+_WORTH = 0.5
+"""Seconds for which a booking may be used."""
+
+_LULL = 0.05
+_TURN = 1.0
+"""Seconds after which an input asks again whether it can have its last chance."""
+
+Call = Callable[[Task, Threads | None], Awaitable[Any]]
+
+
+class NotStarted(Exception):
+    """The input was not begun, or what it ran into has nothing to do with it: its task is given back."""
+
+
+class Workers:
+    """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
+
+    A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
+    than that allows. `on_settled` and `name` are as those of `Runners`.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        call: Call,
+        *,
+        workers: int,
+        in_threads: bool,
+        limiter: RateLimiter | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        name: str = "the handler",
+    ) -> None:
+        self._ttl = queue.store.ttl
+        self._takers = queue.takers
+        self._deadly = queue.takers.max_deliveries
+        self._chancing = False
+        self._call = call
+        self._limiter = limiter
+        self._threads = [Threads(1) for _ in range(workers)] if in_threads else []
+        self._booked: dict[int, float] = {}
+        self._booking: set[CancelScope] = set()
+        self._runners = Runners(
+            queue,
+            [partial(self._handle, number) for number in range(workers)],
+            pause=self._pause if in_threads or limiter is not None else None,
+            judge=_judge,
+            on_settled=on_settled,
+            name=name,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back.
+        """
+        with watched_loop("tenure run", self._ttl):
+            await self._runners.run()
+
+    def begin_draining(self) -> None:
+        """Take no more, and give back what was not begun. Synchronous."""
+        self._runners.begin_draining()
+        for scope in self._booking:
+            scope.cancel()
+
+    async def drain(self) -> None:
+        """Take no more; return when what was begun is done. Cancellation: they go on draining."""
+        self.begin_draining()
+        await self._runners.drain()
+
+    def _pause(self, number: int) -> Awaitable[object] | None:
+        if self._threads and (free := until_free(self._threads, number)) is not None:
+            return free
+        return None if self._limiter is None or number in self._booked else self._book(self._limiter, number)
+
+    async def _book(self, limiter: RateLimiter, number: int) -> None:
+        while number not in self._booked:
+            # after an outage one start may have been booked in vain
+            with suppress(OutcomeUnknown):
+                await limiter.acquire()
+                self._booked[number] = anyio.current_time()
+
+    async def _handle(self, number: int, task: Task) -> Any:
+        if self._limiter is not None and anyio.current_time() - self._booked.pop(number) > _WORTH:
+            with CancelScope() as scope:
+                self._booking.add(scope)
+                try:
+                    await self._book(self._limiter, number)
+                finally:
+                    self._booking.discard(scope)
+            if self._booked.pop(number, None) is None:
+                raise NotStarted
+        threads = self._threads[number] if self._threads else None
+        silent = task.deliveries - task.attempt  # earlier deliveries without a verdict
+        if not silent or silent + 1 < self._deadly:
+            return await self._call(task, threads)
+        if self._chancing:
+            raise RetryLater(_TURN)
+        self._chancing = True
+        try:
+            # those that came with it have to be seen by their workers, and their postponement has to be on record
+            await anyio.sleep(_LULL)
+            with anyio.move_on_after(_TURN):
+                await self._takers.until_idle()
+            return await self._call(task, threads)
+        finally:
+            self._chancing = False
+
+
+def _judge(task: Task, failure: BaseException) -> BaseException | None:
+    del task
+    return None if isinstance(failure, NotStarted) else failure

@@ -1,0 +1,55 @@
+"""Sources of inputs: read in portions, each with the position that follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Position = dict[str, Any]
+"""The position up to which a source was read, as JSON. `end` means that all was read, `share` is the share that
+was read (None: unknown)."""
+
+PORTION = 256
+"""The largest number of inputs in a portion; the engines take as many in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Inputs, and the position after them."""
+
+    items: list[Any]
+    position: Position
+
+
+class Source(Protocol):
+    """A sequence of inputs that can be read again from any position.
+
+    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
+    Thread safety: one call at a time, on any thread.
+    """
+
+    skipped: list[str]
+    """The inputs that could not be read, a line each."""
+
+    may_wait: bool
+    """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
+
+    def check(self, position: Position) -> None:
+        """Make sure that what was read up to the position is still the same, as far as that can be determined."""
+        ...
+
+    def has_more(self, position: Position) -> bool:
+        """True if inputs follow the position, as far as that can be determined without waiting."""
+        ...
+
+    def open(self, position: Position | None) -> None:
+        """Go to the position; None: to the beginning."""
+        ...
+
+    def read(self) -> Portion:
+        """The next portion; its position has `end` set when nothing comes after it."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...

@@ -1,0 +1,118 @@
+"""The record of a run beside its tasks: its plan, and the queue that its tasks are in.
+
+A run that is started anew gets a queue of its own, of the next generation, so that nothing late can spoil it. The
+record stands among the cursors of the first generation's queue, and only the holder of the run's lock changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tenure.cli._arguments import Options
+from tenure.cli._errors import UsageError
+from tenure.errors import AcquireTimeout
+from tenure.shared import Lock, Retry, WorkQueue
+from tenure.store import Store
+
+from ._plan import Plan, same_work
+
+_CURSOR = "run"
+_ALL = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The run's `plan`, its `generation` from 1, and below which generation all is `purged`."""
+
+    plan: Plan
+    generation: int = 1
+    purged: int = 1
+
+
+class Record:
+    """The record of one run."""
+
+    def __init__(self, store: Store, name: str, options: Options) -> None:
+        self.name = name
+        self._store = store
+        self._options = options
+        self._first = self.queue(1)
+
+    def queue(self, generation: int) -> WorkQueue:
+        """The queue of the tasks of a generation."""
+        options = self._options
+        return WorkQueue(
+            self._store,
+            f"run:{self.name}" if generation == 1 else f"run:{self.name}:{generation}",
+            max_size=options.queue_size,
+            retry=Retry(attempts=options.retries),
+            max_deliveries=options.max_deliveries,
+            results_ttl=None,
+            keep_payloads=True,
+        )
+
+    def lock(self) -> Lock:
+        """The lock of the process that reads the input, writes the results, and changes the record."""
+        return Lock(self._store, f"run:{self.name}")
+
+    async def read(self) -> Entry | None:
+        """The entry; None if the run was never begun."""
+        value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
+        return None if value is None else Entry(**value)
+
+    async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> Entry:
+        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
+
+        Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
+        `timeout` seconds. Cancellation: it may or may not have been begun.
+        """
+        entry = Entry(plan)
+        try:
+            async with self.lock().hold(timeout=timeout if fresh else None):
+                entry = await self._begin(plan, fresh=fresh)
+        except AcquireTimeout:
+            raise UsageError(
+                f"run {self.name} is under way elsewhere ({await self._holder()}); stop it before --fresh"
+            ) from None
+        check_same(self.name, entry.plan, plan)
+        return entry
+
+    async def purge_old(self, entry: Entry) -> None:
+        """Delete the tasks of former generations. Cancellation: some are left, and purged the next time."""
+        for generation in range(entry.purged, entry.generation):
+            await self.queue(generation).purge(*_ALL)
+            entry = replace(entry, purged=generation + 1)
+            await self._write(entry)
+
+    async def _begin(self, plan: Plan, *, fresh: bool) -> Entry:
+        entry = await self.read()
+        if entry is None:
+            entry = Entry(plan)
+        elif fresh:
+            entry = Entry(plan, entry.generation + 1, entry.purged)
+        else:  # another process was faster
+            return entry
+        await self._write(entry)
+        return entry
+
+    async def _write(self, entry: Entry) -> None:
+        await self._first.put_many([], cursor=(_CURSOR, asdict(entry)))
+
+    async def _holder(self) -> str:
+        holders = (await self.lock().holders()).holders
+        return holders[0].process if holders else "until a moment ago"
+
+
+def check_same(name: str, recorded: Plan, plan: Plan) -> None:
+    """Raise `UsageError` if the run of that name is on record with other work than what is planned."""
+    if not same_work(recorded, plan):
+        raise UsageError(
+            f"run {name} has another handler or other inputs ({_spoken(recorded)});"
+            " use another --run, or --fresh to start it anew"
+        )
+
+
+def _spoken(plan: Plan) -> str:
+    inputs: list[str] = plan.get("inputs") or plan["from"]
+    return f"{plan['handler']} over {', '.join(inputs[:3])}{', ...' if len(inputs) > 3 else ''}"

@@ -1,0 +1,180 @@
+"""The processes of `tenure work --processes N` and `--reload`: started, started again, and stopped together."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from tenure.observe import log
+
+from ._sources import ReloadWatcher
+
+_TURN = 0.05
+_LONGEST_PAUSE = 30.0
+_LONG = 60.0
+"""A process that has lived for so many seconds starts again without a pause."""
+
+_TIMEOUT = 5.0
+"""Seconds beyond the grace in which a process has to end."""
+
+_USAGE = 2
+
+
+class _Child:
+    """A process slot: its process, or the time at which the next process starts; neither when the slot has ended
+    for good.
+    """
+
+    def __init__(self, number: int, command: Sequence[str]) -> None:
+        self.number = number
+        self.command = command
+        self.process: subprocess.Popen[bytes] | None = None
+        self.due: float | None = 0.0
+        self.code = 0
+        self.limit: float | None = None
+        """The time at which the process is killed."""
+        self.renewed = False
+        """True if the process was stopped so that it starts again."""
+        self._began = 0.0
+        self._failures = 0
+
+    def __str__(self) -> str:
+        return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
+
+    def start(self) -> None:
+        """Start the process."""
+        # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603
+        self.due = self.limit = None
+        self.renewed = False
+        self._began = time.monotonic()
+
+    def stop(self, number: signal.Signals, seconds: float) -> None:
+        """Send a signal, and kill the process if it has not ended after so many seconds."""
+        self.due = None
+        if self.process is not None:
+            self.process.send_signal(number)
+            limit = time.monotonic() + seconds
+            self.limit = limit if self.limit is None else min(self.limit, limit)
+
+    def pause(self) -> float:
+        """Seconds before a process is started in place of a dead process."""
+        if time.monotonic() - self._began >= _LONG:
+            self._failures = 0
+        self._failures += 1
+        return min(_LONGEST_PAUSE, 0.5 * 2.0**self._failures)
+
+
+class Children:
+    """Runs commands, a process each, until a signal comes or all have ended by themselves.
+
+    A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
+    """
+
+    def __init__(
+        self, commands: Sequence[Sequence[str]], grace: float, sources: ReloadWatcher | None
+    ) -> None:
+        self._children = [_Child(number, command) for number, command in enumerate(commands, 1)]
+        self._grace = grace
+        self._sources = sources
+        self._signals: list[int] = []
+        self._stopping = 0
+        self._misused = False
+
+    def run(self) -> int:
+        """Return the exit code: 0 if each process has ended with 0, 2 if one was misused, else 1."""
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self._note) for number in numbers}
+        try:
+            while self._turn():
+                time.sleep(_TURN)
+        finally:
+            for number, old in before.items():
+                signal.signal(number, signal.SIG_DFL if old is None else old)
+            for child in self._children:
+                if child.process is not None:  # a fault of ours: none may be left behind
+                    child.process.kill()
+                    child.process.wait()
+        if self._misused:
+            return _USAGE
+        return 0 if all(child.code == 0 for child in self._children) else 1
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # the processes are signalled in the next turn: Python may be about to collect one here
+        del frame
+        self._signals.append(number)
+
+    def _turn(self) -> bool:
+        """Check signals, sources and processes once; return False if all is over."""
+        while self._signals:
+            self._stop(signal.Signals(self._signals.pop(0)).name)
+        if self._sources is not None and self._sources.changed() and not self._stopping:
+            self._renew()
+        for child in self._children:
+            self._look_at(child)
+        waits_for_change = self._sources is not None and not self._stopping
+        return waits_for_change or any(
+            child.process is not None or child.due is not None for child in self._children
+        )
+
+    def _stop(self, reason: str) -> None:
+        """Pass a stop on: the first lets the processes drain, each further one makes them give back what they have."""
+        self._stopping += 1
+        if self._stopping == 1:
+            log(logging.INFO, f"{reason}: stops {len(self._children)} processes")
+        for child in self._children:
+            if self._stopping == 1:
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
+            else:
+                child.stop(signal.SIGINT, _TIMEOUT)
+
+    def _renew(self) -> None:
+        log(logging.INFO, "a file has changed: starts again")
+        for child in self._children:
+            child.renewed = True
+            if child.process is None:
+                child.due = time.monotonic()
+            else:
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
+
+    def _look_at(self, child: _Child) -> None:
+        if child.process is not None:
+            if child.process.poll() is None:
+                if child.limit is not None and time.monotonic() >= child.limit:
+                    log(logging.WARNING, f"{child} does not end: kills it")
+                    child.limit = None
+                    child.process.kill()
+                return
+            self._ended(child, child.process.returncode)
+        if child.due is not None and time.monotonic() >= child.due:
+            child.start()
+
+    def _ended(self, child: _Child, code: int) -> None:
+        name = str(child)
+        child.process, child.code = None, code
+        if self._stopping or (child.code == 0 and not child.renewed):
+            return
+        if child.renewed:
+            child.due = time.monotonic()
+        elif self._sources is not None:
+            log(logging.ERROR, f"{name} {_death(code)}; waits until a file changes")
+        elif code == _USAGE:
+            self._misused = True
+            self._stop("wrong usage")
+        else:
+            pause = child.pause()
+            child.due = time.monotonic() + pause
+            log(logging.ERROR, f"{name} {_death(code)}; starts it again in {pause:g} s")
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,233 @@
+"""`tenure work`: the options, and whether this process works itself or starts others that do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure.arguments import check_name
+from tenure.cli._arguments import (
+    STORE_DEFAULT,
+    Parser,
+    add_backend,
+    check_backend,
+    count,
+    seconds,
+    store_option,
+    store_url,
+    whole_number,
+)
+from tenure.cli._errors import UsageError
+from tenure.cli._with_store import check_names
+from tenure.engine import CAP
+from tenure.serving import parse_address
+
+from ._children import Children
+from ._log import FORMATS, LEVELS, start_logging
+from ._sources import ReloadWatcher
+from ._working import Options, work_here
+
+_MOST_PROCESSES = 1000
+
+_DESCRIPTION = """\
+Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
+signal, or the end of the grace, gives back what is not finished, without counting an attempt. While the server of the
+store is away, also at the beginning, it waits."""
+
+_EPILOG = """\
+handler:
+  module:function is imported with the working directory on the path and called as function(payload); if its first
+  parameter is annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is the result
+  (JSON); if it raises, the task is retried, and is dead after the last try.
+  With --batch N, it gets a list of up to N payloads, or of tasks if its parameter is annotated list[tenure.Task].
+  What it raises fails all of them but those for which it called task.fail(error).
+
+program:
+  module:main, an async function with a parameter named store, or annotated tenure.Store, is called with the open store.
+  It is cancelled by the first signal, unless it calls tenure.serve itself. It takes neither --queue nor the options of
+  a handler.
+
+exit code:
+  0 stopped, and all that had begun was finished   1 some tasks were given back, or something failed   2 usage error
+
+examples:
+  tenure work shop:send_mail --queue mail --store redis://localhost --concurrency 50 --health :8081
+  tenure work shop:send_mail --queue mail --reload
+  tenure work shop:report --queue reports --cron "0 3 * * *" --tz Europe/Berlin"""
+
+
+def work(words: Sequence[str]) -> int:
+    """Run `tenure work`. Raises `UsageError`, `TenureError`, `OSError`."""
+    # the first process of a container ignores a signal for which it has no handler yet
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _work(_parser().parse_args(words), words)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
+    check_backend(args.backend)
+    check_names(args)
+    if args.health is not None and args.health[1] and args.health[1] + args.processes - 1 > 65535:
+        raise UsageError(
+            f"--health: there are no ports for {args.processes} processes from {args.health[1]} on"
+        )
+    if args.child is None and (args.processes > 1 or args.reload):
+        if os.name != "posix":
+            raise UsageError("--processes and --reload need a POSIX system")
+        me = [sys.executable, "-m", "tenure.cli", "work", *words]
+        commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(args.processes)]
+        sources = ReloadWatcher(Path.cwd()) if args.reload else None
+        start_logging(args.log_level, args.log_format)
+        return Children(commands, args.grace, sources).run()
+    number, parent = args.child or (0, None)
+    return work_here(
+        Options(
+            handler=args.handler,
+            queue=args.queue,
+            store=store_url(args.store),
+            store_option=store_option(args.store),
+            namespace=args.namespace,
+            concurrency=args.concurrency,
+            batch=args.batch,
+            linger=args.linger,
+            every=args.every,
+            cron=args.cron,
+            tz=args.tz,
+            timeout=args.timeout,
+            retries=args.retries,
+            health=_address(args.health, number),
+            grace=args.grace,
+            backend=args.backend,
+            log_level=args.log_level,
+            log_format=args.log_format,
+            parent=parent,
+        )
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tenure work",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("handler", metavar="module:handler", help="the function to call for each task")
+    add("--queue", metavar="NAME", type=_name, help="the queue; needed with a handler")
+    add("--store", metavar="URL", help=STORE_DEFAULT)
+    add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
+    add(
+        "--concurrency", metavar="N", type=count, help="how many tasks at once, in each process (default: 10)"
+    )
+    add("--batch", metavar="N", type=_batch, help="hand the handler lists of up to so many tasks")
+    add(
+        "--linger",
+        metavar="S",
+        type=_linger,
+        help="seconds that a batch waits for more tasks after its first (default: 0.05)",
+    )
+    add(
+        "--every",
+        metavar="S",
+        type=seconds,
+        help="also put a task every so many seconds, once for all processes",
+    )
+    add(
+        "--cron",
+        metavar="EXPRESSION",
+        help="also put a task at these times, once: '30 2 * * *' or @daily; needs tenure[cron]",
+    )
+    add("--tz", metavar="ZONE", help="the time zone of --cron (default: UTC)")
+    add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
+    add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
+    add(
+        "--health",
+        metavar="ADDRESS",
+        type=_health,
+        help="HOST:PORT or :PORT, where /live and /ready are answered; each further process takes the next port",
+    )
+    add(
+        "--grace",
+        metavar="S",
+        type=seconds,
+        default=30.0,
+        help="seconds to finish tasks after a signal (default: 30)",
+    )
+    add(
+        "--processes",
+        metavar="N",
+        type=_processes,
+        default=1,
+        help="start so many, and start again those that die (default: 1)",
+    )
+    add(
+        "--reload",
+        action="store_true",
+        help="start again when a .py file below the working directory changes",
+    )
+    add(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="the least level that is logged (default: %(default)s)",
+    )
+    add(
+        "--log-format",
+        choices=tuple(FORMATS),
+        default="text",
+        help="lines of text, or of JSON (default: %(default)s)",
+    )
+    add_backend(parser)
+    add("--child", type=_child, help=argparse.SUPPRESS)
+    return parser
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name("a name", text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _namespace(text: str) -> str:
+    if ":" in text:
+        raise argparse.ArgumentTypeError(f"a namespace has no colon: {text!r}")
+    return _name(text)
+
+
+def _health(text: str) -> tuple[str | None, int]:
+    try:
+        return parse_address("it", text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _address(health: tuple[str | None, int] | None, number: int) -> tuple[str | None, int] | None:
+    if health is None or not health[1]:
+        return health
+    return health[0], health[1] + number
+
+
+def _processes(text: str) -> int:
+    return whole_number(text, 1, _MOST_PROCESSES)
+
+
+def _batch(text: str) -> int:
+    return whole_number(text, 1, CAP)
+
+
+def _linger(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
+
+
+def _child(text: str) -> tuple[int, int]:
+    number, _, parent = text.partition(":")
+    return int(number), int(parent)

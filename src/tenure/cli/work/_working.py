@@ -1,0 +1,235 @@
+"""A process of `tenure work`: a store, and a worker on it or a program of the user's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.arguments import LONGEST
+from tenure.cli._errors import UsageError
+from tenure.cli._handler import Handler, HandlerCodec, load_handler
+from tenure.cli._one_queue import queue_to_fill
+from tenure.cli._with_store import check_visible
+from tenure.engines import open_store
+from tenure.errors import EngineError
+from tenure.observe import LoggingObserver, log
+from tenure.serving import Serving, answering, signals_received
+from tenure.shared import Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.store import Store
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import now
+
+from ._log import start_logging
+
+_STALLED = 10.0
+_LOOK = 0.5
+_CONCURRENCY = 10
+_ENDS = ("done", "retried", "dead", "given_back")
+_RARE_ENDS = ("discarded", "cancelled", "postponed", "lost")
+_LINGER = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one process; `parent` is the process that has started it."""
+
+    handler: str
+    queue: str | None
+    store: str
+    store_option: str
+    namespace: str
+    concurrency: int | None
+    batch: int | None
+    linger: float | None
+    every: float | None
+    cron: str | None
+    tz: str | None
+    timeout: float | None
+    retries: int | None
+    health: tuple[str | None, int] | None
+    grace: float
+    backend: str
+    log_level: str
+    log_format: str
+    parent: int | None
+
+
+def work_here(options: Options) -> int:
+    """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
+    handler = load_handler(options.handler)
+    _check(options, handler)
+    # after the import of the handler, which may set up logging itself
+    start_logging(options.log_level, options.log_format)
+    loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
+    backend = "trio" if options.backend == "trio" else "asyncio"
+    return anyio.run(_serve, options, handler, backend=backend, backend_options=loop)
+
+
+def _check(options: Options, handler: Handler) -> None:
+    if not handler.wants_store:
+        if options.queue is None:
+            raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
+        handler.of_tasks(batch=options.batch is not None)
+        if options.linger is not None and options.batch is None:
+            raise UsageError("--linger is for a handler of batches: add --batch N")
+        _check_schedule(options)
+        check_visible(options.store, options.store_option)
+        return
+    if not handler.is_async:
+        raise UsageError(f"{options.handler} takes a store, so it has to be an async function")
+    for name in ("queue", "concurrency", "batch", "linger", "every", "cron", "tz", "timeout", "retries"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+
+
+def _check_schedule(options: Options) -> None:
+    if options.every is not None and options.cron is not None:
+        raise UsageError("--every or --cron, not both")
+    if options.tz is not None and options.cron is None:
+        raise UsageError("--tz is for --cron")
+    try:
+        _schedule(options, WorkQueue(open_store("memory:"), "any"))
+    except ModuleNotFoundError as problem:
+        raise UsageError(str(problem)) from problem
+    except ValueError as problem:
+        raise UsageError(f"--{problem}") from problem
+
+
+def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
+    if options.every is None and options.cron is None:
+        return None
+    return Schedule(queue, queue.name, every=options.every, cron=options.cron, tz=options.tz or "UTC")
+
+
+async def _serve(options: Options, handler: Handler) -> int:
+    working = _Working(options, handler)
+    serving = Serving([working], grace=options.grace)
+    async with AsyncExitStack() as stack:
+        on_signal = serving.on_signal if options.parent is None else partial(_on_signal, serving)
+        await stack.enter_async_context(signals_received(on_signal))
+        if options.health is not None:
+            ports = stack.enter_context(answering(*options.health, _STALLED, serving.unready))
+            working.health = f", health checks at port {ports[0]}"
+        async with unwrapped_task_group() as group:
+            if options.parent is not None:
+                group.start_soon(_watch_parent, options.parent, serving)
+            finished = await serving.run()
+            group.cancel_scope.cancel()
+    return 0 if finished else 1
+
+
+def _on_signal(serving: Serving, number: signal.Signals) -> None:
+    """Of a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it on."""
+    if number is signal.SIGTERM:
+        serving.ask(number.name)
+    else:
+        serving.cancel(number.name)
+
+
+async def _watch_parent(parent: int, serving: Serving) -> None:
+    while os.getppid() == parent:  # noqa: ASYNC110 - the system reports it in no other way
+        await anyio.sleep(_LOOK)
+    serving.ask("the process that has started this one has ended")
+
+
+class _Working:
+    """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
+
+    def __init__(self, options: Options, handler: Handler) -> None:
+        self.health = ""
+        self._options = options
+        self._handler = handler
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+        self._scope = CancelScope()
+
+    def __repr__(self) -> str:
+        return "<tenure work>" if self._worker is None else repr(self._worker)
+
+    @property
+    def ready(self) -> bool:
+        return self._store is not None and self._store.ready
+
+    @property
+    def unready(self) -> str | None:
+        return None if self._store is None else self._store.unready
+
+    async def run(self) -> None:
+        with self._scope:
+            async with AsyncExitStack() as stack:
+                store = await self._open(stack)
+                began = now()
+                try:
+                    await self._work(store)
+                finally:
+                    fields = {} if self._worker is None else _outcomes(self._worker.statistics())
+                    store.reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
+
+    async def drain(self) -> None:
+        if self._worker is None:
+            self._scope.cancel("stopped")
+        else:
+            await self._worker.drain()
+
+    async def _open(self, stack: AsyncExitStack) -> Store:
+        try:
+            self._store = open_store(
+                self._options.store,
+                namespace=self._options.namespace,
+                codec=None if self._handler.wants_store else HandlerCodec(),
+                retry=LONGEST,
+                observer=LoggingObserver() if self._options.log_level == "debug" else None,
+            )
+            return await stack.enter_async_context(self._store)
+        except (ValueError, ModuleNotFoundError, EngineError) as problem:
+            raise UsageError(f"{self._options.store_option}: {problem}") from problem
+
+    async def _work(self, store: Store) -> None:
+        options = self._options
+        if options.queue is None:
+            log(logging.INFO, f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
+            await self._handler.function(store)
+            return
+        concurrency = options.concurrency or _CONCURRENCY
+        queue = await queue_to_fill(store, options.queue)
+        worker = partial(
+            Worker,
+            queue,
+            self._handler.function,
+            concurrency=concurrency,
+            timeout=options.timeout,
+            retry=None if options.retries is None else Retry(attempts=options.retries),
+        )
+        if options.batch is None:
+            self._worker = worker()
+            batches = ""
+        else:
+            linger = _LINGER if options.linger is None else options.linger
+            self._worker = worker(batch=options.batch, linger=linger)
+            batches = f" batches of up to {options.batch}"
+        log(
+            logging.INFO,
+            f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
+            f" once{self.health}; Ctrl-C stops it",
+        )
+        async with unwrapped_task_group() as group:
+            if (schedule := _schedule(options, queue)) is not None:
+                group.start_soon(schedule.run)
+            await self._worker.run()
+            group.cancel_scope.cancel()
+
+
+def _outcomes(statistics: WorkerStatistics) -> dict[str, int]:
+    """The outcomes of the tasks: the number of taken tasks, and the counts that are not 0 or always of
+    interest.
+    """
+    ends = {name: getattr(statistics, name) for name in (*_ENDS, *_RARE_ENDS)}
+    return {"taken": sum(ends.values())} | {n: count for n, count in ends.items() if count or n in _ENDS}

@@ -1,0 +1,187 @@
+"""The barrier: all of its parties go on together, or none does, generation after generation.
+
+The engine decides, once for all: the arrival of the last party trips the generation in the same step, and a withdrawal
+is answered with whether it came before that or after. So all parties agree, whichever is cancelled, times out or dies
+meanwhile. Generations and the atomic withdrawal are what barriers made of counters lack (CURATOR-318).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal, NamedTuple
+
+import anyio
+
+from tenure.arguments import check_count
+from tenure.engine import (
+    ArrivalAnswer,
+    Arrivals,
+    Arrive,
+    Mismatch,
+    Operation,
+    Reply,
+    ResetBarrier,
+    Tripped,
+    Waiting,
+    Withdraw,
+)
+from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
+from tenure.store import Acquisition, Session, Store, check_ttl
+
+
+class Arrival(NamedTuple):
+    """All parties have arrived: in this `generation` of the barrier, this one at `place`, from 0 to `parties` - 1."""
+
+    generation: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierStatistics:
+    """A barrier at one moment, as the engine has it.
+
+    Of `parties` (0 if no party has ever arrived) `waiting` wait in this `generation`, unless it is `broken`.
+    """
+
+    parties: int
+    generation: int
+    waiting: int
+    broken: bool
+
+
+class Barrier:
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
+
+    With `on_departure="break"`, a party that is cancelled, or dies (noticed when its `ttl` has passed), breaks the
+    generation: all calls get `BarrierBroken`, those that wait and those that come, until `reset`. With "drop" it is
+    forgotten, and the others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on
+    `on_departure` (what the first to arrive says counts).
+
+    Thread safety: none; a description, to be shared between tasks. Source: the broken state is that of Java's
+    `CyclicBarrier`.
+    """
+
+    __slots__ = ("_request", "_store", "_ttl", "name", "on_departure", "parties")
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        parties: int,
+        *,
+        ttl: float | None = None,
+        on_departure: Literal["break", "drop"] = "break",
+    ) -> None:
+        if on_departure not in ("break", "drop"):
+            raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
+        self._store = store
+        self.parties: int = check_count("parties", parties)
+        self._request = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self.name: str = name
+        self.on_departure: Literal["break", "drop"] = on_departure
+
+    def __repr__(self) -> str:
+        return f"<Barrier {self.name!r} parties={self.parties} on_departure={self.on_departure!r}>"
+
+    async def wait(self) -> Arrival:
+        """Arrive, and wait until all parties have.
+
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was reset), `CapacityMismatch`,
+        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
+        gone on, or was forgotten: the generation may have tripped first.
+        Cancellation: the arrival is undone, which breaks the generation unless parties are dropped. If it has tripped,
+        the call returns all the same, as it does for all parties, and the next checkpoint raises; only asyncio's native
+        ``task.cancel()`` is raised even then. The engine's word on that is waited for, for at most `settle_timeout`.
+        """
+        while True:
+            session = await self._session()
+            attempt = self._store.attempt(self._request, session)
+            try:
+                outcome = await attempt.answer()
+                if outcome is Reply.GONE:
+                    outcome = await self._after_the_loss(attempt)
+            except BaseException as problem:
+                outcome = await self._leave(attempt)
+                if not (isinstance(outcome, Tripped) and _gives_way(problem)):
+                    raise
+            else:
+                attempt.withdraw()  # the engine need not remember the outcome any longer
+            match outcome:
+                case Tripped():
+                    return Arrival(outcome.generation, outcome.place)
+                case Mismatch():
+                    raise CapacityMismatch(self._request.key, asked=self.parties, stored=outcome.stored)
+                case Reply() if outcome is Reply.GONE or self.on_departure == "drop":
+                    session.lose("gone")  # and arrive under another one
+                case _:
+                    raise BarrierBroken(f"{self._request.key}: broken: a party left or died, or it was reset")
+
+    async def reset(self) -> None:
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
+
+        Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied.
+        """
+        await self._store.call(ResetBarrier(self._request.key))
+
+    async def statistics(self) -> BarrierStatistics:
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
+        parties, generation, waiting, broken, _ = await self._store.call(Arrivals(self._request.key))
+        return BarrierStatistics(parties, generation, waiting, broken)
+
+    async def _session(self) -> Session:
+        if self._store.session_at_once(self._ttl, self._request.key) is None:
+            # a party that is cancelled on the way to the barrier has come all the same: the others must learn of it
+            with anyio.move_on_after(self._store.settle_timeout, shield=True):
+                return await self._store.session(self._ttl, self._request.key)
+        return await self._store.session(self._ttl, self._request.key)
+
+    async def _leave(self, attempt: Acquisition) -> Any:
+        withdrawal = attempt.withdraw()
+        await withdrawal.wait(self._store.settle_timeout)
+        return withdrawal.answer
+
+    async def _after_the_loss(self, attempt: Acquisition) -> ArrivalAnswer:
+        """The session is lost: what has become of the arrival. GONE: it never was one."""
+        never_applied, waited = attempt.never_applied, attempt.queued
+        attempt.end()
+        if never_applied:
+            return Reply.GONE
+        answer = await self._store.call(Withdraw(self._request.key, attempt.name))
+        if answer is not Reply.UNKNOWN:
+            return answer
+        # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
+        # have tripped before: it has no parties now, or was born again.
+        now = await self._store.call(Arrivals(self._request.key))
+        if (
+            isinstance(waited, Waiting)
+            and now.parties
+            and (waited.born, waited.generation) == (now.born, now.generation)
+        ):
+            return Reply.WITHDRAWN
+        raise OutcomeUnknown(self._request.key, "arriving")
+
+
+@dataclass(frozen=True, slots=True)
+class _Party:
+    """A request to be one of the parties at a barrier."""
+
+    key: str
+    parties: int
+    on_departure: str
+
+    def ask(self, session: str, name: str) -> Operation[Any]:
+        return Arrive(session, self.key, name, self.parties, self.on_departure)
+
+    def undo(self, name: str) -> Operation[Any]:
+        return Withdraw(self.key, name)
+
+
+def _gives_way(problem: BaseException) -> bool:
+    """True if the outcome may replace the exception: a scope that is cancelled raises anew at the next
+    checkpoint.
+    """
+    if isinstance(problem, anyio.get_cancelled_exc_class()):
+        return anyio.current_effective_deadline() == -inf
+    return isinstance(problem, TenureError)

@@ -1,0 +1,93 @@
+"""Watching the leader of an election."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import anyio.lowlevel
+
+from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.engine import Hint, Holders, Holdings, Reply, SessionItem
+from tenure.errors import StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
+from tenure.store import Session, Store
+
+
+def leader_of(holdings: Holdings) -> str | None:
+    """The node that holds an election, if there is one."""
+    return holdings.holders[0].value.decode() if holdings.holders else None
+
+
+class LeaderChanges(AsyncBlock, NotAwaited):
+    """The leader at present, and then each change.
+
+    `async with election.watch() as changes: async for leader in changes: ...`. A leader is the name of a node, or None.
+    A slow reader misses leaders whose time was over before it looked, but never the present one; no leader comes twice
+    in a row.
+    """
+
+    __slots__ = ("_inside", "_key", "_last", "_store", "_ttl")
+
+    def __init__(self, store: Store, key: str, ttl: float) -> None:
+        self._store = store
+        self._key = key
+        self._ttl = ttl
+        self._inside = False
+        self._last: object = self  # nothing was returned yet, not even None
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        await anyio.lowlevel.checkpoint()
+        self._inside = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End."""
+        self._inside = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str | None:
+        """Wait until another one leads than was returned last. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: nothing is missed; the change comes next time.
+        """
+        if not self._inside:
+            raise RuntimeError(
+                f"{self._key}: write `async with election.watch() as changes:`, and read inside that block"
+            )
+        while True:
+            session = await self._store.session(self._ttl, self._key)
+            listener = self._store.listen(self._key, _Listener)
+            with Watch(listener.line, session, partial(self._store.unlisten, self._key, listener)) as watch:
+                answer = await self._store.call(Holders(self._key, 1, session.id))
+                if isinstance(answer, Reply):
+                    session.lose("gone")
+                elif (leader := leader_of(answer)) != self._last:
+                    self._last = leader
+                    return leader
+                else:
+                    await watch.changed(self._ttl)
+
+
+class _Listener:
+    """All that wait in this process for another leader of one election."""
+
+    def __init__(self) -> None:
+        self.line = new_line()
+
+    def on_hint(self, hint: Hint) -> None:
+        del hint
+        wake(self.line)
+
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        """No queue is used here."""
+
+    def close(self) -> None:
+        """The store closes: also for watches that have not begun to wait."""
+        self.line.fail_all(lambda: StoreClosed("the store was closed"))

@@ -1,0 +1,140 @@
+"""The lock: a hold with a capacity of one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import cast
+
+from tenure.arguments import LARGEST, AsyncBlock, check_count, hinted
+from tenure.engine import BreakHold, Holders, Reply
+from tenure.errors import StoreClosed
+from tenure.shared._lease import Hold, HoldRequest, Lease
+from tenure.store import Store, check_ttl
+from tenure.waiting import this_task
+
+
+@dataclass(frozen=True, slots=True)
+class HolderInfo:
+    """A holder or a waiter: its process, for how many seconds it has held or waited, its token and its weight."""
+
+    process: str
+    seconds: float
+    token: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockStatus:
+    """The holders and the waiters, each in the order in which they came."""
+
+    holders: tuple[HolderInfo, ...]
+    waiting: tuple[HolderInfo, ...]
+
+
+async def status_of(store: Store, key: str) -> LockStatus:
+    """Ask the engine for the holders and the waiters of a key."""
+    answer = await store.call(Holders(key))
+    if isinstance(answer, Reply):
+        raise StoreClosed("the store is closed")
+    held = tuple(HolderInfo(h.process, h.age, h.token, h.weight) for h in answer.holders)
+    return LockStatus(held, tuple(HolderInfo(h.process, h.age, 0, h.weight) for h in answer.waiting))
+
+
+async def break_holder(store: Store, key: str, token: int) -> bool:
+    """Take what was granted with this token from its holder; see `Lock.break_holder`."""
+    token = check_count("token", token, most=2**63 - 1)
+    answer = await store.call(Holders(key, LARGEST))
+    if isinstance(answer, Reply):
+        raise StoreClosed("the store is closed")
+    for held in answer.holders:
+        if held.token == token and await store.call(BreakHold(key, held.holder, token)) is Reply.OK:
+            store.reporter.warn("lock.broken", key=key, token=token, holder=held.process)
+            return True
+    return False
+
+
+class Lock(AsyncBlock):
+    """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
+
+    `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
+    renewed while the block runs; if it is lost all the same, asynchronous code in the block is cancelled, and leaving
+    the block raises `LeaseLost`. `ttl` is for how many seconds the lock outlives a holder that died (the store's by
+    default). Locks with equal names are one lock.
+
+    A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
+    `lease.check()` right before side effects.
+
+    Thread safety: none; a description without state of its own, to be shared between tasks.
+    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens are those of
+    Chubby (Burrows 2006, "sequencers").
+    """
+
+    __slots__ = ("_key", "_request", "_store", "_ttl", "name")
+    _instead = "tenure.blocking.Lock"
+
+    @hinted(timeout="write lock.hold(timeout=5)")
+    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
+        self._store = store
+        self._key = Store.key(store, "lock", name)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self._request = HoldRequest(self._key, 1)
+        self.name: str = name
+
+    def __repr__(self) -> str:
+        return f"<Lock {self.name!r}>"
+
+    def hold(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Hold the lock for a block, `async with lock.hold() as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
+        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if the caller holds the lock already,
+        `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Cancellation: while waiting, no place is kept and nothing is held.
+        """
+        return Hold(Lease, self._store, self._request, ttl=self._ttl, timeout=timeout, exclusive=True)
+
+    # these two are no coroutine functions themselves: each layer of those costs as much as all that a lock does here
+
+    def __aenter__(self) -> Awaitable[Lease]:
+        """Hold the lock, however long it takes. Cancellation: nothing is held."""
+        return self.hold().__aenter__()
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[None]:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        """
+        hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
+        if isinstance(hold, Hold):
+            return hold.__aexit__(kind, error, trace)  # pyright: ignore[reportUnknownMemberType] `cast` costs a call
+        raise RuntimeError(f"{self._key}: not held by this task")
+
+    async def locked(self) -> bool:
+        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
+        return bool((await self.holders()).holders)
+
+    async def holders(self) -> LockStatus:
+        """The holders and the waiters of the lock, and since when."""
+        return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
+        still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
+        must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
+
+    def _held_by_another_task(self) -> object:
+        # a task that leaves a block it did not enter leaves it for the task that did, and there is but one
+        for (key, _), hold in self._store.entered.items():
+            if key == self._key and isinstance(hold, Hold) and hold.is_held:
+                return cast("Hold[Lease]", hold)
+        return None

@@ -1,0 +1,168 @@
+"""The resource pool: named resources, each lent to one claimer at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tenure.arguments import LARGEST, NotABlock, check_count, check_flag, check_name, check_seconds, hinted
+from tenure.engine import AddResource, RemoveResource, Reply, Resource, ResourcePage, Resources
+from tenure.store import Store, check_ttl
+
+from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class PooledResource:
+    """A resource of a pool, at one moment.
+
+    `state` is "free", "claimed" (by `process`, with `token`), "resting" (for `rest` more seconds) or "retired" (for
+    that `reason`).
+    """
+
+    resource: str
+    metadata: dict[str, Any]
+    preference: int
+    state: str
+    process: str
+    token: int
+    rest: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePoolStatistics:
+    """The number of resources of a pool in each state, and of waiting claimers, over all processes."""
+
+    free: int
+    claimed: int
+    resting: int
+    retired: int
+    waiting: int
+
+    @property
+    def size(self) -> int:
+        """The number of resources."""
+        return self.free + self.claimed + self.resting + self.retired
+
+
+class ResourcePool(NotABlock):
+    """Named resources (API keys, accounts, ports, devices) over all processes that use the store, one claimer each.
+
+    `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
+    values: higher preference first, then the least recently used. Claimers that have to wait are served first come,
+    first served among those whom the resource matches. `ttl` is for how many seconds a claim outlives a claimer that
+    died (the store's by default); what it held then rests for `quarantine` seconds.
+
+    `check` is called with each claim before its block is entered, as a plain or an async function. If it returns False,
+    raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
+    another one is claimed.
+
+    Thread safety: none; a description, to be shared between tasks. Source: the leases and the line are those of `Lock`;
+    matching by fields is that of a tuple space (Linda, Gelernter 1985).
+    """
+
+    __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")
+    _blocks = "pool.claim()"
+
+    @hinted(timeout="write pool.claim(timeout=5)")
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        ttl: float | None = None,
+        quarantine: float = 0.0,
+        check: Callable[[Claim], object] | None = None,
+        check_timeout: float = 5.0,
+    ) -> None:
+        self._store = store
+        self._key = Store.key(store, "pool", name)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self._quarantine = check_seconds("quarantine", quarantine)
+        check_timeout = check_seconds("check_timeout", check_timeout, least=None)
+        if check is not None and not callable(check):
+            raise TypeError(f"check must be callable, not {type(check).__name__}")
+        self._check = check and Check(check, check_timeout)
+        self.name: str = name
+
+    def __repr__(self) -> str:
+        return f"<ResourcePool {self.name!r}>"
+
+    def claim(
+        self,
+        timeout: float | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        quarantine: float | None = None,
+        fair_for: str | None = None,
+    ) -> AbstractAsyncContextManager[Claim, None]:
+        """Claim a resource for a block, `async with pool.claim() as claim`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
+        have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by default.
+        Claimers with the same `fair_for` ("tenant-42") are served first come, first served, and take turns with those
+        that have another one, or none: a hundred waiting for one tenant delay another by one claim.
+        Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Cancellation: while waiting, no place is kept and nothing is held.
+        """
+        seconds = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
+        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), seconds)
+        if fair_for is not None:
+            request = replace(request, fair_for=check_name("fair_for", fair_for))
+        return claiming(self._store, request, ttl=self._ttl, timeout=timeout, check=self._check)
+
+    async def add(
+        self,
+        resource: str,
+        metadata: Mapping[str, Any] | None = None,
+        preference: int = 0,
+        *,
+        revive: bool = False,
+    ) -> None:
+        """Put a resource into the pool, or change its metadata and preference; higher preference is lent first.
+
+        A claimed resource stays claimed, a resting one goes on resting. A retired one stays retired: a program can add
+        its resources whenever it starts. With `revive` a retired one can be lent again. Raises `StoreClosed`,
+        `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
+        """
+        fields = encode(self._store.codec, "metadata", metadata)
+        resource = check_name("resource", resource)
+        rank = check_count("preference", preference, least=-LARGEST)
+        revive = check_flag("revive", revive)
+        await self._store.call(AddResource(self._key, resource, fields, rank, revive))
+
+    async def remove(self, resource: str) -> bool:
+        """Take a resource out of the pool; a claimed resource leaves when it is given back. False: there is none.
+
+        If the engine's answer gets lost, this asks again, and may return False although it has removed the resource.
+        Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
+        """
+        return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
+
+    async def resources(self) -> list[PooledResource]:
+        """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
+        codec = self._store.codec
+        return [
+            PooledResource(r.resource, decode(codec, r.metadata), *r[2:])
+            for r in (await self._page()).resources
+        ]
+
+    async def statistics(self) -> ResourcePoolStatistics:
+        """Count the resources by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
+        page = await self._page()
+        states = Counter(r.state for r in page.resources)
+        counted = (states[state] for state in ("free", "claimed", "resting", "retired"))
+        return ResourcePoolStatistics(*counted, waiting=page.waiting)
+
+    async def _page(self) -> ResourcePage:
+        resources: list[Resource] = []
+        after = ""
+        while True:
+            page = await self._store.call(Resources(self._key, after))
+            resources += page.resources
+            if not (after := page.next):
+                return ResourcePage(tuple(resources), page.waiting)

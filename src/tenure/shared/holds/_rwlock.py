@@ -1,0 +1,69 @@
+"""The read-write lock: a hold of one of many, or of all."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from tenure.arguments import NotABlock, hinted
+from tenure.shared._lease import Hold, HoldRequest, Lease
+from tenure.store import Store, check_ttl
+
+from ._lock import LockStatus, break_holder, status_of
+
+READERS = 2**30
+"""A writer weighs as much as this many readers."""
+
+
+class RWLock(NotABlock):
+    """Many readers or one writer, over all processes that use the store, first come, first served.
+
+    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
+    together at the head are let in together. Each reader has a lease of its own.
+
+    Thread safety: none; a description, to be shared between tasks. Source: the fair read-write lock of tokio, in which
+    a writer takes all permits of a semaphore.
+    """
+
+    __slots__ = ("_key", "_store", "_ttl", "name")
+    _blocks = "lock.read()` or `async with lock.write()"
+
+    @hinted(timeout="write lock.read(timeout=5) or lock.write(timeout=5)")
+    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
+        self._store = store
+        self._key = Store.key(store, "rwlock", name)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self.name: str = name
+
+    def __repr__(self) -> str:
+        return f"<RWLock {self.name!r}>"
+
+    def read(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Share the lock with other readers for a block, `async with lock.read() as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
+        `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
+        `LeaseLost`. Cancellation: while waiting, no place is kept and nothing is held.
+        """
+        return self._hold(1, timeout)
+
+    def write(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Have the lock alone for a block, `async with lock.write() as lease`. Everything else as for `read`.
+
+        Cancellation: while waiting, no place is kept and nothing is held; readers behind go in.
+        """
+        return self._hold(READERS, timeout)
+
+    async def holders(self) -> LockStatus:
+        """The holders of the lock (a weight of 1 is a reader) and its waiters."""
+        return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
+
+    def _hold(self, weight: int, timeout: float | None) -> AbstractAsyncContextManager[Lease, None]:
+        request = HoldRequest(self._key, READERS, weight)
+        return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout, exclusive=True)

@@ -1,0 +1,100 @@
+"""The semaphore: a hold of some of a number of permits."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+from tenure.arguments import AsyncBlock, check_count, hinted
+from tenure.engine import Resize
+from tenure.shared._lease import Hold, HoldRequest, Lease
+from tenure.store import Store, check_ttl
+from tenure.waiting import this_task
+
+from ._lock import LockStatus, break_holder, status_of
+
+
+class Semaphore(AsyncBlock):
+    """So many permits over all processes that use the store, taken in weights, first come, first served.
+
+    A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
+    permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its `ttl`.
+
+    Thread safety: none; a description, to be shared between tasks. Source: the weighted queue of tokio's
+    `batch_semaphore`, on a server.
+    """
+
+    __slots__ = ("_entered", "_key", "_store", "_ttl", "name", "permits")
+    _instead = "tenure.blocking.Semaphore"
+
+    @hinted(timeout="write semaphore.hold(timeout=5)")
+    def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None:
+        self._store = store
+        self._key = Store.key(store, "semaphore", name)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self.name: str = name
+        self.permits: int = check_count("permits", permits)
+        self._entered: dict[object, list[Hold[Lease]]] = {}  # by task: those of `async with semaphore`
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self.name!r} permits={self.permits}>"
+
+    def hold(
+        self, permits: int = 1, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[Lease, None]:
+        """Hold that many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
+        `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Cancellation: while waiting, no place is kept and nothing is held.
+        """
+        return self._hold(permits, timeout)
+
+    async def __aenter__(self) -> Lease:
+        """Hold one permit. Cancellation: nothing is held."""
+        hold = self._hold(1, None)
+        lease = await hold.__aenter__()
+        self._entered.setdefault(this_task(), []).append(hold)
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        """
+        task = this_task()
+        holds = self._entered.get(task)
+        if not holds:
+            raise RuntimeError(f"{self._key}: not held by this task")
+        hold = holds.pop()
+        if not holds:
+            del self._entered[task]
+        await hold.__aexit__(kind, error, trace)
+
+    async def resize(self, permits: int) -> None:
+        """Change the number of permits for everybody, for good; this object knows it at once.
+
+        More permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than there are
+        now get `CapacityMismatch`, as do objects that were made with another number.
+        Cancellation: it may or may not be applied.
+        """
+        permits = check_count("permits", permits)
+        await self._store.call(Resize(self._key, permits))
+        self.permits = permits
+
+    async def holders(self) -> LockStatus:
+        """The holders of permits and the waiters, and since when."""
+        return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
+
+    def _hold(self, permits: int, timeout: float | None) -> Hold[Lease]:
+        request = HoldRequest(self._key, self.permits, check_count("permits", permits, most=self.permits))
+        return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout)

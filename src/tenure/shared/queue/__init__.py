@@ -1,0 +1,1 @@
+"""The queue of tasks: putting, taking and settling them, workers, schedules, results."""

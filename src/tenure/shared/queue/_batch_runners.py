@@ -1,0 +1,129 @@
+"""Runners of batches: each takes many tasks, hands them to one call of its handler, and settles each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
+from typing import Any
+
+from anyio import CancelScope
+
+from tenure.engine import Settle, Taken
+from tenure.handlers import is_closing, split_failure
+from tenure.store import Session
+from tenure.waiting import now
+
+from ._batch import Batch
+from ._queue import WorkQueue
+from ._retry import Retry
+from ._runners import Handle, Runners, Slot
+from ._takes import Dismissed
+from ._task import Task
+
+
+class BatchRunners(Runners):
+    """Runners whose handlers get a list of up to `batch` tasks, which come within `linger` seconds after the first.
+
+    Thread safety: none; belongs to the event loop of its store.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        handlers: Sequence[Handle],
+        *,
+        batch: int,
+        linger: float,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        pause: Callable[[int], Awaitable[object] | None] | None = None,
+    ) -> None:
+        super().__init__(queue, handlers, timeout=timeout, retry=retry, prefetch=prefetch, pause=pause)
+        self._handlers = handlers  # the tries of a batch are traced here
+        self._batch = batch
+        self._linger = linger
+
+    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
+        assert slot is None  # a processor has none of batches
+        takers, pause = self._queue.takers, self._pause
+        with CancelScope() as scope:
+            while not (self.draining or scope.cancel_called):
+                if pause is not None and (first := pause(number)) is not None:
+                    await self._wait_for(first, scope)
+                    continue
+                try:
+                    deliveries = await takers.take_many(self, self._batch, self._linger)
+                except Dismissed:
+                    continue
+                await self._work_on(deliveries, handle, scope)
+
+    async def _work_on(
+        self, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
+    ) -> None:
+        """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
+        batch = Batch[Task[Any]](scope)
+        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in deliveries]
+        self.busy += 1
+        if self._timeout is not None:
+            scope.deadline = now() + self._timeout
+        failure = interruption = None
+        try:
+            # some may have been cancelled while others were awaited
+            if tasks := batch.left():
+                await self._handle(handle, tasks)
+        except BaseException as error:
+            if is_closing(error):  # there may be no loop any more
+                raise
+            failure, interruption = split_failure(error)
+        self.busy -= 1
+        if self._timeout is not None:
+            scope.deadline = inf
+        try:
+            if failure is None and interruption is not None and scope.cancel_called and batch.left():
+                failure = TimeoutError(f"not done within {self._timeout:g} s")
+                failure.__cause__ = interruption  # its traceback says where the handler was
+            for task in batch.tasks:
+                own = batch.failures.get(task.token, failure)
+                task.settle(self._verdict_on(task, own, interruption), self._settled, own)
+            if interruption is not None:
+                raise interruption
+        finally:
+            batch.failures.clear()
+            del failure, interruption  # their tracebacks refer to this frame
+
+    async def _handle(self, handle: Handle, tasks: list[Task[Any]]) -> None:
+        if self._queue.store.reporter.tracing is None:
+            _check_result(await handle(tasks))
+            return
+        traced = tasks.copy()  # the handler may change its list
+        for task in traced:
+            task.begin_trying()
+        try:
+            _check_result(await handle(tasks))
+        except BaseException as error:
+            if is_closing(error):  # in a context of its own
+                for task in traced:
+                    task.abandon_trying(error)
+                traced = []
+            raise
+        finally:
+            # each made its span the current one, in place of the one before
+            for task in reversed(traced):
+                task.leave_trying()
+
+    def _verdict_on(
+        self, task: Task[Any], failure: BaseException | None, interruption: BaseException | None
+    ) -> Settle:
+        # its handler was not interrupted for it; but what a transaction has completed is done
+        if task.cancelled and task.granted_as is not None:
+            return task.interrupted()
+        return self._verdict(task, failure, interruption)
+
+
+def _check_result(result: object) -> None:
+    if result is not None:
+        raise TypeError(
+            f"a handler of batches must return None, not {type(result).__name__}: "
+            "the results of its tasks are what task.set_result sets"
+        )

@@ -1,0 +1,125 @@
+"""The demand of a process on a queue: how many tasks, how many takers it advertises, and how many it fetches
+ahead.
+
+A plain class without store, queue of waiters or session: `Takers` reports what happens and does what this decides.
+
+An exchange asks for `requested` tasks and may *advertise*: the engine then remembers as many idle takers as it had no
+task for, and sends one hint once there are tasks for them. With that hint it forgets them, and counts on this process
+to ask for the tasks: they are *promised*, and offered to no other taker. So promised tasks are asked for even if their
+takers have left meanwhile; what is not taken is given back, and other processes are hinted.
+
+A hint may overtake the answer of an exchange. Then it is unknown whether it concerns the takers that this exchange has
+advertised or those before: all of them count as promised, and none as registered.
+
+| what happens              | advertised | registered | promised                      | requested | window      |
+|---------------------------|------------|------------|-------------------------------|-----------|-------------|
+| an exchange leaves        |            |            | 0                             | wanted    |             |
+| its answer                | idle       | idle       |                               |           | grows, or 0 |
+| its answer, after a hint  | 0          | 0          | max(idle, advertised - requested) |       | grows, or 0 |
+| a hint                    | 0          | 0          | max(promised, advertised)     |           |             |
+| a hint, exchange on its way |          |            | noted until the answer        |           |             |
+| hints may have been lost  |            | 0          |                               |           |             |
+| an exchange has failed    |            | 0          | 0                             |           |             |
+| the session is lost       | 0          | 0          | 0                             |           |             |
+
+`idle` is how many of the requested tasks have not come, if takers were advertised, else 0. The window grows while
+exchanges bring all they ask for (1, 3, 7, ... up to `prefetch`) and closes with the first that does not.
+
+A batch waits as so many takers, and those of them that got no task leave when its handler begins. If the engine counts
+on them, it is asked once more (`reask`), so that it offers no tasks to takers that are gone.
+"""
+
+from __future__ import annotations
+
+from tenure.engine import CAP
+
+
+class Demand:
+    """The numbers of the next exchange. All numbers count tasks, or takers, of this process and one queue."""
+
+    __slots__ = (
+        "_hinted",
+        "advertised",
+        "advertising",
+        "prefetch",
+        "prefetch_window",
+        "promised",
+        "reask",
+        "registered",
+        "requested",
+    )
+
+    def __init__(self) -> None:
+        self.prefetch = 0
+        """The number of tasks that may be fetched ahead."""
+        self.prefetch_window = 0
+        """The number of tasks to fetch ahead at present."""
+        self.requested = 0
+        """The number of tasks that the exchange on its way has asked for, or the last exchange."""
+        self.advertising = False
+        """True if the exchange on its way registers the tasks that it does not get."""
+        self.advertised = 0
+        """The number of takers that the engine may count on, as far as known before the exchange on its way."""
+        self.registered = 0
+        """The number of advertised takers that the engine will surely hint."""
+        self.promised = 0
+        """The number of tasks that the engine has offered to this process alone."""
+        self.reask = False
+        """True to ask even if all waiting takers are registered: hints may have been lost."""
+        self._hinted = False
+
+    def is_needed(self, waiting: int) -> bool:
+        """True if there is something to ask for, with so many takers waiting. At most `CAP` of them are
+        advertised.
+        """
+        return self.reask or self.promised > 0 or min(CAP, waiting) > self.registered
+
+    def ask(self, waiting: int, *, probing: int, prefetched: int) -> int:
+        """An exchange leaves: returns how many tasks it asks for.
+
+        Of those `waiting`, `probing` wait for this answer only; `prefetched` tasks wait for takers.
+        """
+        ahead = max(0, min(self.prefetch_window, self.prefetch) - prefetched)
+        self.requested = min(CAP, max(waiting, self.promised) + ahead)
+        # only takers that wait already: a taker that comes after this answer asks then
+        self.advertising = waiting > probing and not ahead
+        self.promised = 0
+        self._hinted = self.reask = False
+        return self.requested
+
+    def answered(self, tasks: int, *, usable: bool) -> int:
+        """The answer brought so many tasks; returns how many takers it left idle.
+
+        `usable`: the session is still there, and takers may still wait under it.
+        """
+        if self.requested:
+            full = tasks >= self.requested
+            self.prefetch_window = min(2 * self.prefetch_window + 1, self.prefetch) if full else 0
+        idle = self.requested - tasks if self.advertising else 0
+        if self._hinted:
+            self.promised = max(idle, self.advertised - self.requested)
+            idle = 0
+        self.advertised = self.registered = idle if usable else 0
+        return idle
+
+    def hinted(self, *, busy: bool) -> None:
+        """There are tasks for the takers that were advertised. `busy`: an exchange is on its way."""
+        if busy:
+            self._hinted = True
+        else:
+            self.promised = max(self.promised, self.advertised)
+            self.advertised = self.registered = 0
+
+    def left(self, waiting: int, *, busy: bool) -> None:
+        """Takers have left, and so many still wait. If the engine counts on more, the next exchange corrects that."""
+        if self.registered > waiting or (busy and self.advertising):
+            self.reask = True
+
+    def failed(self) -> None:
+        """The exchange has failed: it is unknown what the engine remembers."""
+        self.registered = self.promised = 0
+        self.reask = False
+
+    def session_lost(self) -> None:
+        """The engine has forgotten the takers with the session."""
+        self.advertised = self.registered = self.promised = 0

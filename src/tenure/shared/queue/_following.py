@@ -1,0 +1,154 @@
+"""Following a task: its record at each change, asked for once for all followers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Generic, Self
+
+import anyio.lowlevel
+
+from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.engine import Found, GetTask, Record, Reply
+from tenure.errors import EngineError, ResultUnavailable, StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
+from tenure.store import Store
+from tenure.upkeep import Job
+
+from ._payload import P_co
+from ._records import TaskRecord
+from ._reports import is_older
+
+
+class Feed:
+    """The news of one task that followers in this process share. A job asks for its record at each hint.
+
+    `version` counts the records that differed. Then comes the end: of the task, or `error`.
+    """
+
+    def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
+        self.task_id: int = task_id
+        self.record: Record | None = None
+        self.version = 0
+        self.over = False
+        self.error: Callable[[], Exception] | None = None
+        self.followers = new_line()
+        self._store = store
+        self._key = key
+        self._on_last = on_last
+        self._hints = new_line()
+        self._users = 0
+        self._job: Job | None = None
+
+    def join(self) -> None:
+        """Somebody follows the task."""
+        self._users += 1
+        if self._job is None:
+            self._job = self._store.start_job("follow", self._run)
+
+    def leave(self) -> None:
+        """Somebody follows the task no longer; without anybody, nothing is asked any more."""
+        self._users -= 1
+        if not self._users:
+            self._on_last(self)
+            if self._job is not None:
+                self._job.cancel()
+
+    def wake(self) -> None:
+        """A hint came."""
+        wake(self._hints)
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """No more records come."""
+        self.over, self.error = True, self.error or error
+        wake(self.followers)
+
+    async def _run(self) -> None:
+        try:
+            while not self.over:
+                session = await self._store.session(self._store.ttl, self._key)
+                with Watch(self._hints, session, _nothing) as watch:
+                    answer = await self._store.call(GetTask(self._key, self.task_id, session.id))
+                    if answer is Reply.UNKNOWN:
+                        self.fail(partial(ResultUnavailable, self._key, self.task_id))
+                    elif not isinstance(answer, Found):
+                        session.lose("gone")
+                    else:
+                        self._publish(answer.record)
+                        if not self.over:
+                            await watch.changed(answer.ask_again_in)
+        except (EngineError, StoreClosed) as problem:
+            self.fail(partial(type(problem), *problem.args))
+
+    def _publish(self, record: Record) -> None:
+        former = self.record
+        if former is not None and is_older(record.progress, former.progress):
+            record = record._replace(
+                progress=former.progress
+            )  # the engine has lost a report that was seen here
+        self.over = record.seq > 0
+        self.record = record
+        if former is None or record._replace(age=former.age) != former:
+            self.version += 1
+            wake(self.followers)
+
+
+class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
+    """A task as it is, and then at each change, until it has ended.
+
+    `async with queue.follow(task_id) as changes: async for record in changes: ...`. A slow reader misses what lay
+    between, but never the last report and the end; no record comes twice in a row, and no report after a newer one.
+    """
+
+    __slots__ = ("_feed", "_feeds", "_read", "_seen")
+
+    def __init__(self, feed: Callable[[], Feed], read: Callable[[Record], TaskRecord[P_co]]) -> None:
+        self._feeds = feed
+        self._read = read
+        self._feed: Feed | None = None
+        self._seen = 0
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        if self._feed is not None:
+            raise RuntimeError("this block is entered already; call follow again for another reader")
+        await anyio.lowlevel.checkpoint()
+        self._feed, self._seen = self._feeds(), 0
+        self._feed.join()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End."""
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.leave()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TaskRecord[P_co]:
+        """Wait for another record than was returned last.
+
+        Raises `ResultUnavailable` if the task is not known, or not any more, `StoreClosed`, `EngineError`.
+        Cancellation: nothing is missed; the record comes next time.
+        """
+        feed = self._feed
+        if feed is None:
+            raise RuntimeError("write `async with queue.follow(...) as changes:`, and read inside that block")
+        await anyio.lowlevel.checkpoint()
+        while True:
+            if feed.version != self._seen and feed.record is not None:
+                self._seen = feed.version
+                return self._read(feed.record)
+            if feed.error is not None:
+                raise feed.error()
+            if feed.over:
+                raise StopAsyncIteration
+            await feed.followers.wait(feed.followers.join(None))
+
+
+def _nothing() -> None:
+    pass

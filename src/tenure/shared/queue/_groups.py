@@ -1,0 +1,114 @@
+"""The settings of a queue's groups, and how the engine learns of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tenure.arguments import check_count, check_name, check_number
+from tenure.engine import GroupCounts, SetGroups
+from tenure.errors import EngineError
+from tenure.store import Session, Store
+
+OnRetry = Literal["hold", "pass"]
+
+_MOST_WEIGHTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """A group of a queue at one moment: how many of its tasks are in which state.
+
+    A delayed task that is due may still count as delayed; the next exchange of any taker moves it.
+    """
+
+    group: str
+    waiting: int
+    delayed: int
+    leased: int
+
+    @property
+    def unfinished(self) -> int:
+        """The number of tasks that are waiting, delayed or leased."""
+        return self.waiting + self.delayed + self.leased
+
+
+def group_statistics(counts: GroupCounts) -> GroupStatistics:
+    """The engine's counts of a group, for the user."""
+    return GroupStatistics(counts.group, counts.waiting, counts.delayed, counts.leased)
+
+
+def settings(
+    key: str,
+    per_group: object,
+    weights: Mapping[str, float] | None,
+    max_group_size: object,
+    on_retry: object,
+) -> SetGroups | None:
+    """The settings of groups in the description of a queue; None if it sets nothing."""
+    if on_retry not in ("hold", "pass"):
+        raise ValueError(f"on_retry must be 'hold' or 'pass', not {on_retry!r}")
+    if per_group is None and weights is None and max_group_size is None:
+        return None
+    return SetGroups(
+        key,
+        0 if per_group is None else check_count("per_group", per_group),
+        0 if max_group_size is None else check_count("max_group_size", max_group_size),
+        _weights({} if weights is None else weights),
+        on_retry == "hold",
+    )
+
+
+def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"weights must be a mapping of groups to numbers, not {type(weights).__name__}")
+    if len(weights) > _MOST_WEIGHTS:
+        raise ValueError(f"weights must have at most {_MOST_WEIGHTS} groups, not {len(weights)}")
+    return tuple(
+        (
+            "" if group == "" else check_name("weights: the group", group),
+            check_number(f"weights[{group!r}]", weight, least=0.001, most=1000),
+        )
+        for group, weight in weights.items()
+    )
+
+
+class GroupSettings:
+    """The settings that this process has for the groups of a queue: sent once in each session, before it is used."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._settings: SetGroups | None = None
+        self._session: Session | None = None
+
+    def send(self, session: Session) -> None:
+        """Send the settings, unless the session has sent them: what is submitted next takes effect after them.
+
+        What the engine refuses is logged, and sent again with the next operation.
+        """
+        if self._settings is not None and self._session is not session:
+            self._session = session
+            self._store.send(self._settings, self._on_answer)
+
+    async def send_now(self, new: SetGroups) -> None:
+        """Replace the settings at once; older ones are not sent after them. Raises `StoreClosed`, `EngineError`."""
+        before, self._settings = self._settings, new
+        try:
+            await self._store.call(new)
+        except EngineError:
+            if self._settings is new:
+                self._settings = before
+            raise
+
+    def change(self, new: SetGroups | None) -> None:
+        """Replace the settings, unless there are no new ones; the next operation sends them."""
+        if new is not None and new != self._settings:
+            self._settings, self._session = new, None
+
+    def _on_answer(self, answer: object) -> None:
+        if isinstance(answer, EngineError):
+            self._session = None
+            name = self._key.removeprefix(self._store.prefix("queue"))
+            self._store.reporter.warn("queue.settings_refused", queue=name, error=answer)

@@ -1,0 +1,187 @@
+"""Producers: putting tasks, several callers' at once, and waiting in line while the queue is full."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
+from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
+from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.waiting import Line, Waiter
+
+from ._groups import GroupSettings
+
+_MOST_BYTES = 4 * 2**20
+
+
+class _Request(Held):
+    """A caller's tasks; its session may lose their place in the line on the engine."""
+
+    __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
+
+    def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
+        self.request = request
+        self.size = sum(len(task.payload) for task in request.tasks)
+        self.again = again
+        self.sent = False
+        self.room = False
+        self.queued_in: Session | None = None
+        self.waiter: Waiter[_Request, Accepted | Conflict]
+
+    def lose(self, reason: str) -> None:
+        """Its place is lost with the session: stand in line again. For the session alone."""
+        del reason
+        self.again(self)
+
+
+class Producers:
+    """All of this process's puts into one queue."""
+
+    def __init__(self, store: Store, key: str, groups: GroupSettings) -> None:
+        self.max_size = 0
+        self._groups = groups
+        self._store = store
+        self._key = key
+        self._line: Line[_Request, Accepted | Conflict] = Line(self._left)
+        self._turns = Batcher(store, key, store.ttl, self)
+        self._gathered: deque[_Request] = deque()
+        self._sent: list[_Request] = []
+        self._queued: dict[str, _Request] = {}
+        self._alarm = Timer(store.call_at, self.ask_everything)
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    async def put(
+        self,
+        tasks: tuple[NewTask, ...],
+        *,
+        wait: bool,
+        cursor: tuple[str, bytes] | None = None,
+        expected: bytes | None = None,
+    ) -> Accepted | Conflict:
+        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+
+        Cancellation: what is still here or in the line on the engine is withdrawn; what is under way may be applied.
+        """
+        session = await self._store.session(self._store.ttl, self._key)
+        request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
+        request.waiter = self._line.join(request)
+        self._gathered.append(request)
+        self._turns.schedule()
+        return await self._line.wait(request.waiter)
+
+    # what Turns asks
+
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        tasks = size = 0
+        while self._gathered and tasks < CAP and size < _MOST_BYTES:
+            request = self._gathered.popleft()
+            if request.waiter.waiting:
+                request.sent, request.room = True, False
+                self._sent.append(request)
+                tasks += len(request.request.tasks)
+                size += request.size
+        if not self._sent:
+            return None
+        self._groups.send(session)
+        return Put(session.id, n, self._key, tuple(r.request for r in self._sent), self.max_size)
+
+    def on_answer(self, session: Session, answer: Any) -> None:
+        sent, self._sent = self._sent, []
+        for request, reply in zip(sent, answer.answers, strict=True):
+            if isinstance(reply, Accepted | Conflict):
+                self._line.grant(request.waiter, reply)
+            elif reply is Reply.REFUSED:
+                group = next((task.group for task in request.request.tasks if task.group), None)
+                self._line.fail(request.waiter, QueueFull(self._key, self.max_size, group))
+            elif not request.waiter.waiting:
+                self._withdraw(request.request.producer)
+            elif request.room or session.lost is not None:
+                self._again(request)
+            else:
+                self._queued[request.request.producer] = request
+                request.queued_in = session
+                session.add(request)
+                self._alarm.set(reply.ask_again_in)
+        self._go_on()
+
+    def on_session_lost(self, *, resent: bool) -> None:
+        if resent:
+            self._fail(lambda: OutcomeUnknown(self._key, "putting"))
+        else:
+            self._gathered.extendleft(reversed(self._sent))
+            self._sent = []
+            self._go_on()
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        if session is None:
+            self._sent.extend(self._gathered)
+            self._gathered.clear()
+        for request in self._sent:
+            # it may have a place from an earlier answer
+            self._withdraw(request.request.producer)
+        self._fail(lambda: type(error)(*error.args))
+
+    # hints
+
+    def on_room(self, name: str) -> None:
+        """Slots are reserved for a producer."""
+        if (request := self._queued.get(name)) is not None:
+            self._again(request)
+            return
+        for request in self._sent:
+            if request.request.producer == name:
+                # the answer on its way is older than this
+                request.room = True
+                return
+        self.on_found(name)
+
+    def on_found(self, name: str) -> None:
+        """The engine has a producer in its line. A producer that is unknown here is sent away."""
+        requests = (*self._queued.values(), *self._sent, *self._gathered)
+        if all(request.request.producer != name for request in requests):
+            self._withdraw(name)
+
+    def ask_everything(self) -> None:
+        """Ask again where all of those in the line stand."""
+        for request in list(self._queued.values()):
+            self._again(request)
+
+    def close(self) -> None:
+        """The store closes."""
+        self._line.fail_all(lambda: StoreClosed("the store was closed"))
+
+    # inside
+
+    def _again(self, request: _Request) -> None:
+        self._dequeue(request)
+        self._gathered.append(request)
+        self._turns.schedule()
+
+    def _dequeue(self, request: _Request) -> None:
+        if request.queued_in is not None:
+            del self._queued[request.request.producer]
+            session, request.queued_in = request.queued_in, None
+            session.drop(request)
+
+    def _left(self, waiter: Waiter[_Request, Accepted | Conflict]) -> None:
+        request = waiter.want
+        self._dequeue(request)
+        if request.sent and not waiter.granted:
+            self._withdraw(request.request.producer)
+
+    def _withdraw(self, producer: str) -> None:
+        self._store.send(Leave(self._key, producer), lambda _: None)
+
+    def _fail(self, make_error: Callable[[], Exception]) -> None:
+        sent, self._sent = self._sent, []
+        for request in sent:
+            self._line.fail(request.waiter, make_error())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._gathered:
+            self._turns.schedule()

@@ -1,0 +1,565 @@
+"""The work queue: bounded, prioritised, leased and fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, Literal, Unpack, cast, overload
+from weakref import ref
+
+from tenure.arguments import (
+    LONGEST_NAME,
+    check_count,
+    check_flag,
+    check_name,
+    check_seconds,
+    check_task_id,
+    check_text,
+    check_timeout,
+    shows_options,
+)
+from tenure.dbapi import Completed, run_enlisted
+from tenure.engine import (
+    CAP,
+    Accepted,
+    Browse,
+    Changed,
+    Count,
+    Duplicate,
+    Found,
+    GetTask,
+    GroupPage,
+    Groups,
+    Move,
+    NewTask,
+    OnDuplicate,
+    Page,
+    PutOne,
+    QueueCounts,
+    Record,
+    Reply,
+    SetGroups,
+    SetPaused,
+)
+from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
+from tenure.store import Codec, Store, check_codec, decoded
+
+from ._client import QueueClient
+from ._completing import complete_all
+from ._following import TaskChanges
+from ._groups import (
+    GroupStatistics,
+    OnRetry,
+    group_statistics,
+    settings,
+)
+from ._keys import check_key_ttl, check_on_duplicate
+from ._new_task import new_task, task_of
+from ._options import Item, MoreOptions
+from ._payload import P
+from ._portions import ANYTHING, decoded_cursor, put_portions
+from ._put_span import PutSpan
+from ._records import (
+    Audit,
+    QueueStatistics,
+    TaskPage,
+    TaskRecord,
+    audit_of,
+    record_of,
+    statistics_of,
+)
+from ._retry import Retry, check_retry
+from ._takes import Takers
+from ._task import TakeBlock, Task
+
+MEBIBYTE = 2**20
+PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
+
+
+def check_queue(queue: object) -> None:
+    """Refuse what is no queue. Raises `TypeError`."""
+    if not isinstance(queue, WorkQueue):
+        raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
+
+
+class WorkQueue(Generic[P]):
+    """Tasks to be taken by anybody: delivered at least once, and completed once on record.
+
+    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
+    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
+    `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
+    `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
+    kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
+    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
+    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
+    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
+    `traceback=False`, it has not.
+
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
+    1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
+    group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
+    apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
+
+    Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
+    payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
+
+    Descriptions of one queue in one process should agree: the one made last counts.
+
+    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
+    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
+    the turns of groups by self-clocked fair queueing (Golestani, 1994).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        codec: Codec[P] | None = None,
+        max_size: int = 10_000,
+        aging: float | None = None,
+        retry: Retry | None = None,
+        max_deliveries: int = 20,
+        results_ttl: float | None = 3600.0,
+        dead_ttl: float | None = 180 * 86400.0,
+        key_ttl: float | None = None,
+        max_payload: int = MEBIBYTE,
+        keep_payloads: bool = False,
+        traceback: bool = True,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: OnRetry = "hold",
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.key: str = Store.key(store, "queue", name)
+        self.codec: Codec[P] = check_codec(codec) or store.codec
+        self.retry: Retry = check_retry(retry) or Retry()
+        self.max_size: int = check_count("max_size", max_size)
+        self.max_payload: int = check_count("max_payload", max_payload)
+        self.results_ttl: float | None = check_timeout("results_ttl", results_ttl, least=None)
+        self.dead_ttl: float | None = check_timeout("dead_ttl", dead_ttl, least=None)
+        self.key_ttl: float | None = check_key_ttl(key_ttl)
+        self.traceback: bool = check_flag("traceback", traceback)
+        keep_payloads = check_flag("keep_payloads", keep_payloads)
+        max_deliveries = check_count("max_deliveries", max_deliveries)
+        aging = check_timeout("aging", aging, least=None)
+        self._client = client = store.listen(self.key, lambda: QueueClient(store, self.key))
+        self.takers: Takers = client.takers
+        client.producers.max_size = self.max_size
+        client.takers.aging = aging
+        client.takers.max_deliveries = max_deliveries
+        client.takers.keep = keep_payloads
+        client.takers.dead_ttl = self.dead_ttl
+        client.takers.user = ref(self)
+        client.groups.change(settings(self.key, per_group, weights, max_group_size, on_retry))
+
+    def __repr__(self) -> str:
+        return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
+
+    # putting
+
+    @shows_options(MoreOptions)
+    async def put(
+        self,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> int:
+        """Put a task and return its id; waits in line while the queue is full.
+
+        `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
+        if no worker has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        which it takes turns.
+
+        `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
+        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
+        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
+        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
+        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
+        either: this is a new task.
+
+        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
+        `TypeError` for a wrong argument, and what the codec raises.
+        Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+        """
+        if self.store.reporter.tracing is not None:
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=True)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
+        return await self._put_one(task, wait=True)
+
+    @shows_options(MoreOptions)
+    async def try_put(
+        self,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> int:
+        """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
+        if self.store.reporter.tracing is not None:
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=False)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
+        return await self._put_one(task, wait=False)
+
+    @overload
+    async def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: Literal["keep", "replace"],
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = ANYTHING,
+    ) -> list[int]: ...
+    @overload
+    async def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: Literal["refuse"] = "refuse",
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = ANYTHING,
+    ) -> list[int | DuplicateTask]: ...
+    async def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: OnDuplicate = "refuse",
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = ANYTHING,
+    ) -> list[int] | list[int | DuplicateTask]:
+        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
+
+        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
+        ids: an item that says "refuse" is a `ValueError` then.
+
+        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
+        the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
+        returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
+        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
+        encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
+        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
+        an item is wrong.
+        Cancellation: portions that were put stay.
+        """
+        on_duplicate = check_on_duplicate(on_duplicate)
+        kind = type(cast("object", items))
+        if issubclass(kind, (str, bytes, Mapping)) or not issubclass(kind, Iterable):
+            raise TypeError(f"items must be an iterable of payloads, such as a list, not {kind.__name__}")
+        entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
+        if on_duplicate != "refuse":
+            if any(entry.on_duplicate == "refuse" for entry in entries):
+                raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
+            entries = [
+                replace(entry, on_duplicate=on_duplicate)
+                if entry.key and entry.on_duplicate is None
+                else entry
+                for entry in entries
+            ]
+        if self.store.reporter.tracing is None:
+            return await self._put_all(entries, cursor, expected)
+        with PutSpan(self.store.reporter, self.key, len(entries)) as span:
+            return await self._put_all(entries, cursor, expected, span.meta)
+
+    @shows_options(MoreOptions)
+    def put_in(
+        self,
+        connection: object,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> Completed[int] | Awaitable[int]:
+        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
+
+        Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
+        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
+        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
+
+        Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
+        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
+        raises.
+        Cancellation: roll back; it may have been put in the transaction.
+        """
+        if self.store.reporter.tracing is None:
+            task = new_task(self, payload, priority, delay, key, expires, **options)
+            return self._put_in(connection, task)
+        span = PutSpan(self.store.reporter, self.key)
+        try:
+            task = new_task(*(self, payload, priority, delay, key, expires), **options, span_meta=span.meta)
+            put = self._put_in(connection, task)
+        except BaseException as error:
+            span.end(error)
+            raise
+        if not isinstance(put, Completed):
+            return span.end_with(put)
+        span.end(put.value)
+        return put
+
+    def _put_in(self, connection: object, task: NewTask) -> Completed[int] | Awaitable[int]:
+        max_size = self._client.producers.max_size
+
+        def judge(answer: int | Duplicate | Reply) -> int:
+            if isinstance(answer, Reply):
+                raise QueueFull(self.key, max_size, task.group or None)
+            return self._id(task, answer)
+
+        return run_enlisted(connection, self.store.enlist(PutOne(self.key, task, max_size)), judge)
+
+    def complete_in(
+        self, connection: object, tasks: Iterable[Task[P]]
+    ) -> Completed[list[Task[P]]] | Awaitable[list[Task[P]]]:
+        """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
+
+        Left out are those that are lost, cancelled, marked with `Task.fail` or settled: write for the others only. It
+        is one statement, however many they are; a blocking connection returns the list at once, as `.value`, in any
+        thread. Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for tasks of another queue or too
+        many.
+        Cancellation: roll back; it may have been applied in the transaction.
+        """
+        return complete_all(self.store, self.key, connection, tasks)
+
+    async def _put_one(self, task: NewTask, *, wait: bool) -> int:
+        accepted = await self._client.producers.put((task,), wait=wait)
+        assert isinstance(accepted, Accepted)
+        return self._id(task, accepted.ids[0])
+
+    async def _put_traced(
+        self, fields: tuple[P, int, float, str | None, float | None], options: MoreOptions, *, wait: bool
+    ) -> int:
+        with PutSpan(self.store.reporter, self.key) as span:
+            task = new_task(self, *fields, **options, span_meta=span.meta)
+            span.task_id = await self._put_one(task, wait=wait)
+            return span.task_id
+
+    async def _put_all(
+        self,
+        items: Sequence[Item[P]],
+        cursor: tuple[str, Any] | None,
+        expected: Any,
+        more: Mapping[str, str] | None = None,
+    ) -> list[int | DuplicateTask]:
+        tasks = [task_of(self, item, more) for item in items]
+        outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
+        return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
+
+    def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
+        if isinstance(answer, Duplicate):
+            return DuplicateTask(self.key, task.key or "", answer.id)
+        return answer
+
+    def _id(self, task: NewTask, answer: int | Duplicate) -> int:
+        outcome = self._outcome(task, answer)
+        if isinstance(outcome, DuplicateTask):
+            raise outcome
+        return outcome
+
+    # taking
+
+    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[Task[P], bool]:
+        """Take a task for a block, `async with queue.take() as task`.
+
+        Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
+        fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
+        exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
+        outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
+        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
+        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
+        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
+        answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Cancellation: while waiting, nothing is taken.
+        """
+        return TakeBlock[P](self, timeout)
+
+    # looking and managing
+
+    async def result(self, task_id: int) -> Any:
+        """Wait until the task has ended and return its result.
+
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
+        result that the codec refuses.
+        """
+        task_id = check_task_id("task_id", task_id)
+        outcome = await self._client.watchers.outcome(task_id)
+        if outcome.state == "done":
+            return decoded(self.store.codec, f"{self.key}: the result of task {task_id}", outcome.result)
+        if outcome.state == "cancelled":
+            raise TaskCancelled(self.key, task_id)
+        raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
+
+    async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
+        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
+
+        Raises `StoreClosed`, `EngineError`.
+        """
+        if (key is None) is (task_id == 0):
+            raise TypeError("get takes a task_id or a key")
+        task_id = 0 if key is not None else check_task_id("task_id", task_id)
+        unique = "" if key is None else check_name("key", key)
+        answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
+        return self._read(answer.record) if isinstance(answer, Found) else None
+
+    def follow(self, task_id: int) -> TaskChanges[P]:
+        """The task as it is, and then at each change of its state and each report, until it has ended.
+
+        `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
+        are conflated: a slow reader gets the latest one, and never misses the last report and the end. All followers of
+        a task in one process cost the engine one answer. Iterating raises `ResultUnavailable` if the task is not known,
+        or not any more, `StoreClosed`, `EngineError`.
+        """
+        task_id = check_task_id("task_id", task_id)
+        return TaskChanges(partial(self._client.feed, task_id), self._read)
+
+    async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
+
+        Returns False if there is no such task, it is leased, or it has ended. Cancellation: it may or may not be
+        applied.
+        """
+        task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
+        return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
+
+    async def cancel(self, task_id: int) -> bool:
+        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
+
+        Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
+        """
+        task_id = check_task_id("task_id", task_id)
+        return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+
+    async def join(self) -> None:
+        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+        await self._client.watchers.drained()
+
+    async def statistics(self) -> QueueStatistics:
+        """The queue at this moment."""
+        return statistics_of(await self._count(Count(self.key)))
+
+    async def groups(self, limit: int = 20) -> list[GroupStatistics]:
+        """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
+
+        Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`.
+        """
+        page = await self.store.call(Groups(self.key, check_count("limit", limit, most=CAP)))
+        assert isinstance(page, GroupPage)
+        return list(map(group_statistics, page.groups))
+
+    async def set_groups(
+        self,
+        *,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: OnRetry = "hold",
+    ) -> None:
+        """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
+
+        They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        Cancellation: it may or may not be applied, or only in the next session.
+        """
+        new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
+        await self._client.groups.send_now(new)
+
+    async def cursors(self) -> dict[str, Any]:
+        """The cursors stored by `put_many`, by name."""
+        counts = await self._count(Count(self.key))
+        return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
+
+    async def verify(self) -> Audit:
+        """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
+
+        The queue may be in use: only numbers that the engine read in one step are compared.
+        """
+        counted = statistics_of(await self._count(Count(self.key)))
+        return audit_of(counted, await self._count(Count(self.key, recount=True)))
+
+    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
+        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
+
+        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
+        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
+        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
+        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
+        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned.
+        """
+        if state not in ("waiting", "delayed", "leased", "dead", "ended"):
+            raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
+        after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
+        limit = check_count("limit", limit)
+        tasks: list[TaskRecord[P]] = []
+        while True:
+            page = await self.store.call(Browse(self.key, state, after, min(limit - len(tasks), CAP)))
+            assert isinstance(page, Page)
+            tasks += [self._read(record) for record in page.records]
+            after = page.next
+            if not after or len(tasks) >= limit:
+                return TaskPage(tasks, after)
+
+    async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
+        """The dead letters whose `rank` is above `after`, in the order in which they died."""
+        after = check_count("after", after, least=0, most=2**63 - 1)
+        return (await self.browse("dead", after=str(after), limit=limit)).tasks
+
+    async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
+        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
+
+        One whose `key` another task has stays dead. Cancellation: some may have been requeued.
+        """
+        if task_ids is None:
+            return await self._move_all("waiting", frozenset({"dead"}))
+        ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
+        portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
+        return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
+
+    async def purge(self, *states: str) -> int:
+        """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
+        "cancelled", "expired"); returns how many. Cancellation: some may have been purged.
+        """
+        if not states or not PURGEABLE.issuperset(states):
+            raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
+        return await self._move_all("purged", frozenset(states))
+
+    async def pause(self) -> None:
+        """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
+        await self.store.call(SetPaused(self.key, paused=True))
+
+    async def resume(self) -> None:
+        """Deliver tasks again. Cancellation: it may or may not be applied."""
+        await self.store.call(SetPaused(self.key, paused=False))
+
+    # inside
+
+    def _read(self, record: Record) -> TaskRecord[P]:
+        return record_of(record, self.codec, self.store.codec)
+
+    async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
+        total, moved = 0, Changed(0, more=True)
+        while moved.more:
+            moved = await self._move(Move(self.key, states, to, moved.after))
+            total += moved.count
+        return total
+
+    async def _move(self, operation: Move) -> Changed:
+        moved = await self.store.call(operation)
+        assert isinstance(moved, Changed)
+        return moved
+
+    async def _count(self, operation: Count) -> QueueCounts:
+        counts = await self.store.call(operation)
+        assert isinstance(counts, QueueCounts)
+        return counts

@@ -1,0 +1,167 @@
+"""Tasks and queues as their user sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from tenure.engine import QueueCounts, Record
+from tenure.store import Codec, JsonCodec, decoded
+
+from ._failures import read
+from ._payload import P, P_co
+from ._reports import report_in
+
+_META = JsonCodec()
+
+# The generic classes have no slots: with slots, Python 3.12 cannot make a frozen `TaskPage[Mail](...)`.
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """A queue at one moment.
+
+    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
+    was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is
+    how many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
+    `max_size` is the limit that the last put has set, 0 if there was no put.
+    """
+
+    put: int
+    waiting: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    cancelled: int
+    expired: int
+    discarded: int
+    purged: int
+    reserved: int
+    producers: int
+    paused: bool
+    oldest: float
+    groups: int = 0
+    max_size: int = 0
+
+    @property
+    def unfinished(self) -> int:
+        """The number of tasks that are waiting, delayed or leased."""
+        return self.waiting + self.delayed + self.leased
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result of an audit; true if the counts of a queue agree with its tasks. `problems` names each
+    disagreement.
+    """
+
+    statistics: QueueStatistics
+    problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class TaskRecord(Generic[P_co]):
+    """A task as the engine has it; generic in its payload.
+
+    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts`
+    tries have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in
+    seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
+    otherwise; it is None without an error, and once the task is done. `traceback` is that of the last failed try,
+    its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
+    `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
+    they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
+    queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
+    has its bytes by the name of the field.
+    """
+
+    id: int
+    state: str
+    payload: P_co | None
+    priority: int
+    key: str | None
+    attempts: int
+    deliveries: int
+    age: float
+    result: Any = None
+    error: str | None = None
+    rank: int = field(default=0, repr=False)
+    progress: Any = None
+    traceback: str = field(default="", repr=False)
+    earlier_errors: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default_factory=dict[str, str])
+    undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    group: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """True if the task is done, dead, discarded, cancelled or expired."""
+        return self.rank > 0
+
+
+@dataclass(frozen=True)
+class TaskPage(Generic[P_co]):
+    """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
+
+    tasks: list[TaskRecord[P_co]]
+    next: str
+
+
+def statistics_of(counts: QueueCounts) -> QueueStatistics:
+    """The engine's counts of a queue, for the user."""
+    return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
+
+
+def ended_of(s: QueueStatistics) -> int:
+    """The number of tasks that have ended, in any way."""
+    return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
+
+
+def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
+    """The audit of a queue: its statistics, beside those that the engine has counted anew."""
+    recounted = statistics_of(rows)
+    problems: list[str] = []
+    if counted.put != ended_of(counted) + counted.unfinished:
+        problems.append("the states do not add up to put")
+    if recounted.put != ended_of(recounted) + recounted.unfinished:
+        problems.append("the records do not add up to put")
+    if rows.group_counter != rows.groups:
+        problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
+    return Audit(recounted, tuple(problems))
+
+
+def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
+    """The engine's record of a task, for the user; `codec` is for the rest."""
+    failures, done = read(record.failure), record.state == "done"
+    undecoded: dict[str, bytes] = {}
+
+    def value(name: str, of: Codec, data: bytes) -> Any:
+        try:
+            return decoded(of, name, data) if data else None
+        except ValueError:  # a wrong value must not hide the task, nor the other tasks of a page
+            undecoded[name] = data
+            return None
+
+    return TaskRecord(
+        id=record.id,
+        state=record.state,
+        payload=value("payload", payloads, record.payload),
+        priority=record.priority,
+        key=record.key,
+        attempts=record.attempts,
+        deliveries=record.deliveries,
+        age=record.age,
+        result=value("result", codec, record.result) if done else None,
+        error=None if done else record.result.decode() or failures.error or None,
+        rank=record.seq,
+        progress=value("progress", codec, report_in(record.progress)),
+        traceback=failures.traceback,
+        earlier_errors=failures.earlier,
+        meta=value("meta", _META, record.meta) or {},
+        undecoded=undecoded,
+        group=record.group or None,
+    )

@@ -1,0 +1,24 @@
+"""The encoding of a report of progress: behind the token of its try and its number, so that readers can order
+reports.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+_HEAD = Struct(">QQ")
+
+
+def numbered_report(token: int, number: int, report: bytes) -> bytes:
+    """The report with its place in the order of all reports on the task."""
+    return _HEAD.pack(token, number) + report
+
+
+def report_in(data: bytes) -> bytes:
+    """The report alone."""
+    return data[_HEAD.size :]
+
+
+def is_older(data: bytes, other: bytes) -> bool:
+    """True if a numbered report was made before another; a report without a number is never older."""
+    return data[: _HEAD.size] < other[: _HEAD.size]

@@ -1,0 +1,100 @@
+"""Waiting for the end of tasks."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
+from tenure.errors import ResultUnavailable, StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
+from tenure.store import Session, Store
+from tenure.waiting import Line
+
+from ._following import Feed
+
+_DRAINED = ""
+_OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask in one"
+
+
+class Watchers:
+    """All of this process's callers that wait for the end of a task, or of all tasks, of one queue."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._lines: dict[str, Line[None, None]] = {}
+        self._feeds: dict[str, Feed] = {}
+
+    async def outcome(self, task_id: int) -> Outcome:
+        """Wait for the end of a task. Raises `ResultUnavailable`."""
+        while True:
+            session = await self._store.session(self._store.ttl, self._key)
+            with self._watch(str(task_id), session) as watch:
+                answer = await self._store.call(GetResult(self._key, task_id, session.id))
+                if isinstance(answer, Outcome):
+                    return answer
+                if answer is Reply.UNKNOWN:
+                    raise ResultUnavailable(
+                        self._key, task_id, _OF_MEMORY if self._store.url == "memory:" else ""
+                    )
+                if isinstance(answer, Unfinished):
+                    await watch.changed(answer.ask_again_in)
+                else:
+                    session.lose("gone")
+
+    async def drained(self) -> None:
+        """Wait until no task is unfinished."""
+        while True:
+            session = await self._store.session(self._store.ttl, self._key)
+            with self._watch(_DRAINED, session) as watch:
+                answer = await self._store.call(Count(self._key, session.id))
+                if not isinstance(answer, QueueCounts):
+                    session.lose("gone")
+                elif answer.waiting or answer.delayed or answer.leased:
+                    await watch.changed(answer.ask_again_in)
+                else:
+                    return
+
+    def feed(self, task_id: int) -> Feed:
+        """The news that the task's followers in this process share."""
+        name = str(task_id)
+        feed = self._feeds.get(name)
+        if feed is None or feed.over:  # a dead task may have been requeued since
+            feed = self._feeds[name] = Feed(self._store, self._key, task_id, self._drop_feed)
+        return feed
+
+    def _drop_feed(self, feed: Feed) -> None:
+        if self._feeds.get(str(feed.task_id)) is feed:
+            del self._feeds[str(feed.task_id)]
+
+    def wake_followers(self, name: str) -> None:
+        """A task that is followed has changed."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.wake()
+
+    def wake(self, name: str = _DRAINED) -> None:
+        """A hint came for a task, or for the whole queue."""
+        if (line := self._lines.get(name)) is not None:
+            wake(line)
+
+    def wake_all(self) -> None:
+        """Hints may have been lost."""
+        for name in list(self._lines):
+            self.wake(name)
+        for name in list(self._feeds):
+            self.wake_followers(name)
+
+    def close(self) -> None:
+        """The store closes."""
+        for line in list(self._lines.values()):
+            line.fail_all(lambda: StoreClosed("the store was closed"))
+        for feed in list(self._feeds.values()):
+            feed.fail(lambda: StoreClosed("the store was closed"))
+
+    def _watch(self, name: str, session: Session) -> Watch:
+        line = self._lines.setdefault(name, new_line())
+        return Watch(line, session, partial(self._drop, name, line))
+
+    def _drop(self, name: str, line: Line[None, None]) -> None:
+        if self._lines.get(name) is line:
+            del self._lines[name]

@@ -1,0 +1,151 @@
+"""The rule for trying a failed task again, and the exceptions by which a handler decides itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import cast
+
+from tenure.arguments import check_count, check_flag, check_number, check_seconds
+from tenure.handlers import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The number of tries of a task, and the delays in between.
+
+    `attempts` are tries in total. After the k-th failure it is delayed for `backoff * factor ** (k - 1)` seconds, at
+    most `max_backoff`; `jitter` is the share of that by which it is shortened at random (0: never, 1: down to nothing).
+
+    `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task a
+    dead letter at once, whose error says so. A try that takes too long raises `TimeoutError`. An exception group is
+    tried again only if each exception in it is; the type of the group itself does not count. `Dead`, `Discard` and
+    `RetryLater` are not compared. Raises `ValueError` and `TypeError`.
+
+    Thread safety: any. Source: exponential backoff with jitter as in AWS's "Exponential Backoff and Jitter" (Brooker).
+    """
+
+    attempts: int = 3
+    backoff: float = 1.0
+    factor: float = 2.0
+    max_backoff: float = 60.0
+    jitter: float = 0.5
+    on: tuple[type[BaseException], ...] = (BaseException,)
+    never: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        checked: dict[str, object] = {
+            "attempts": check_count("attempts", self.attempts),
+            "backoff": check_seconds("backoff", self.backoff),
+            "factor": check_number("factor", self.factor, least=1),
+            "max_backoff": check_seconds("max_backoff", self.max_backoff),
+            "jitter": check_number("jitter", self.jitter, least=0, most=1),
+            "on": _check_types("on", self.on),
+            "never": _check_types("never", self.never),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        options = (f"{option.name}={_shown(getattr(self, option.name))}" for option in fields(self))
+        return f"Retry({', '.join(options)})"
+
+    def delay(self, failures: int) -> float:
+        """For how many seconds to rest after that many failures (1: the first)."""
+        try:
+            full = min(self.max_backoff, self.backoff * self.factor ** (failures - 1))
+        except OverflowError:
+            full = self.max_backoff
+        return full * (1 - self.jitter * random.random())
+
+    def refusal(self, error: BaseException) -> str | None:
+        """The reason why no further try follows this error, however many attempts are left; None if a try may
+        follow.
+        """
+        for leaf in _leaves(error):
+            if isinstance(leaf, self.never):
+                return f"not tried again: {type(leaf).__name__} is in never={_shown(self.never)}"
+            if not isinstance(leaf, self.on):
+                return f"not tried again: {type(leaf).__name__} is not in on={_shown(self.on)}"
+        return None
+
+
+def check_retry(value: object) -> Retry | None:
+    """A `Retry`, or None. Raises `TypeError`."""
+    if value is not None and not isinstance(value, Retry):
+        raise TypeError(f"retry must be a Retry, not {value!r}")
+    return value
+
+
+class RetryLater(Exception):
+    """Raise it in a handler: not now, try again after `delay` seconds.
+
+    That is not a failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how
+    often a task is postponed. To bound it, put the task with `expires=`, or count with `task.progress`. With `counts`,
+    it is a failed try that says when the next one is; the task is dead when its attempts are used up.
+    """
+
+    def __init__(self, delay: float, reason: str = "", *, counts: bool = False) -> None:
+        self.delay: float = check_seconds("delay", delay)
+        self.reason: str = str(reason)
+        self.counts: bool = check_flag("counts", counts)
+        super().__init__(self.delay, self.reason)  # with which it is unpickled
+
+    def __str__(self) -> str:
+        return self.reason or f"try again in {self.delay:g} s"
+
+
+class Discard(Exception):
+    """Raise it in a handler: the task is not worth another try and no dead letter either; `reason` is kept."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason: str = str(reason)
+
+
+class Dead(Exception):
+    """Raise it in a handler: no further try can help. The task is a dead letter at once, with `reason` as its error.
+
+    `raise Dead("no such user") from error` keeps the traceback of `error` too; without a reason, `error` is the reason.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason: str = str(reason)
+
+
+def is_failure(error: BaseException) -> bool:
+    """True if a handler that raises this error has failed, rather than said that the try does not count."""
+    return not (isinstance(error, Discard) or (isinstance(error, RetryLater) and not error.counts))
+
+
+def error_of(failure: BaseException) -> str:
+    """The error of a dead letter, as text."""
+    if not isinstance(failure, (Dead, RetryLater)):
+        return describe(failure)
+    return failure.reason or describe(failure.__cause__ or failure)
+
+
+def _check_types(name: str, types: object) -> tuple[type[BaseException], ...]:
+    if not isinstance(types, tuple):
+        raise TypeError(f"{name} must be a tuple of exception types, not {types!r}")
+    for kind in cast("tuple[object, ...]", types):
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(f"{name} must be a tuple of exception types, and {kind!r} is none")
+    return cast("tuple[type[BaseException], ...]", types)
+
+
+def _shown(option: object) -> str:
+    if not isinstance(option, tuple):
+        return repr(option)
+    names = [kind.__name__ for kind in cast("tuple[type[BaseException], ...]", option)]
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(part)
+    else:
+        yield error

@@ -1,0 +1,275 @@
+"""Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them, and a lane.
+
+A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
+each task would cost as much as all the rest. Its verdicts are not waited for one by one: they travel with the next
+exchange, which also brings the next tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from math import inf
+from typing import Any, Protocol
+
+import anyio
+import anyio.lowlevel
+from anyio import CancelScope
+
+from tenure.engine import Settle, Taken
+from tenure.errors import CapacityMismatch, EngineError, StoreClosed
+from tenure.handlers import is_closing, split_failure
+from tenure.store import Session
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Line, now
+
+from ._queue import WorkQueue
+from ._retry import Dead, Retry
+from ._takes import Dismissed
+from ._task import Task, event_of
+
+Handle = Callable[[Any], Awaitable[Any]]
+"""A handler of a task; in `BatchRunners`, of a list of tasks."""
+
+
+class Slot(Protocol):
+    """The slot of a runner, entered before it takes tasks, and kept from one task to the next."""
+
+    def time_limit(self) -> float | None:
+        """For how many seconds to wait for the next task; None: the slot is over."""
+        ...
+
+    def idled(self) -> None:
+        """No task has come in that time. The slot ends."""
+        ...
+
+
+class Runners:
+    """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
+
+    `name` is the name of the user's function, for messages.
+
+    Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
+    it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
+    to wait first, and it is asked again afterwards; None: for nothing.
+    `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
+    `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
+    accepted, as in `LeaseLost`, or None.
+
+    Thread safety: none; belongs to the event loop of its store.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        handlers: Sequence[Handle],
+        *,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        pause: Callable[[int], Awaitable[object] | None] | None = None,
+        slots: Callable[[], AbstractAsyncContextManager[Slot]] | None = None,
+        judge: Callable[[Task, BaseException], BaseException | None] | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        name: str = "the handler",
+    ) -> None:
+        self._name = name
+        self.draining: bool = False
+        self.running: bool = False
+        self.busy: int = 0
+        self.counts: Counter[str] = Counter()
+        """The outcomes of the tasks, by the names of events."""
+        self._queue = queue
+        traces = queue.store.reporter.tracing is not None
+        self._handlers: Sequence[Handle] = (
+            [partial(_traced, handle) for handle in handlers] if traces else handlers
+        )
+        self._timeout = timeout
+        self._retry = retry or queue.retry
+        self._prefetch = prefetch
+        self._allowed = 0  # of `prefetch`, at present
+        self._pause = pause
+        self._slots = slots
+        self._judge = judge
+        self._on_settled = on_settled
+        self._pausing: set[CancelScope] = set()
+        self._problem: Exception | None = None
+        self._ended: Line[None, None] = Line(lambda _: None)
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        """
+        self.running = True
+        self._problem = None
+        self._set_prefetch(self._prefetch)
+        try:
+            async with unwrapped_task_group() as group:
+                for number, handle in enumerate(self._handlers):
+                    name = f"tenure worker {self._queue.name} {number}"
+                    group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
+        finally:
+            self._set_prefetch(0)
+            try:
+                with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
+                    await self._queue.takers.until_idle()
+            finally:
+                self.running = False
+                for waiter in self._ended:
+                    self._ended.grant(waiter, None)
+        if self._problem is not None:
+            raise self._problem
+
+    def begin_draining(self) -> None:
+        """Take no more tasks. Synchronous."""
+        self.draining = True
+        self._set_prefetch(0)
+        self.recheck()
+        for scope in self._pausing:
+            scope.cancel("the worker is drained")
+
+    async def drain(self) -> None:
+        """Take no more tasks; return when `run` has ended. Cancellation: they go on draining."""
+        self.begin_draining()
+        if self.running:
+            await self._ended.wait(self._ended.join(None))
+        else:
+            await anyio.lowlevel.checkpoint()
+
+    def recheck(self) -> None:
+        """Have runners that wait for a task ask first whether they have to pause."""
+        self._queue.takers.dismiss(self)
+
+    def _set_prefetch(self, count: int) -> None:
+        self._queue.takers.prefetch(count - self._allowed)
+        self._allowed = count
+
+    async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
+        try:
+            while not self.draining:
+                if self._slots is None:
+                    await self._take_tasks(number, handle, None)
+                else:
+                    await self._take_in_slot(number, handle, self._slots())
+        except (StoreClosed, EngineError, CapacityMismatch) as problem:
+            # it hits all runners alike: one of them reports it, the others end
+            self._problem = problem
+            everybody.cancel()
+
+    async def _take_in_slot(
+        self, number: int, handle: Handle, entered: AbstractAsyncContextManager[Slot]
+    ) -> None:
+        with CancelScope() as scope:
+            self._pausing.add(scope)
+            try:
+                async with entered as slot:
+                    self._pausing.discard(scope)
+                    await self._take_tasks(number, handle, slot)
+            finally:
+                self._pausing.discard(scope)
+
+    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
+        takers, pause = self._queue.takers, self._pause
+        with CancelScope() as scope:
+            while not (self.draining or scope.cancel_called):
+                if pause is not None and (first := pause(number)) is not None:
+                    await self._wait_for(first, scope)
+                    continue
+                limit = inf if slot is None else slot.time_limit()
+                if limit is None:
+                    return
+                try:
+                    delivery = await (takers.take(self) if limit == inf else self._take_within(limit))
+                except Dismissed:
+                    continue
+                if delivery is None:
+                    if slot is not None:
+                        slot.idled()
+                    return
+                session, taken = delivery
+                await self._work(Task(self._queue, session, taken, scope), handle, scope)
+
+    async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
+        with anyio.move_on_after(seconds):
+            return await self._queue.takers.take(self)
+        return None
+
+    async def _wait_for(self, first: Awaitable[object], scope: CancelScope) -> None:
+        self._pausing.add(scope)
+        try:
+            await first
+        finally:
+            self._pausing.discard(scope)
+
+    async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
+        """Handle and settle one task; raises nothing but interruptions."""
+        self.busy += 1
+        if self._timeout is not None:
+            scope.deadline = now() + self._timeout
+        failure = interruption = None
+        try:
+            result = await handle(task)
+            if result is not None:
+                failure = self._keep(task, result)
+        except BaseException as error:
+            if is_closing(error):  # there may be no loop any more
+                raise
+            failure, interruption = split_failure(error)
+        self.busy -= 1
+        if self._timeout is not None:
+            scope.deadline = inf
+        try:
+            if failure is None and interruption is not None and self._is_late(task, scope):
+                failure = TimeoutError(f"not done within {self._timeout:g} s")
+                failure.__cause__ = interruption  # its traceback says where the handler was
+            settle = self._verdict(task, failure, interruption)
+            task.settle(settle, self._settled, failure)
+            if interruption is not None:
+                raise interruption
+        finally:
+            del failure, interruption  # their tracebacks refer to this frame
+
+    def _keep(self, task: Task, result: Any) -> Dead | None:
+        """Set the result. A result that cannot be encoded would be refused again after each further try."""
+        try:
+            task.set_result(result)
+        except (TypeError, ValueError) as problem:
+            what = f"{self._name} returned {type(result).__name__}, which cannot be the result"
+            return Dead(f"{what}: {problem.__cause__ or problem}")
+        return None
+
+    def _is_late(self, task: Task, scope: CancelScope) -> bool:
+        return scope.cancel_called and not task.cancelled and task.lost is None
+
+    def _verdict(
+        self, task: Task, failure: BaseException | None, interruption: BaseException | None
+    ) -> Settle:
+        if failure is None and interruption is None:
+            return task.verdict(None, self._retry)
+        if failure is not None and self._judge is not None:
+            failure = self._judge(task, failure)
+        return task.interrupted() if failure is None else task.verdict(failure, self._retry)
+
+    def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        if refused is not None:
+            task.report_loss(refused)
+        self.counts[event_of(settle, refused)] += 1
+        if self._on_settled is not None:
+            self._on_settled(task, settle, refused)
+
+
+async def _traced(handle: Handle, task: Task) -> Any:
+    task.begin_trying()
+    try:
+        result = await handle(task)
+    except BaseException as error:
+        if is_closing(error):  # in a context of its own
+            task.abandon_trying(error)
+        else:
+            task.leave_trying()
+        raise
+    task.leave_trying()
+    return result

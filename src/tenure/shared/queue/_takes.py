@@ -1,0 +1,396 @@
+"""Takers: settling what was taken and taking more, in one exchange for all of this process.
+
+Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is on its way;
+what gathers meanwhile leaves with the next. What to ask for is decided in `_demand`. This keeps the queue of waiters,
+the verdicts that have to reach the engine, and the tasks that were prefetched: those wait here for a taker, which then
+needs no exchange.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import anyio
+
+from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
+from tenure.errors import StoreClosed
+from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.waiting import Line, Waiter
+
+from ._demand import Demand
+from ._groups import GroupSettings
+
+_LATER = 30.0
+"""Seconds between two looks at whether anybody can still come back to take."""
+
+OnSettled = Callable[[str | None], object]
+"""Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
+
+
+class Dismissed(Exception):
+    """A group of takers shall take no more."""
+
+
+class Holder(Protocol):
+    """The holder of a task."""
+
+    def stop(self) -> None:
+        """The cancellation of the task was requested."""
+        ...
+
+
+class Takers(Held):
+    """All of this process's takers of one queue.
+
+    `listener` receives the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
+    returns the object whose methods may take next, or None once that is gone.
+    """
+
+    def __init__(self, store: Store, key: str, listener: object, groups: GroupSettings) -> None:
+        self.aging: float | None = None
+        self.max_deliveries = 20
+        self.keep = False
+        self.dead_ttl: float | None = None
+        self.user: Callable[[], object | None] = _nobody
+        self._store = store
+        self._key = key
+        self._listener = listener
+        self._groups = groups
+        self._demand = Demand()
+        self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
+        self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
+        self._prefetched: deque[tuple[Session, Taken]] = deque()  # no taker is in line
+        self._batcher = Batcher(store, key, store.ttl, self)
+        self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
+        self._sent: list[tuple[Session, Settle, OnSettled]] = []
+        self._unknown: list[tuple[Session, Settle]] = []
+        self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
+        self._stopped: set[int] = set()  # tokens that no taker here has yet
+        self._registered_in: Session | None = None
+        self._alarm = Timer(store.call_at, self.reask)
+        self._idling: Line[None, None] = Line(_nothing)
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    async def take(self, group: object = None) -> tuple[Session, Taken]:
+        """Take the next task. Raises `StoreClosed`, `EngineError`; `Dismissed` when the group is dismissed meanwhile.
+
+        Cancellation: what was taken is given back.
+        """
+        while True:
+            self._check_open()
+            if len(self._line) >= self._demand.registered:
+                self._batcher.schedule()
+            session, taken = await self._line.wait(self._join(group))
+            if session.lost is None and not self._closed:
+                return session, taken
+            self._give_back(session, taken)
+
+    async def take_at_once(self) -> tuple[Session, Taken] | None:
+        """Take the next task if there is one now. Raises and cancellation as for `take`."""
+        self._check_open()
+        self._batcher.schedule()
+        probe = self._join(None)
+        self._probes[probe] = False
+        try:
+            session, taken = await self._line.wait(probe)
+        except anyio.WouldBlock:
+            return None
+        finally:
+            self._probes.pop(probe, None)
+        if session.lost is None and not self._closed:
+            return session, taken
+        self._give_back(session, taken)
+        return None
+
+    async def take_many(self, group: object, most: int, linger: float) -> list[tuple[Session, Taken]]:
+        """Take the next task, and those that come within `linger` seconds after it, up to `most` in all.
+
+        It ends sooner when the group is dismissed. Raises and cancellation as for `take`.
+        """
+        line = self._line
+        while True:
+            self._check_open()
+            if len(line) + most > self._demand.registered:
+                self._batcher.schedule()
+            waiters = [self._join(group) for _ in range(most)]
+            try:
+                await line.wait(waiters[0])
+                if not waiters[-1].granted:
+                    with suppress(Dismissed), anyio.move_on_after(linger):
+                        await line.wait(waiters[-1])
+            except BaseException:
+                for waiter in waiters:
+                    line.leave(waiter)
+                raise
+            if not waiters[-1].granted:
+                self._leave_for_now(waiters)
+            deliveries: list[tuple[Session, Taken]] = []
+            for session, taken in (waiter.value for waiter in waiters if waiter.granted):
+                if session.lost is None and not self._closed:
+                    deliveries.append((session, taken))
+                else:
+                    self._give_back(session, taken)
+            if deliveries:
+                return deliveries
+
+    def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
+        """A batch has begun: it is not a taker until it has ended."""
+        for waiter in waiters:
+            if not waiter.granted:
+                self._line.leave(waiter)
+        self._demand.left(len(self._line), busy=self._batcher.busy)
+        if self._demand.reask:
+            self._batcher.schedule()
+
+    def hold(self, token: int, holder: Holder) -> None:
+        """The task has reached its taker."""
+        self._holders[token] = holder
+        if token in self._stopped:
+            holder.stop()
+
+    def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
+        """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
+        self._store.check_here()
+        self._holders.pop(settle.token, None)
+        if session.lost is not None:  # the engine takes the task back with the session
+            on_settled(session.lost)
+        else:
+            self._settling.append((session, settle, on_settled))
+            self._batcher.schedule()
+
+    def prefetch(self, change: int) -> None:
+        """Allow for so many prefetched tasks more, or fewer. Synchronous; what is too much is given back."""
+        if not self._closed:
+            self._demand.prefetch += change
+            self._give_back_prefetched(but=self._demand.prefetch)
+
+    def dismiss(self, group: object) -> None:
+        """End the wait of the takers of a group."""
+        for waiter in self._line:
+            if waiter.want is group:
+                self._line.fail(waiter, Dismissed())
+
+    async def until_idle(self) -> None:
+        """Wait until no exchange is on its way and every verdict is acknowledged."""
+        while self._batcher.busy or self._settling:
+            await self._idling.wait(self._idling.join(None))
+
+    # what the batcher asks
+
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        if self._unknown:
+            self._give_back_unknown()
+        while self._settling and len(self._sent) < CAP:
+            entry = self._settling.popleft()
+            if entry[0] is session:
+                self._sent.append(entry)
+            else:  # its session was lost before this could be said
+                entry[2](entry[0].lost)
+        demand, waiting = self._demand, len(self._line)
+        if not (self._sent or self._probes or demand.is_needed(waiting)):
+            self._wake_idling()
+            return None
+        # takers that came for one try wait for this answer only
+        self._probes = {probe: True for probe in self._probes if probe.waiting}
+        want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
+        self._groups.send(session)
+        return Exchange(
+            session.id,
+            n,
+            self._key,
+            tuple(entry[1] for entry in self._sent),
+            want,
+            demand.advertising,
+            self.aging,
+            self.max_deliveries,
+            self.keep,
+            self.dead_ttl,
+        )
+
+    def on_answer(self, session: Session, answer: Exchanged) -> None:
+        sent, self._sent = self._sent, []
+        session.unreleased.pop(self, None)
+        for _, settle, on_settled in sent:
+            on_settled("refused" if settle.token in answer.refused else None)
+        for taken in answer.tasks:
+            self._hand_over(session, taken)
+        if answer.paused:
+            self._give_back_prefetched()
+        for token in answer.stop:
+            self.stop(token)
+        if self._stopped:
+            self._stopped &= self._holders.keys()
+        for probe in [probe for probe, asked in self._probes.items() if asked]:
+            self._line.fail(probe, anyio.WouldBlock())
+        idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
+        self._register(session)
+        if idle or self._holders or len(self._line):
+            self._alarm.set(answer.ask_again_in)
+        self._go_on()
+
+    def on_session_lost(self, *, resent: bool) -> None:
+        sent, self._sent = self._sent, []
+        for _, _, on_settled in sent:
+            on_settled("unacknowledged" if resent else "gone")
+        self._demand.session_lost()
+        self._go_on()
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        self._settling.extendleft(reversed(self._sent))
+        self._sent = []
+        self._demand.failed()
+        self._give_back_prefetched()
+        if session is None:
+            while self._settling:
+                lost, _, on_settled = self._settling.popleft()
+                on_settled(lost.lost or "unacknowledged")
+        elif self._settling or self._unknown:
+            # sent again at each heartbeat; without success for a ttl, the session ends
+            session.unreleased.setdefault(self, anyio.current_time())
+        self._line.fail_all(lambda: type(error)(*error.args))
+        self._wake_idling()
+
+    def wake(self) -> None:
+        """Do nothing: a caller that waits for a verdict has its own deadline."""
+
+    def send_again(self) -> None:
+        """Try once more what the engine has refused. For the session alone."""
+        self._batcher.schedule()
+
+    # hints
+
+    def on_ready(self) -> None:
+        """There may be tasks, and the engine counts on all takers that are registered to take them."""
+        busy = self._batcher.busy
+        self._demand.hinted(busy=busy)
+        if not busy and (self._demand.promised or len(self._line)):
+            self._batcher.schedule()
+
+    def reask(self) -> None:
+        """Hints may have been lost; and the engine need not send any for a queue that it has forgotten."""
+        demand = self._demand
+        demand.registered = 0
+        if len(self._line) or self._holders or (demand.advertised and self.user() is None):
+            demand.reask = True
+            self._batcher.schedule()
+        elif demand.advertised:
+            self._alarm.set(_LATER)
+
+    def stop(self, token: int) -> None:
+        """The cancellation of a task that was given to this process was requested."""
+        holder = self._holders.get(token)
+        prefetched = next((pair for pair in self._prefetched if pair[1].token == token), None)
+        if prefetched is not None:
+            self._prefetched.remove(prefetched)
+            self._give_back(*prefetched)
+        elif holder is None:
+            self._stopped.add(token)  # it may still be on its way
+        else:
+            holder.stop()
+
+    def on_found(self, session: Session, settle: Settle) -> None:
+        """The engine says that this process has a task; a task that no taker here has is given back."""
+        self._unknown.append((session, settle))
+        self._batcher.schedule()
+
+    def on_found_idle(self) -> None:
+        """The engine counts on takers of this process; if there are none, an exchange says so."""
+        if not (self._demand.advertised or self._batcher.busy):
+            self._demand.reask = True
+            self._batcher.schedule()
+
+    def close(self) -> None:
+        """The store closes; verdicts still go out."""
+        self._closed = True
+        self._demand.prefetch = 0
+        self._give_back_prefetched()
+        self._line.fail_all(lambda: StoreClosed("the store was closed"))
+
+    def lose(self, reason: str) -> None:
+        """The session under which takers are registered is lost, or the store closes. For the session alone."""
+        del reason
+        self._demand.session_lost()
+        self._register(None)
+        if len(self._line):
+            self._batcher.schedule()
+
+    # inside
+
+    def _check_open(self) -> None:
+        self._store.check_here()
+        if self._closed:
+            raise StoreClosed("the store is closed")
+
+    def _join(self, group: object) -> Waiter[object, tuple[Session, Taken]]:
+        waiter = self._line.join(group)
+        while self._prefetched and not waiter.granted:
+            session, taken = self._prefetched.popleft()
+            if session.check() is None:
+                self._line.grant(waiter, (session, taken))
+            else:
+                self._give_back(session, taken)
+        return waiter
+
+    def _hand_over(self, session: Session, taken: Taken) -> None:
+        taker = self._line.head()
+        if session.lost is not None or (taker is None and len(self._prefetched) >= self._demand.prefetch):
+            self._give_back(session, taken)
+            return
+        self._holders[taken.token] = None
+        if taker is None:
+            self._prefetched.append((session, taken))
+        else:
+            self._line.grant(taker, (session, taken))
+
+    def _give_back_prefetched(self, but: int = 0) -> None:
+        while len(self._prefetched) > but:
+            self._give_back(*self._prefetched.pop())
+
+    def _left(self, waiter: Waiter[object, tuple[Session, Taken]]) -> None:
+        if waiter.granted:
+            self._give_back(*waiter.value)
+
+    def _give_back(self, session: Session, taken: Taken) -> None:
+        self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
+
+    def _give_back_unknown(self) -> None:
+        # no answer is under way that could bring it
+        tokens = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
+        unknown, self._unknown = self._unknown, []
+        for session, settle in unknown:
+            if settle.token not in tokens:
+                self._settling.append((session, settle, _nothing))
+
+    def _register(self, session: Session | None) -> None:
+        """Learn of the loss of the session under which takers are registered."""
+        before, self._registered_in = self._registered_in, session if self._demand.registered else None
+        if before is not self._registered_in:
+            if before is not None:
+                before.drop(self)
+            if self._registered_in is not None:
+                self._registered_in.add(self)
+
+    def _go_on(self) -> None:
+        if self._settling or self._unknown or self._probes or self._demand.is_needed(len(self._line)):
+            self._batcher.schedule()
+        else:
+            self._wake_idling()
+
+    def _wake_idling(self) -> None:
+        if len(self._idling):
+            for waiter in self._idling:
+                self._idling.grant(waiter, None)
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+def _nobody() -> None:
+    pass

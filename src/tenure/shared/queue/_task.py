@@ -1,0 +1,488 @@
+"""A task that was taken: leased for as long as its block lasts, and settled when it ends, however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import Any, Generic, Protocol
+
+import anyio
+from anyio import CancelScope
+
+from tenure.arguments import check_timeout
+from tenure.dbapi import Completed, run_enlisted
+from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
+from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
+from tenure.handlers import split_failure
+from tenure.observe import Trying
+from tenure.shared._block import LeasedBlock
+from tenure.shared._guard import Guarded
+from tenure.store import Codec, Held, Session, Store, decoded, encoded
+from tenure.waiting import Parked, now, park, this_task, wake
+
+from ._batch import Batch
+from ._failures import recorded
+from ._meta import decode_meta
+from ._payload import P, P_co
+from ._reports import numbered_report, report_in
+from ._retry import Dead, Discard, Retry, RetryLater, error_of
+from ._takes import OnSettled, Takers
+
+_UNCOMMITTED = "uncommitted"
+_EVENTS = {
+    Verdict.DONE: "task.done",
+    Verdict.RETRY: "task.retry",
+    Verdict.DEAD: "task.dead",
+    Verdict.DISCARD: "task.discarded",
+    Verdict.CANCEL: "task.cancelled",
+    Verdict.GIVE_BACK: "task.given_back",
+    Verdict.POSTPONE: "task.postponed",
+}
+
+
+def event_of(settle: Settle, refused: str | None) -> str:
+    """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
+    return "task.lost" if refused else _EVENTS[settle.verdict]
+
+
+class Source(Protocol):
+    """The attributes of a queue that its tasks need."""
+
+    store: Store
+    name: str
+    key: str
+    codec: Codec
+    takers: Takers
+    retry: Retry
+    max_payload: int
+    results_ttl: float | None
+    dead_ttl: float | None
+    traceback: bool
+
+
+def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
+    """The bytes of a value, if they are within the limit."""
+    data = encoded(codec, f"{key}: the {what}", value)
+    if len(data) > limit:
+        raise PayloadTooLarge(key, what, len(data), limit)
+    return data
+
+
+class Task(Guarded, Held, Generic[P_co]):
+    """A task in the hands of a handler; generic in its payload.
+
+    `id`, `priority`, `token` (the fence); `group` is the one that it was put into, or None; `attempt` is the number of
+    this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
+    for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
+    was requested.
+    Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
+    thread, the rest on the event loop.
+    """
+
+    __slots__ = (
+        "_error",
+        "_failure",
+        "_if_uncommitted",
+        "_joined",
+        "_meta",
+        "_payload",
+        "_progress",
+        "_queue",
+        "_reports",
+        "_result",
+        "_scope",
+        "_session",
+        "_since",
+        "_trying",
+        "attempt",
+        "cancelled",
+        "deliveries",
+        "group",
+        "id",
+        "lost",
+        "priority",
+        "token",
+        "waited",
+    )
+
+    def __init__(
+        self, queue: Source, session: Session, taken: Taken, scope: CancelScope | Batch[Any]
+    ) -> None:
+        self.id: int = taken.id
+        self.token: int = taken.token
+        self.priority: int = taken.priority
+        self.group: str | None = taken.group or None
+        self.attempt: int = taken.attempts + 1
+        self.deliveries: int = taken.deliveries
+        self.waited: float = taken.waited
+        self._payload = taken.payload
+        self._progress = taken.progress
+        self._failure = taken.failure
+        self._meta = taken.meta
+        self._reports = 0
+        self.lost: str | None = None
+        self.cancelled: bool = False
+        self._queue = queue
+        self._session = session
+        # the loop's clock costs ten times as much: not for each task without an observer
+        self._since = monotonic() if session.reporter.observer is None else now()
+        self._error: BaseException | None = None
+        self._scope: CancelScope | Batch[Any] | None = scope
+        self._result = b"null"
+        self._joined = False
+        self._if_uncommitted: Settle | None = None
+        self._trying: Trying | None = None
+        session.add(self)
+        queue.takers.hold(self.token, self)
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled else "held" if self._scope is not None else "settled"
+        state = f"lost={self.lost!r}" if self.lost else state
+        return f"<Task {self.id} of {self._queue.key} attempt={self.attempt} {state}>"
+
+    @property
+    def payload(self) -> P_co:
+        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
+        return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
+
+    @property
+    def last_progress(self) -> Any:
+        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
+        refuses.
+        """
+        report = report_in(self._progress)
+        return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """The texts that the producer sent along with the payload."""
+        return decode_meta(self._meta)
+
+    def set_result(self, value: Any) -> None:
+        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+
+        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
+        """
+        queue = self._queue
+        self._result = encode(queue.store.codec, queue.key, "result", value, queue.max_payload)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
+
+        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. One that is
+        lost or cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch,
+        `TypeError` for what is no exception.
+        """
+        if not isinstance(error, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
+            raise TypeError(f"error must be an exception, not {error!r}")
+        scope = self._scope
+        if scope is None:
+            raise LeaseLost(self._name, self.lost or "released")
+        if isinstance(scope, Batch):
+            scope.failures[self.token] = error
+        else:
+            raise RuntimeError(f"{self!r} is not in a batch: raise the exception instead")  # noqa: TRY004 no argument
+
+    async def progress(self, value: Any) -> None:
+        """Report how far the task is: for anybody who looks, and for a next delivery.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
+        what the codec raises. If the cancellation of the task was requested, `cancelled` is true, and asynchronous
+        code in the block is cancelled.
+        Cancellation: the report may or may not be stored.
+        """
+        queue = self._queue
+        data = encode(queue.store.codec, queue.key, "progress", value, queue.max_payload)
+        self._reports += 1
+        report = numbered_report(self.token, self._reports, data)
+        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report))
+        if answer is Reply.REFUSED:
+            raise LeaseLost(self._name, self.lost or "refused")
+        if answer is Reply.REQUESTED:
+            self.stop()
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
+
+        It sends nothing. Call it right before a side effect.
+        """
+        if self._scope is None:
+            raise LeaseLost(self._name, self.lost or "released")
+        if self.lost or self._session.is_over():
+            raise LeaseLost(self._name, self.lost or "expired")
+
+    def complete_in(self, connection: object) -> Completed[None] | Awaitable[None]:
+        """Complete the task in a transaction of yours, on a connection to the store's own database.
+
+        Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
+        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
+        and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
+        call nothing else of the store, which may wait for the transaction. Connections are those of `SqlGuard.enforce`;
+        synchronous code needs a blocking connection.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
+        and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
+        what the driver raises.
+        Cancellation: roll back; it may have been applied in the transaction.
+        """
+        self.check()
+        queue = self._queue
+        joining = queue.store.enlist(Complete(self._session.id, queue.key, self._done()))
+        return run_enlisted(connection, joining, self._completed)
+
+    def _completed(self, answer: Reply) -> None:
+        if answer is not Reply.OK:
+            raise LeaseLost(self._name, self.lost or answer.value)
+        self._joined = True
+
+    def _done(self) -> Settle:
+        return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.results_ttl)
+
+    def _fence(self) -> tuple[str, int]:
+        return self._name, self.token
+
+    @property
+    def _name(self) -> str:
+        return f"{self._queue.key} task {self.id}"
+
+    # for the session and the takers
+
+    @property
+    def granted_as(self) -> tuple[str, int] | None:
+        """Its name and token; None once it may be done by a transaction of the user's. For the store alone."""
+        return None if self._joined else (f"{self.id} {self.token}", self.token)
+
+    def lose(self, reason: str) -> None:
+        """Cancel the body because the task or its session is lost, or the store closes."""
+        if self.lost is None:
+            self.lost = reason
+            if self._scope is not None:
+                self._scope.cancel(f"task {self.id} lost: {reason}")
+
+    def stop(self) -> None:
+        """Its cancellation was requested."""
+        if not self.cancelled and self.lost is None and self._scope is not None:
+            self.cancelled = True
+            self._scope.cancel(f"task {self.id} cancelled")
+
+    # for completing many at once
+
+    def completion(self, key: str) -> tuple[Session, Settle] | None:
+        """The operation that completes the task, and its session; None if the task is not held, or will end in
+        another way.
+
+        Raises `ValueError` if its queue has another key. For the queue alone.
+        """
+        if self._queue.key != key:
+            raise ValueError(f"tasks must be of {key}, not {self!r}")
+        scope, session = self._scope, self._session
+        if scope is None or self.cancelled or self.lost is not None or session.is_over():
+            return None
+        if isinstance(scope, Batch) and self.token in scope.failures:
+            return None
+        return session, self._done()
+
+    def on_completed(self) -> None:
+        """A transaction of the user's completes it. For the queue alone."""
+        self._joined = True
+
+    # for the block and the worker
+
+    def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
+        """The verdict on the task after its body ended with this failure, or with none."""
+        if failure is None:
+            if self._joined:
+                problem = RuntimeError("the transaction that completes the task was not committed")
+                self._if_uncommitted = self.verdict(problem, retry)
+            return self._done()
+        record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
+        settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
+        if isinstance(failure, Discard):
+            reason = failure.reason.encode(errors="replace")
+            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
+        if isinstance(failure, RetryLater) and not failure.counts:
+            return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
+        text = error_of(failure)
+        if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
+            if isinstance(failure, RetryLater):
+                return settle._replace(delay=failure.delay)
+            if (refusal := retry.refusal(failure)) is None:
+                return settle._replace(delay=retry.delay(self.attempt))
+            text += f"\n{refusal}"
+        result = text.encode(errors="replace")
+        return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+
+    def interrupted(self) -> Settle:
+        """The verdict on the task after its body was interrupted, or did not start."""
+        verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
+        return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
+
+    def settle(
+        self,
+        settle: Settle,
+        on_settled: Callable[[Task[Any], Settle, str | None], object],
+        error: BaseException | None = None,
+    ) -> None:
+        """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
+
+        `on_settled(task, settle, refused)` is called once the engine has answered, or when it will not any more. If it
+        is refused, that function calls `report_loss`: most tasks are done, and nothing need be said of them.
+        """
+        self._scope = None
+        if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:
+            answered = partial(on_settled, self, settle)
+        else:
+            self._error = error
+            answered = partial(self._report, settle, self._seconds(), on_settled)
+        if self._if_uncommitted is not None:
+            settle, answered = self._if_uncommitted, partial(_refused_if_committed, answered)
+        self._queue.takers.settle(self._session, settle, answered)
+        self._session.drop(self)
+
+    def report_loss(self, refused: str) -> None:
+        """Report that its verdict was not accepted, and why."""
+        error, self._error = self._error or LeaseLost(self._name, refused), None
+        self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
+
+    def _report(
+        self,
+        settle: Settle,
+        seconds: float,
+        on_settled: Callable[[Task[Any], Settle, str | None], object],
+        refused: str | None,
+    ) -> None:
+        if self._trying is not None:
+            lost = LeaseLost(self._name, refused) if refused else None
+            self._end_trying(event_of(settle, refused), self._error or lost)
+        if refused is None:
+            # its traceback refers to the task
+            error, self._error = self._error, None
+            event, reporter = event_of(settle, None), self._session.reporter
+            if event == "task.dead":
+                reporter.warn(event, **self._about(seconds), error=error)
+            elif reporter.observer is not None:
+                reporter.notice(event, **self._about(seconds), **({"error": error} if error else {}))
+        on_settled(self, settle, refused)
+
+    def _seconds(self) -> float:
+        return (monotonic() if self._session.reporter.observer is None else now()) - self._since
+
+    def _about(self, seconds: float) -> dict[str, Any]:
+        return {"queue": self._queue.name, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+
+    # for tracing
+
+    def begin_trying(self) -> None:
+        """Trace the try that begins, if the observer traces: in the task of its handler or block.
+
+        For the worker and the block alone.
+        """
+        reporter = self._session.reporter
+        if reporter.tracing is not None:
+            self._trying = reporter.attempt(reporter.tracing.trying, self._queue.key, self)
+
+    def leave_trying(self) -> None:
+        """The handler or block has ended: in the same task. For the worker and the block alone."""
+        if self._trying is not None:
+            self._session.reporter.attempt(self._trying.leave)
+
+    def abandon_trying(self, error: BaseException) -> None:
+        """The handler's coroutine is being closed, and the engine is not asked. For the worker alone."""
+        self._end_trying("task.lost", error)
+
+    def _end_trying(self, event: str, error: BaseException | None) -> None:
+        trying, self._trying = self._trying, None
+        if trying is not None:
+            self._session.reporter.attempt(trying.end, event.removeprefix("task."), error)
+
+    def seconds_left(self) -> float:
+        """For how long the session can still be trusted."""
+        return self._session.remaining()
+
+
+def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
+    """A task that is done on record has no holder whose verdict could be accepted."""
+    on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
+
+
+class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
+    """A block that takes a task and settles it."""
+
+    __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
+
+    def __init__(self, queue: Source, timeout: float | None) -> None:
+        super().__init__(queue.store, queue.key)
+        self._queue = queue
+        self._timeout = check_timeout("timeout", timeout)
+        self._taken: tuple[Session, Taken] | None = None
+        self._answered = False
+        self._problem: str | None = "unacknowledged"  # why the engine has not accepted the verdict
+        self._parked: Parked | None = None
+
+    @property
+    def _name(self) -> str:
+        return f"{self._key} task" if self._taken is None else f"{self._key} task {self._taken[1].id}"
+
+    async def _obtain(self) -> tuple[Session, Taken]:
+        takers = self._queue.takers
+        if self._timeout is None:
+            self._taken = await takers.take()
+            return self._taken
+        # one try takes as long as the engine takes to answer, but not for ever when it is away
+        with anyio.move_on_after(self._timeout or self._store.settle_timeout):
+            self._taken = await (takers.take() if self._timeout else takers.take_at_once())
+        if self._taken is None:
+            raise AcquireTimeout(self._name, self._timeout)
+        return self._taken
+
+    def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:
+        task = Task[P](self._queue, *obtained, scope)
+        if self._store.reporter.tracing is not None:
+            task.begin_trying()
+        return task
+
+    def _give_back(self, held: Task[P], error: BaseException | None) -> None:
+        if self._store.reporter.tracing is not None and this_task() is self._task:
+            held.leave_trying()
+        failure, interruption = (None, None) if error is None else split_failure(error)
+        if failure is None and interruption is not None:
+            settle = held.interrupted()
+        else:
+            settle = held.verdict(failure, self._queue.retry)
+        held.settle(settle, self._on_settled, failure)
+
+    def _abandon(self, held: Task[P]) -> None:
+        held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
+
+    def _on_settled(self, task: Task[Any], _: Settle, problem: str | None) -> None:
+        if problem is not None:
+            task.report_loss(problem)
+        self._answered = True
+        self._problem = problem
+        if self._parked is not None:
+            wake(self._parked)
+
+    def _acknowledgement(self, held: Task[P], error: BaseException | None) -> tuple[Parked, float] | None:
+        if self._answered:
+            return None
+        self._parked = park()
+        seconds = held.seconds_left()
+        if not _is_silent(error) or held.lost is not None:
+            seconds = min(seconds, self._store.settle_timeout)
+        return self._parked, seconds
+
+    def _conclude(self, held: Task[P], error: BaseException | None, *, ended_by_us: bool) -> bool:
+        if ended_by_us:
+            if held.lost is not None:
+                raise LeaseLost(self._name, held.lost) from None
+            raise TaskCancelled(self._key, held.id) from None
+        silent = _is_silent(error)
+        if silent and self._problem is not None:
+            raise LeaseLost(self._name, held.lost or self._problem) from error
+        return silent and error is not None
+
+
+def _is_silent(error: BaseException | None) -> bool:
+    """True if no exception goes on, so that nothing else says that the verdict came too late."""
+    return error is None or isinstance(error, (RetryLater, Discard, Dead))

@@ -1,0 +1,207 @@
+"""The worker: as many runners as its concurrency, each with its handler, in a thread if that is a sync function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, overload
+
+from tenure.arguments import check_count, check_seconds, check_timeout
+from tenure.engine import CAP
+from tenure.handlers import adapted, in_thread, is_async, name_of, until_free, watched_loop
+from tenure.local import Threads
+
+from ._batch_runners import BatchRunners
+from ._job import Job
+from ._payload import P
+from ._queue import WorkQueue, check_queue
+from ._retry import Retry, check_retry
+from ._runners import Handle, Runners
+from ._task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatistics:
+    """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
+
+    A busy runner has one task, or one batch of them; the other counts are those of tasks.
+    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
+    settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
+    """
+
+    concurrency: int
+    busy: int
+    done: int
+    retried: int
+    dead: int
+    discarded: int
+    cancelled: int
+    postponed: int
+    given_back: int
+    lost: int
+    abandoned: int
+
+
+class Worker:
+    """Takes the tasks of a queue, `concurrency` at a time, and calls `handler` for each.
+
+    The first parameter of `handler` gets the payload, or the task if it is annotated `Task`. `TypeError` for a handler
+    with a parameter that nothing fills, or with a parameter named `task` that has no annotation.
+
+    What the handler returns is the result (None: what `task.set_result` has set). A result that cannot be encoded, or
+    that is too large, makes the task a dead letter at once. Whatever the handler raises fails the try, as
+    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater`, `Discard` and `Dead` say it
+    themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
+    handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
+    takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
+    which there are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it
+    keeps its thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+
+    With `batch`, the handler gets a list of up to so many payloads (or tasks, annotated `list[Task]`), at most 256:
+    those that there are, and those that come within `linger` seconds after the first. `concurrency` batches are handled
+    at a time. Each task keeps its own lease and gets its own verdict: `task.fail(error)` fails one, and what the
+    handler raises fails all others; else they are done, with the results that `task.set_result` has set; the handler
+    returns None. If one is lost or cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and
+    the handler goes on for the others; it is cancelled when none is left. A cancelled one ends as cancelled, unless a
+    transaction has completed it. `timeout` is for the batch.
+
+    `Worker(job)` calls the function of a `Job` instead; not in batches.
+
+    While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
+    not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
+    if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
+    queue is seen to be paused.
+
+    Thread safety: none; belongs to the event loop of its store.
+    """
+
+    @overload
+    def __init__(
+        self,
+        queue: WorkQueue[P],
+        handler: Callable[[P], Any] | Callable[[Task[P]], Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: WorkQueue[P],
+        handler: Callable[[list[P]], Awaitable[None] | None]
+        | Callable[[list[Task[P]]], Awaitable[None] | None],
+        *,
+        batch: int,
+        linger: float = 0.05,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: Job[..., Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None: ...
+    def __init__(
+        self,
+        queue: WorkQueue[Any] | Job[..., Any],
+        handler: Callable[[Any], Any] | None = None,
+        *,
+        batch: int | None = None,
+        linger: float | None = None,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None:
+        if isinstance(queue, Job):
+            if handler is not None:
+                raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
+            if batch is not None:
+                raise TypeError(f"batch must not be given with a job: {queue!r} is a call for each task")
+            queue, handler = queue.queue, queue.handler()
+        check_queue(queue)
+        if not callable(handler):
+            raise TypeError(f"handler must be a function, not {handler!r}")
+        call = adapted(handler, batch=batch is not None)
+        self._name = queue.name
+        self._store = queue.store
+        self._concurrency = concurrency = check_count("concurrency", concurrency)
+        # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
+        self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
+        in_threads = [partial(in_thread, threads, call) for threads in self._threads]
+        make = partial(Runners, name=name_of(handler))
+        if batch is not None:
+            most = check_count("batch", batch, most=CAP)
+            seconds = check_seconds("linger", 0.05 if linger is None else linger)
+            make = partial(BatchRunners, batch=most, linger=seconds)
+        elif linger is not None:
+            raise TypeError("linger must not be given without batch")
+        self._runners = make(
+            queue,
+            in_threads or [cast("Handle", call)] * concurrency,
+            timeout=check_timeout("timeout", timeout, least=None),
+            retry=check_retry(retry),
+            prefetch=check_count("prefetch", prefetch, least=0),
+            pause=partial(until_free, self._threads) if self._threads else None,
+        )
+
+    def __repr__(self) -> str:
+        runners = self._runners
+        state = "draining" if runners.draining else "running" if runners.running else "idle"
+        return f"<Worker {self._name!r} {state} busy={runners.busy}/{self._concurrency}>"
+
+    @property
+    def ready(self) -> bool:
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
+        return self._store.ready
+
+    @property
+    def unready(self) -> str | None:
+        """The reason why the worker is not `ready`, in words; None if it is."""
+        return self._store.unready
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
+
+        A worker that was drained does not run again.
+        Cancellation: handlers are cancelled; their tasks and those leased ahead are given back, without counting an
+        attempt.
+        """
+        if self._runners.running:
+            raise RuntimeError(f"{self!r}: runs already")
+        with watched_loop(f"worker {self._name}", self._store.ttl):
+            await self._runners.run()
+
+    async def drain(self) -> None:
+        """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.
+
+        Cancellation: the worker goes on draining.
+        """
+        await self._runners.drain()
+
+    def statistics(self) -> WorkerStatistics:
+        """The worker at this moment."""
+        counts = self._runners.counts
+        return WorkerStatistics(
+            concurrency=self._concurrency,
+            busy=self._runners.busy,
+            done=counts["task.done"],
+            retried=counts["task.retry"],
+            dead=counts["task.dead"],
+            discarded=counts["task.discarded"],
+            cancelled=counts["task.cancelled"],
+            postponed=counts["task.postponed"],
+            given_back=counts["task.given_back"],
+            lost=counts["task.lost"],
+            abandoned=sum(threads.statistics().abandoned for threads in self._threads),
+        )

@@ -1,0 +1,43 @@
+"""Values of the contract: what they share besides their fields."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from tenure.engine import Ask, Granted, ListKeys, Release
+
+
+def test_values_are_equal_if_class_and_fields_are():
+    assert Release("key", "holder") == Release("key", "holder")
+    assert Release("key", "holder") != Release("key", "other")
+    assert Granted(1) != (1,)
+    assert Granted(1).__eq__(1) is NotImplemented
+    assert len({Release("key", "holder"), Release("key", "holder"), Release("key", "other")}) == 2
+
+
+def test_a_value_shows_its_fields():
+    assert repr(Granted(token=7)) == "Granted(token=7)"
+    assert repr(ListKeys("holds")) == "ListKeys(kind='holds', prefix='', after='', limit=256)"
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))]
+)
+def test_a_value_can_be_copied(duplicate):
+    ask = Ask("session", "key", ("a", "b"))
+    assert duplicate(ask) == ask
+
+
+def test_a_copy_may_have_other_fields():
+    assert replace(Granted(1), token=2) == Granted(2)
+
+
+def test_a_value_has_slots_and_patterns():
+    assert not hasattr(Granted(1), "__dict__")
+    match Release("key", "holder"):
+        case Release(key, holder):
+            assert (key, holder) == ("key", "holder")

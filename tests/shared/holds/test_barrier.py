@@ -1,0 +1,492 @@
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tenure import (
+    BarrierBroken,
+    CapacityMismatch,
+    EngineError,
+    OutcomeUnknown,
+    StoreClosed,
+    open_store,
+)
+from tenure.engine import Arrive, CloseSession, OpenSession, Ping, Waiting, Withdraw
+from tenure.engines.memory import MemoryEngine
+from tenure.shared.holds._barrier import Arrival, Barrier, BarrierStatistics
+from tenure.store._dispatch import WINDOW
+from tenure.testing import FaultyEngine, assert_checkpoints
+
+KEY = "tenure:barrier:start"
+
+
+class Parties:
+    """Parties at one barrier, and what became of each."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.outcomes = []
+        self.scopes = []
+
+    async def party(self, barrier):
+        try:
+            with anyio.CancelScope() as scope:
+                self.scopes.append(scope)
+                self.outcomes.append(await barrier.wait())
+            if scope.cancelled_caught:
+                self.outcomes.append("cancelled")
+        except Exception as problem:
+            self.outcomes.append(type(problem))
+
+    async def come(self, group, barrier, number=1):
+        for _ in range(number):
+            group.start_soon(self.party, barrier)
+            await self.clock.settle()
+
+
+@pytest.fixture
+def parties(virtual_clock):
+    return Parties(virtual_clock)
+
+
+async def test_all_go_on_when_the_last_has_come(store, parties):
+    barrier = Barrier(store, "start", 3)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier, 2)
+        assert parties.outcomes == []
+        assert await barrier.wait() == Arrival(0, 2)
+    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
+
+
+async def test_generation_follows_generation(store):
+    barrier, phases = Barrier(store, "start", 3), []
+
+    async def party():
+        for _ in range(5):
+            generation, place = await barrier.wait()
+            phases.append((generation, place))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(party)
+    assert sorted(phases) == [(generation, place) for generation in range(5) for place in range(3)]
+    assert [generation for generation, _ in phases] == sorted(generation for generation, _ in phases)
+
+
+async def test_parties_meet_over_stores_and_names_part(open_store_on, parties):
+    async with open_store_on() as one, open_store_on() as two, open_store_on(namespace="else") as three:
+        async with anyio.create_task_group() as group:
+            await parties.come(group, Barrier(one, "start", 2))
+            await parties.come(group, Barrier(three, "start", 2))
+            await parties.come(group, Barrier(two, "other", 2))
+            assert parties.outcomes == []
+            assert await Barrier(two, "start", 2, ttl=5).wait() == (0, 1)
+            await parties.clock.settle()
+            group.cancel_scope.cancel()
+    assert parties.outcomes == [(0, 0)]
+
+
+async def test_a_barrier_of_one_holds_nobody_up(store):
+    barrier = Barrier(store, "start", 1)
+    for generation in range(3):
+        with assert_checkpoints():
+            assert await barrier.wait() == (generation, 0)
+
+
+async def test_statistics_show_how_it_stands(store, parties):
+    barrier = Barrier(store, "start", 3)
+    assert await barrier.statistics() == BarrierStatistics(0, 0, 0, broken=False)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier, 2)
+        assert await barrier.statistics() == BarrierStatistics(3, 0, 2, broken=False)
+        await barrier.wait()
+        assert await barrier.statistics() == BarrierStatistics(3, 1, 0, broken=False)
+
+
+async def test_a_different_number_of_parties_is_reported(store, parties):
+    async with anyio.create_task_group() as group:
+        await parties.come(group, Barrier(store, "start", 3))
+        with pytest.raises(CapacityMismatch) as caught:
+            await Barrier(store, "start", 2).wait()
+        assert (caught.value.key, caught.value.asked, caught.value.stored) == (KEY, 2, 3)
+        await parties.come(group, Barrier(store, "start", 3), 2)
+    assert sorted(parties.outcomes) == [(0, 0), (0, 1), (0, 2)]
+    assert await Barrier(store, "start", 1).wait() == (1, 0)
+
+
+async def test_wrong_arguments_are_named(store):
+    for wrong in (0, -1, 2**31):
+        with pytest.raises(ValueError, match="parties must be at"):
+            Barrier(store, "start", wrong)
+    for wrong in (2.0, "2", True):
+        with pytest.raises(TypeError, match="parties must be an int, not"):
+            Barrier(store, "start", wrong)
+    with pytest.raises(ValueError, match='on_departure must be "break" or "drop", not \'stay\''):
+        Barrier(store, "start", 2, on_departure="stay")
+    with pytest.raises(ValueError, match="name must not be empty"):
+        Barrier(store, "", 2)
+    with pytest.raises(ValueError, match="ttl must be at least"):
+        Barrier(store, "start", 2, ttl=0.1)
+
+
+def test_repr():
+    barrier = Barrier(open_store("memory:"), "start", 2)
+    assert repr(barrier) == "<Barrier 'start' parties=2 on_departure='break'>"
+
+
+# who leaves
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out", "cancelled before it came"])
+async def test_a_party_that_leaves_breaks_it_for_all_until_it_is_reset(store, open_store_on, parties, how):
+    barrier = Barrier(store, "start", 4)
+    async with open_store_on() as other, anyio.create_task_group() as group:
+        await parties.come(group, barrier)
+        await parties.come(group, Barrier(other, "start", 4))
+        if how == "cancelled":
+            await parties.come(group, barrier)
+            parties.scopes[-1].cancel()
+        elif how == "timed out":
+            with pytest.raises(TimeoutError), anyio.fail_after(1):
+                await barrier.wait()
+        else:
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await barrier.wait()
+            assert scope.cancelled_caught
+        await parties.clock.advance(0.5)
+        assert parties.outcomes.count(BarrierBroken) == 2
+        with pytest.raises(BarrierBroken, match="tenure:barrier:start: broken: a party left"):
+            await Barrier(other, "start", 4).wait()
+        assert (await barrier.statistics()).broken
+        await barrier.reset()
+        parties.outcomes.clear()
+        await parties.come(group, barrier, 4)
+    assert sorted(parties.outcomes) == [(1, place) for place in range(4)]
+
+
+async def test_a_reset_breaks_it_for_those_that_wait_alone(store, parties):
+    barrier = Barrier(store, "start", 3)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier, 2)
+        await barrier.reset()
+        await parties.clock.settle()
+        assert parties.outcomes == [BarrierBroken] * 2
+        await parties.come(group, barrier, 3)
+    assert sorted(parties.outcomes[2:]) == [(1, 0), (1, 1), (1, 2)]
+
+
+async def test_a_barrier_that_has_tripped_returns_to_a_party_that_is_cancelled(store, open_store_on, parties):
+    deaf(store)
+    barrier = Barrier(store, "start", 2)
+    async with open_store_on() as other, anyio.create_task_group() as group:
+        after = []
+
+        async def party():
+            with anyio.CancelScope() as scope:
+                parties.scopes.append(scope)
+                parties.outcomes.append(await barrier.wait())
+                await anyio.lowlevel.checkpoint()
+                after.append("went on")
+            after.append(scope.cancelled_caught)
+
+        group.start_soon(party)
+        await parties.clock.settle()
+        assert await Barrier(other, "start", 2).wait() == (0, 1)
+        parties.scopes[0].cancel()
+        await parties.clock.settle()
+        assert parties.outcomes == [(0, 0)]
+        assert after == [True]
+
+
+async def test_a_timeout_that_comes_too_late_is_none(store, open_store_on, parties):
+    deaf(store)
+    async with open_store_on() as other, anyio.create_task_group() as group:
+
+        async def party():
+            with anyio.fail_after(1):
+                parties.outcomes.append(await Barrier(store, "start", 2).wait())
+
+        group.start_soon(party)
+        await parties.clock.settle()
+        await Barrier(other, "start", 2).wait()
+    assert parties.outcomes == [(0, 0)]
+    assert parties.clock.now() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.backends("asyncio")
+@pytest.mark.parametrize("tripped", [False, True])
+async def test_a_native_cancellation_is_never_swallowed(store, open_store_on, parties, tripped):
+    deaf(store)
+    barrier = Barrier(store, "start", 2)
+    async with open_store_on() as other:
+        task = asyncio.create_task(barrier.wait())
+        await parties.clock.settle()
+        if tripped:
+            await Barrier(other, "start", 2).wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await barrier.statistics()).broken is not tripped
+
+
+@pytest.mark.backends("asyncio")
+async def test_no_native_cancellation_is_left_behind(store, open_store_on, parties):
+    deaf(store)
+    async with open_store_on() as other, anyio.create_task_group() as group:
+
+        async def party():
+            with anyio.move_on_after(1):
+                parties.outcomes.append(await Barrier(store, "start", 2).wait())
+            assert asyncio.current_task().cancelling() == 0
+            await anyio.sleep(1)
+
+        group.start_soon(party)
+        await parties.clock.settle()
+        await Barrier(other, "start", 2).wait()
+    assert parties.outcomes == [(0, 0)]
+
+
+async def test_one_that_is_cancelled_while_the_session_opens_has_come(open_store_on, parties):
+    async with open_store_on() as one, open_store_on() as two, anyio.create_task_group() as group:
+        await parties.come(group, Barrier(one, "start", 2))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            outcome = await Barrier(two, "start", 2).wait()
+        # it was the last to come: all go on
+        assert outcome == (0, 1)
+        await parties.clock.settle()
+        assert parties.outcomes == [(0, 0)]
+
+
+# faults
+
+
+async def test_one_that_is_cancelled_while_the_engine_is_away_ends_in_time(faulty, faulty_store, parties):
+    barrier = Barrier(faulty_store, "start", 2)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier)
+        faulty.down = True
+        parties.scopes[0].cancel()
+        await parties.clock.advance(1.1)
+        assert parties.outcomes == ["cancelled"]
+        faulty.down = False
+        await parties.clock.advance(1.1)
+        assert (await barrier.statistics()).broken
+
+
+async def test_a_hint_that_overtakes_the_answer_changes_nothing(virtual_clock, parties):
+    class Slow(FaultyEngine):
+        seconds = 0.0
+
+        async def execute(self, operations):
+            answers = await super().execute(operations)
+            await anyio.sleep(self.seconds)
+            return answers
+
+    engine = MemoryEngine()
+    slow = Slow(engine)
+    async with open_store(slow) as one, open_store(engine) as two, anyio.create_task_group() as group:
+        await one.session(one.ttl)
+        slow.seconds = 0.3
+        await parties.come(group, Barrier(one, "start", 2))
+        parties.scopes[0].cancel()
+        await virtual_clock.settle()
+        assert await Barrier(two, "start", 2).wait() == (0, 1)
+    assert parties.outcomes == [(0, 0)]
+
+
+async def test_what_the_engine_refuses_is_raised(faulty, faulty_store, parties):
+    barrier = Barrier(faulty_store, "start", 2)
+    await barrier.reset()
+    faulty.refused = Arrive
+    with pytest.raises(EngineError, match="refused"):
+        await barrier.wait()
+    faulty.refused = ()
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier, 2)
+    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
+
+
+# the dead and the lost
+
+
+@pytest.mark.parametrize("on_departure", ["break", "drop"])
+async def test_a_party_that_dies_is_noticed(store, parties, on_departure):
+    barrier = Barrier(store, "start", 3, on_departure=on_departure)
+    await store.call(OpenSession("dead", "dead process", 5))
+    assert isinstance(await store.call(Arrive("dead", KEY, "dead party", 3, on_departure)), Waiting)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier)
+        await parties.clock.advance(4.9)
+        assert parties.outcomes == []
+        await parties.clock.advance(2)
+        if on_departure == "break":
+            assert parties.outcomes == [BarrierBroken]
+        else:
+            await parties.come(group, barrier, 2)
+            assert sorted(parties.outcomes) == [(0, 0), (0, 1), (0, 2)]
+
+
+async def test_a_party_whose_session_is_lost_finds_it_broken(open_store_on, parties):
+    async with (
+        open_store_on(ttl=3.0) as one,
+        open_store_on(ttl=3.0) as two,
+        anyio.create_task_group() as group,
+    ):
+        await parties.come(group, Barrier(one, "start", 3))
+        await parties.come(group, Barrier(two, "start", 3))
+        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await parties.clock.advance(2)
+        assert parties.outcomes == [BarrierBroken] * 2
+        assert (await Barrier(one, "start", 3).statistics()).broken
+
+
+async def test_a_party_that_was_frozen_agrees_with_the_others(virtual_clock, parties):
+    engine = FaultyEngine(MemoryEngine())
+    async with open_store(engine, ttl=3.0) as one, open_store(engine, ttl=3.0) as two:
+        async with anyio.create_task_group() as group:
+            await parties.come(group, Barrier(one, "start", 3))
+            await parties.come(group, Barrier(two, "start", 3))
+            engine.pause_session(one.process)
+            await virtual_clock.advance(6)
+            assert parties.outcomes == [BarrierBroken]
+            engine.resume_session(one.process)
+            await virtual_clock.advance(2)
+            assert parties.outcomes == [BarrierBroken] * 2
+
+
+async def test_a_party_that_was_frozen_cannot_know_whether_all_went_on(virtual_clock, parties):
+    engine = FaultyEngine(MemoryEngine())
+    async with open_store(engine, ttl=3.0) as one, open_store(engine, ttl=3.0) as two:
+        async with anyio.create_task_group() as group:
+            await parties.come(group, Barrier(one, "start", 2))
+            engine.pause_session(one.process)
+            assert await Barrier(two, "start", 2).wait() == (0, 1)
+            await virtual_clock.advance(6)
+            engine.resume_session(one.process)
+            await virtual_clock.advance(2)
+            assert parties.outcomes in ([(0, 0)], [OutcomeUnknown])
+
+
+@pytest.mark.parametrize("on_departure", ["break", "drop"])
+async def test_a_party_that_was_frozen_is_not_mistaken_for_one_of_a_later_barrier(
+    faulty, faulty_store, parties, on_departure
+):
+    deaf(faulty_store)
+    async with open_store(faulty._engine, ttl=3.0) as two, anyio.create_task_group() as group:
+        await parties.come(group, Barrier(faulty_store, "start", 2, on_departure=on_departure))
+        faulty.down = True
+        later = Barrier(two, "start", 2, on_departure=on_departure)
+        assert await later.wait() == (0, 1)
+        await parties.clock.advance(10)
+        assert (await later.statistics()).parties == 0
+        await parties.come(group, later)
+        assert (await later.statistics()).waiting == 1
+        faulty.down = False
+        await parties.clock.advance(3)
+        assert parties.outcomes == [OutcomeUnknown]
+        assert await later.wait() == (0, 1)
+
+
+async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
+    async with (
+        open_store_on(ttl=3.0) as one,
+        open_store_on(ttl=3.0) as two,
+        anyio.create_task_group() as group,
+    ):
+        deaf(one)
+        await parties.come(group, Barrier(one, "start", 2))
+        await Barrier(two, "start", 2).wait()
+        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await parties.clock.advance(2)
+        assert parties.outcomes == [OutcomeUnknown]
+
+
+async def test_a_dropped_party_that_was_lost_comes_again(open_store_on, parties):
+    async with (
+        open_store_on(ttl=3.0) as one,
+        open_store_on(ttl=3.0) as two,
+        anyio.create_task_group() as group,
+    ):
+        await parties.come(group, Barrier(one, "start", 2, on_departure="drop"))
+        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await parties.clock.advance(2)
+        assert parties.outcomes == []
+        assert await Barrier(two, "start", 2, on_departure="drop").wait() == (0, 1)
+        await parties.clock.settle()
+        assert parties.outcomes == [(0, 0)]
+
+
+@pytest.mark.parametrize("on_departure", ["break", "drop"])
+async def test_a_session_that_ended_before_costs_nobody_anything(store, parties, on_departure):
+    barrier = Barrier(store, "start", 2, on_departure=on_departure)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, Barrier(store, "other", 1))
+        await store.call(CloseSession(store.session_at_once(3.0).id))
+        await parties.come(group, barrier, 2)
+    assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1)]
+
+
+async def test_what_was_not_sent_before_a_loss_is_not_sent_after_it(faulty, faulty_store, parties):
+    barrier = Barrier(faulty_store, "start", 2)
+    async with anyio.create_task_group() as group:
+        await faulty_store.session(3.0)
+        faulty.pause(before_effect=True)
+        for _ in range(WINDOW):
+            faulty_store.send(Ping(), lambda _: None)
+        await parties.come(group, barrier)  # behind the pings, in the store
+        await parties.clock.advance(2.8)  # lost here, but not yet there
+        faulty.resume()
+        await parties.come(group, barrier)
+    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
+
+
+async def test_long_waits_are_kept_alive(store, open_store_on, parties):
+    async with open_store_on(ttl=3.0) as other, anyio.create_task_group() as group:
+        await parties.come(group, Barrier(store, "start", 2))
+        await parties.clock.advance(60)
+        assert await Barrier(other, "start", 2).wait() == (0, 1)
+    assert parties.outcomes == [(0, 0)]
+
+
+# closing
+
+
+async def test_a_store_that_closes_breaks_it_for_the_others(open_store_on, parties):
+    async with open_store_on() as other, anyio.create_task_group() as group:
+        async with open_store_on() as closing:
+            await parties.come(group, Barrier(closing, "start", 3))
+            await parties.come(group, Barrier(other, "start", 3))
+        await parties.clock.settle()
+        assert parties.outcomes in ([StoreClosed, BarrierBroken], [BarrierBroken, StoreClosed])
+
+
+async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open_store_on, parties):
+    async with open_store_on() as other, anyio.create_task_group() as group:
+        async with open_store_on() as closing:
+            deaf(closing)
+            await parties.come(group, Barrier(closing, "start", 2))
+            await Barrier(other, "start", 2).wait()
+    assert parties.outcomes == [(0, 0)]
+
+
+# agreement
+
+
+def deaf(store):
+    """All hints are lost from now on."""
+    store._acquisitions.on_hint = lambda _: None
+
+
+async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):
+    async with open_store(recording) as mine:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await Barrier(mine, "start", 2).wait()
+        await mine.ping()
+        kinds = [type(operation) for operation in recording.take(Arrive, Withdraw)]
+        assert kinds == [Arrive, Withdraw]

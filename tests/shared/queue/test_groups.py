@@ -1,0 +1,559 @@
+"""Groups of tasks: turns, weights, limits, order, full groups, and claimers that take turns."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import asynccontextmanager
+
+import anyio
+import depth
+import pytest
+
+import tenure
+from tenure import (
+    AcquireTimeout,
+    CursorConflict,
+    EngineError,
+    GroupStatistics,
+    Item,
+    Job,
+    QueueFull,
+    ResourcePool,
+    Retry,
+    RetryLater,
+    Worker,
+    WorkQueue,
+)
+from tenure.engine import CloseSession, Put, SetGroups
+from tenure.processor import Context, Processor
+
+RETRY = Retry(attempts=4, backoff=1, jitter=0)
+
+
+async def take_one(queue, timeout=0):
+    async with queue.take(timeout) as task:
+        return task.payload
+
+
+async def take_all(queue):
+    """Take and complete, one after the other, all that can be taken now."""
+    taken = []
+    with pytest.raises(AcquireTimeout):
+        while True:
+            taken.append(await take_one(queue))
+    return taken
+
+
+async def fail(queue, error=ZeroDivisionError):
+    """Take a task and fail; return its payload."""
+    try:
+        async with queue.take(0) as task:
+            raise error
+    except ZeroDivisionError:
+        pass
+    return task.payload
+
+
+@asynccontextmanager
+async def held(queue, number):
+    """So many tasks are leased for as long as the block lasts, and then completed."""
+    tasks, end = [], anyio.Event()
+
+    async def hold():
+        async with queue.take(5) as task:
+            tasks.append(task)
+            await end.wait()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(number):
+            group.start_soon(hold)
+        while len(tasks) < number:
+            await anyio.sleep(0.01)
+        yield tasks
+        end.set()
+
+
+async def in_turn(queue, number):
+    """The groups of so many tasks in the order in which they are taken, which are all completed."""
+    order = []
+
+    async def handler(task: tenure.Task):
+        order.append(task.group)
+        if len(order) == number:
+            enough.set()
+
+    enough = anyio.Event()
+    worker = Worker(queue, handler, concurrency=1, prefetch=50)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await enough.wait()
+        group.cancel_scope.cancel()
+    return order[:number]
+
+
+async def all_is_well(queue, **counts):
+    audit = await queue.verify()
+    assert audit, audit.problems
+    assert (audit.statistics.producers, audit.statistics.reserved) == (0, 0)
+    for name, number in counts.items():
+        assert getattr(audit.statistics, name) == number, audit.statistics
+
+
+def items(group, number, start=0):
+    return [Item(f"{group}{n}", group=group) for n in range(start, start + number)]
+
+
+# what is wrong is refused at once, by its name
+
+SETTINGS = [
+    ({"per_group": 0}, ValueError, r"^per_group must be at least 1, not 0$"),
+    ({"per_group": -1}, ValueError, "^per_group must be at least 1"),
+    ({"per_group": 2**40}, ValueError, "^per_group must be at most"),
+    ({"per_group": True}, TypeError, "^per_group must be an int, not bool"),
+    ({"per_group": 1.0}, TypeError, "^per_group must be an int, not float"),
+    ({"per_group": "1"}, TypeError, "^per_group must be an int, not str"),
+    ({"max_group_size": 0}, ValueError, "^max_group_size must be at least 1"),
+    ({"max_group_size": 2**40}, ValueError, "^max_group_size must be at most"),
+    ({"max_group_size": False}, TypeError, "^max_group_size must be an int, not bool"),
+    ({"max_group_size": 1.5}, TypeError, "^max_group_size must be an int, not float"),
+    ({"weights": [("x", 1)]}, TypeError, "^weights must be a mapping of groups to numbers, not list"),
+    ({"weights": "x"}, TypeError, "^weights must be a mapping .*, not str"),
+    ({"weights": {"x": 0}}, ValueError, r"^weights\['x'\] must be at least 0.001, not 0"),
+    ({"weights": {"y": 1, "x": -1}}, ValueError, r"^weights\['x'\] must be at least 0.001"),
+    ({"weights": {"x": 1001}}, ValueError, r"^weights\['x'\] must be at most 1000"),
+    ({"weights": {"x": float("nan")}}, ValueError, r"^weights\['x'\] must be"),
+    ({"weights": {"x": float("inf")}}, ValueError, r"^weights\['x'\] must be at most"),
+    ({"weights": {"x": True}}, TypeError, r"^weights\['x'\] must be a number, not bool"),
+    ({"weights": {"x": "2"}}, TypeError, r"^weights\['x'\] must be a number, not str"),
+    ({"weights": {"x": None}}, TypeError, r"^weights\['x'\] must be a number, not NoneType"),
+    ({"weights": {5: 1}}, TypeError, "^weights: the group must be a str, not int"),
+    ({"weights": {0: 1}}, TypeError, "^weights: the group must be a str, not int"),
+    ({"weights": {b"": 1}}, TypeError, "^weights: the group must be a str, not bytes"),
+    ({"weights": {"\ud800": 1}}, ValueError, "^weights: the group must .*surrogates"),
+    ({"weights": {"x" * 2000: 1}}, ValueError, "^weights: the group must"),
+    ({"weights": {f"x{n}": 1 for n in range(1001)}}, ValueError, "^weights must have at most 1000 groups"),
+    ({"on_retry": "wait"}, ValueError, "^on_retry must be 'hold' or 'pass', not 'wait'"),
+    ({"on_retry": None}, ValueError, "^on_retry must be 'hold' or 'pass', not None"),
+    ({"on_retry": ["hold"]}, ValueError, "^on_retry must be 'hold' or 'pass'"),
+]
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(("options", "error", "match"), SETTINGS)
+async def test_wrong_settings(store, options, error, match):
+    queue = WorkQueue(store, "jobs", per_group=1)
+    with pytest.raises(error, match=match):
+        WorkQueue(store, "jobs", **options)
+    with pytest.raises(error, match=match):
+        await queue.set_groups(**options)
+    # what was said before stays in force
+    await queue.put_many(items("a", 2))
+    async with held(queue, 1):
+        assert await take_all(queue) == []
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(
+    ("group", "error", "match"),
+    [
+        ("", ValueError, "^group must"),
+        (5, TypeError, "^group must be a str, not int"),
+        (b"a", TypeError, "^group must be a str, not bytes"),
+        ("\ud800", ValueError, "^group must .*surrogates"),
+        ("x" * 2000, ValueError, "^group must"),
+    ],
+)
+async def test_a_wrong_group(store, group, error, match):
+    queue = WorkQueue(store, "jobs")
+    with pytest.raises(error, match=match):
+        await queue.put(1, group=group)
+    with pytest.raises(error, match=match):
+        await queue.try_put(1, group=group)
+    with pytest.raises(error, match=match):
+        await queue.put_many([0, Item(1, group=group)])
+    with pytest.raises(error, match=match):
+        await Job(queue, take_one).options(group=group).put(1)
+    with pytest.raises(error, match=match.replace("group", "fair_for")):
+        ResourcePool(store, "keys").claim(fair_for=group)
+    assert (await queue.statistics()).put == 0
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [(0, ValueError), (-1, ValueError), (257, ValueError), (True, TypeError), (1.5, TypeError)],
+)
+async def test_a_wrong_limit_of_groups(store, limit, error):
+    with pytest.raises(error, match="^limit must be"):
+        await WorkQueue(store, "jobs").groups(limit)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+async def test_a_wrong_expectation(store):
+    queue = WorkQueue(store, "jobs", max_size=2)
+    with pytest.raises(ValueError, match="^expected needs a cursor"):
+        await queue.put_many([1], expected=1)
+    with pytest.raises(ValueError, match="^expected needs a cursor"):
+        await queue.put_many([1], expected=None)
+    with pytest.raises(ValueError, match="^expected needs .* one portion"):
+        await queue.put_many([1, 2, 3], cursor=("c", 1), expected=None)
+    with pytest.raises(TypeError, match="what is expected cannot be encoded"):
+        await queue.put_many([1], cursor=("c", 1), expected={1})
+    assert (await queue.statistics()).put == 0
+
+
+# turns
+
+
+async def test_groups_take_turns_and_those_without_are_one_more(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([*items("a", 4), *items("b", 2), 0, 1, 2])
+    assert await take_all(queue) == [0, "a0", "b0", 1, "a1", "b1", 2, "a2", "a3"]
+
+
+async def test_weights_are_exact_in_each_window(store, virtual_clock):
+    shares = {"gold": 4, "silver": 2, "bronze": 1, None: 1}
+    queue = WorkQueue(store, "jobs", weights={"gold": 8, "silver": 4, "bronze": 2, "": 2})
+    number, window = depth.share(2000), depth.share(1000)
+    for group, share in shares.items():
+        await queue.put_many(Item(0, group=group) for _ in range(number * share // 8 + 10))
+    order = await in_turn(queue, number)
+    wanted = {group: window * share // 8 for group, share in shares.items()}
+    for start in range(number - window + 1):
+        assert Counter(order[start : start + window]) == wanted, start
+
+
+# limits
+
+
+async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", per_group=2)
+    await queue.put_many([*items("a", 5), *items("b", 1), 0, 1, 2])
+    async with held(queue, 6) as tasks:
+        assert Counter(task.group for task in tasks) == {"a": 2, "b": 1, None: 3}
+        assert await take_all(queue) == []
+        assert await queue.groups() == [GroupStatistics("a", 3, 0, 2), GroupStatistics("b", 0, 0, 1)]
+        await all_is_well(queue, leased=6, groups=2)
+    assert await take_all(queue) == ["a2", "a3", "a4"]
+
+
+# order
+
+
+async def test_others_pass_it_if_the_queue_says_so(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", per_group=1, retry=RETRY, on_retry="pass")
+    await queue.put_many(items("a", 3))
+    assert await fail(queue) == "a0"
+    assert await take_all(queue) == ["a1", "a2"]
+    await anyio.sleep(1.5)
+    assert await take_all(queue) == ["a0"]
+
+
+# full groups
+
+
+async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", max_group_size=2)
+    mixed = [*items("a", 5), 0, *items("b", 3), 1]
+    outcomes = []
+
+    async def produce():
+        outcomes.extend(await queue.put_many(mixed, cursor=("input", 9)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        await virtual_clock.settle()
+        assert await queue.cursors() == {}
+        taken = []
+        while not outcomes:
+            for group_now in await queue.groups():
+                assert group_now.unfinished <= 2
+            taken += await take_all(queue)
+            await virtual_clock.settle()
+        taken += await take_all(queue)
+    assert sorted(map(str, taken)) == sorted(str(getattr(i, "payload", i)) for i in mixed)
+    assert [t for t in taken if str(t).startswith("a")] == [f"a{n}" for n in range(5)]
+    assert len(set(outcomes)) == len(mixed), "in the order of the items"
+    by_id = {i: str(getattr(item, "payload", item)) for i, item in zip(outcomes, mixed, strict=True)}
+    assert [by_id[i] for i in sorted(outcomes)[:2]] == ["a0", "a1"]
+    assert await queue.cursors() == {"input": 9}
+    assert await queue.put_many([], cursor=("input", 10)) == []
+
+
+async def test_put_many_fits_into_groups_whose_size_another_process_has_set(store, virtual_clock):
+    await WorkQueue(store, "jobs", max_group_size=2).set_groups(max_group_size=2)
+    queue, outcomes = WorkQueue(store, "jobs"), []
+    with pytest.raises(QueueFull):
+        await queue.put_many([*items("a", 3), *items("b", 1)], cursor=("input", 9), expected=None)
+    async with anyio.create_task_group() as group:
+
+        async def produce():
+            outcomes.extend(await queue.put_many([*items("a", 5), 0, *items("b", 3)], cursor=("input", 9)))
+
+        group.start_soon(produce)
+        taken = []
+        while len(taken) < 9:
+            taken.append(await take_one(queue, timeout=None))
+            assert all(one.unfinished <= 2 for one in await queue.groups())
+    assert len(set(outcomes)) == 9
+    assert [t for t in taken if str(t).startswith("a")] == [f"a{n}" for n in range(5)]
+    assert await queue.cursors() == {"input": 9}
+    await all_is_well(queue, done=9, groups=0)
+
+
+async def test_tasks_without_a_group_have_no_limits(store):
+    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=1)
+    await queue.put_many(range(10))
+    async with held(queue, 10):
+        await all_is_well(queue, leased=10, groups=0)
+
+
+# settings
+
+
+async def test_weights_change_while_it_runs(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([*items("a", 100), *items("b", 100)])
+    assert Counter(await in_turn(queue, 20)) == {"a": 10, "b": 10}
+    await queue.set_groups(weights={"a": 3})
+    counts = Counter(await in_turn(queue, 40))
+    assert abs(counts["a"] - 30) <= 1, counts
+
+
+async def test_a_description_without_settings_says_nothing(recording, open_store_on):
+    async with tenure.open_store(recording) as store, open_store_on() as other:
+        settled = WorkQueue(other, "jobs", per_group=1)
+        await settled.put_many(items("a", 2))
+        plain = WorkQueue(store, "jobs")
+        await plain.put("x", group="b")
+        async with held(plain, 2):
+            assert await take_all(plain) == []
+        assert recording.take(SetGroups) == []
+
+
+async def test_settings_are_said_once_in_a_session_and_before_anything_else(recording, virtual_clock):
+    async with tenure.open_store(recording, ttl=30) as store:
+        queue = WorkQueue(store, "jobs", per_group=1, weights={"a": 2}, max_group_size=7, on_retry="pass")
+        await queue.put_many(items("a", 3))
+        await take_all(queue)
+        WorkQueue(store, "jobs", per_group=1, weights={"a": 2}, max_group_size=7, on_retry="pass")
+        WorkQueue(store, "jobs")
+        await queue.put(1)
+        sent = recording.take(SetGroups, Put)
+        said = SetGroups("tenure:queue:jobs", 1, 7, (("a", 2.0),), False)
+        assert [op for op in sent if isinstance(op, SetGroups)] == [said]
+        assert sent[0] == said
+        WorkQueue(store, "jobs", per_group=2)
+        await queue.put(1)
+        assert recording.take(SetGroups) == [SetGroups("tenure:queue:jobs", 2)]
+
+
+async def test_settings_survive_an_engine_that_forgot_them(open_store_on, virtual_clock):
+    """Another process said something else meanwhile; a new session says it as its description does."""
+    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
+        queue, other = WorkQueue(a, "jobs", per_group=1), WorkQueue(b, "jobs")
+        await queue.put_many(items("a", 3))
+        await other.set_groups()
+        async with held(other, 2):
+            pass
+        (session,) = a._sessions
+        await b.call(CloseSession(session.id))
+        await anyio.sleep(4)
+        await queue.put("x")
+        await queue.put_many(items("a", 1, 3))
+        async with held(other, 2) as tasks:
+            assert Counter(task.group for task in tasks) == {"a": 1, None: 1}
+            assert await take_all(other) == []
+
+
+async def test_settings_that_were_refused_are_logged_and_said_again(
+    faulty, faulty_store, virtual_clock, caplog
+):
+    queue = WorkQueue(faulty_store, "jobs", per_group=1)
+    faulty.refused = SetGroups
+    await queue.put_many(items("a", 3))
+    assert [line.partition(" error=")[0] for line in caplog.messages] == ["queue.settings_refused queue=jobs"]
+    caplog.clear()
+    with pytest.raises(EngineError, match="refused"):
+        await queue.set_groups(per_group=1)
+    faulty.refused = ()
+    await queue.put(1)
+    async with held(queue, 2):
+        assert await take_all(queue) == []
+
+
+async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await faulty_store.session(faulty_store.ttl)
+    await queue.set_groups(per_group=1)
+    faulty.pause()
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.set_groups)
+        await virtual_clock.settle()
+        group.start_soon(queue.put_many, items("a", 2))
+        await virtual_clock.settle()
+        faulty.resume()
+    async with held(queue, 2):
+        pass
+
+
+async def test_what_was_refused_is_not_said_later(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs", per_group=2)
+    faulty.refused = SetGroups
+    with pytest.raises(EngineError, match="refused"):
+        await queue.set_groups(per_group=1)
+    faulty.refused = ()
+    await queue.put_many(items("a", 3))
+    async with held(queue, 2):
+        assert await take_all(queue) == []
+
+
+# what they are seen as
+
+
+async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    task_id = await queue.put(1, group="a")
+    assert (await queue.get(task_id)).group == "a"
+    assert [record.group for record in (await queue.browse("waiting")).tasks] == ["a"]
+    async with held(queue, 1) as tasks:
+        assert tasks[0].group == "a"
+        assert [record.group for record in (await queue.browse("leased")).tasks] == ["a"]
+    assert (await queue.get(task_id)).group == "a"
+    plain = await queue.put(1)
+    assert (await queue.get(plain)).group is None
+    await take_all(queue)
+    dead = await queue.put(2, group="b")
+    await fail(queue)
+    assert [record.group for record in await queue.dead()] == ["b"]
+    assert await queue.requeue([dead]) == 1
+    async with queue.take(0) as task:
+        assert task.group == "b"
+
+
+async def test_jobs_have_groups(store):
+    ran = []
+
+    async def send(to):
+        ran.append(to)
+
+    job = Job(WorkQueue(store, "mail", per_group=1), send)
+    await job.options(group="tenant-1").put("a")
+    await job.options(group="tenant-1").try_put("b")
+    await job.put("c")
+    assert await job.queue.groups() == [GroupStatistics("tenant-1", 2, 0, 0)]
+    await job.queue.put_many([job.options(group="tenant-2").item("d")])
+    assert (await job.queue.statistics()).groups == 2
+    worker = Worker(job, concurrency=3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await job.queue.join()
+        await worker.drain()
+    assert sorted(ran) == ["a", "b", "c", "d"]
+    assert ran.index("a") < ran.index("b")
+
+
+# workers and processors
+
+
+async def test_what_is_fetched_ahead_counts_and_no_group_is_starved(open_store_on, virtual_clock):
+    async with open_store_on(ttl=30) as here, open_store_on(ttl=30) as there:
+        queue = WorkQueue(here, "jobs", per_group=2)
+        await queue.put_many([*items("a", 30), *items("b", 30), *items("c", 3)])
+        order = []
+
+        async def handler(task: tenure.Task):
+            order.append(task.group)
+            for group in await queue.groups():
+                assert group.leased <= 2
+            await anyio.sleep(0.1)
+
+        workers = [
+            Worker(WorkQueue(store, "jobs"), handler, concurrency=1, prefetch=8) for store in (here, there)
+        ]
+        async with anyio.create_task_group() as group:
+            for worker in workers:
+                group.start_soon(worker.run)
+            await queue.join()
+            for worker in workers:
+                await worker.drain()
+        assert Counter(order) == {"a": 30, "b": 30, "c": 3}
+        last_of_c = max(n for n, name in enumerate(order) if name == "c")
+        assert last_of_c < 20, order
+        await all_is_well(queue, done=63, groups=0)
+
+
+async def test_a_worker_that_is_cancelled_gives_the_places_back(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", per_group=2)
+    await queue.put_many(items("a", 5))
+
+    async def handler(task: tenure.Task):
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(1):
+        await Worker(queue, handler, concurrency=1, prefetch=5).run()
+    assert await queue.groups() == [GroupStatistics("a", 5, 0, 0)]
+    assert await take_all(queue) == [f"a{n}" for n in range(5)]
+
+
+async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
+    ended, tries = defaultdict(list), Counter()
+
+    async def handler(task: tenure.Task, context: Context):
+        tries[task.payload] += 1
+        await anyio.sleep(0.01)
+        if tries[task.payload] == 1 and task.payload[1] in "24":
+            raise RetryLater(0.1)
+        ended[task.group].append(task.payload)
+
+    options = {"per_group": 1, "weights": {"a": 2}}
+    async with Processor(
+        store, "work", handler, preset="small", rate=None, queue_options=options
+    ) as processor:
+        await processor.submit_many(item for n in range(6) for g in "abc" for item in items(g, 1, n))
+        await processor.join()
+        assert ended == {g: [f"{g}{n}" for n in range(6)] for g in "abc"}
+        await all_is_well(processor.queue(), done=18)
+
+
+# cursors that are compared
+
+
+async def test_a_cursor_is_stored_only_if_it_has_the_expected_value(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([1], cursor=("input", {"line": 1}), expected=None)
+    with pytest.raises(CursorConflict, match=r"'input' has the value \{'line': 1\}") as conflict:
+        await queue.put_many([2], cursor=("input", {"line": 2}), expected=None)
+    error = conflict.value
+    assert (error.key, error.name, error.value) == (queue.key, "input", {"line": 1})
+    with pytest.raises(CursorConflict):
+        await queue.put_many([2], cursor=("input", {"line": 2}), expected={"line": 0})
+    with pytest.raises(CursorConflict) as conflict:
+        await queue.put_many([2], cursor=("other", 1), expected=0)
+    assert conflict.value.value is None
+    await queue.put_many([2], cursor=("input", {"line": 2}), expected={"line": 1})
+    with pytest.raises(CursorConflict):
+        await queue.put_many([], cursor=("input", 3), expected=0)
+    assert await queue.put_many([], cursor=("input", 3), expected={"line": 2}) == []
+    assert await queue.cursors() == {"input": 3}
+    assert await take_all(queue) == [1, 2]
+
+
+# claimers take turns
+
+
+async def test_a_queue_in_use_verifies(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+
+    async def work(name):
+        while True:
+            await queue.put(None, group=name)
+            await take_one(queue, None)
+
+    async with anyio.create_task_group() as group:
+        for n in range(3):
+            group.start_soon(work, f"g{n}")
+        audits = [await queue.verify() for _ in range(depth.share(300))]
+        group.cancel_scope.cancel()
+    assert [problem for audit in audits for problem in audit.problems] == []
+    assert len({audit.statistics.groups for audit in audits}) > 1

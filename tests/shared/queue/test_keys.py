@@ -1,0 +1,294 @@
+"""What a key does: refuse, keep, replace; for how long it lasts; debounce, throttle and idempotent puts."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import anyio
+import pytest
+
+from tenure import (
+    DuplicateTask,
+    Item,
+    Job,
+    ResultUnavailable,
+    Retry,
+    Task,
+    TaskCancelled,
+    WorkQueue,
+)
+from tenure.arguments import LONGEST
+from tenure.processor import Context, Processor
+
+RETRY = Retry(attempts=4, backoff=1, jitter=0)
+
+
+async def take_one(queue, timeout=0):
+    async with queue.take(timeout) as task:
+        return task.payload
+
+
+async def records(queue, state):
+    return [(record.id, record.payload) for record in (await queue.browse(state)).tasks]
+
+
+# one after the other
+
+
+async def test_what_a_put_does_if_another_task_has_the_key(store):
+    queue = WorkQueue(store, "mail")
+    first = await queue.put(1, key="u42")
+    with pytest.raises(DuplicateTask, match=f"task {first} has the key 'u42'") as refused:
+        await queue.put(2, key="u42")
+    assert (refused.value.task_id, refused.value.key, refused.value.queue) == (first, "u42", queue.key)
+    assert await queue.put(3, key="u42", on_duplicate="keep") == first
+    assert await queue.try_put(4, key="u42", on_duplicate="keep") == first
+    assert await records(queue, "waiting") == [(first, 1)]
+    assert await queue.put(5, 7, key="u42", on_duplicate="replace", meta={"a": "b"}, group="g") == first
+    record = await queue.get(key="u42")
+    assert (record.id, record.payload, record.priority, record.group) == (first, 5, 7, "g")
+    assert record.meta == {"a": "b"}
+    # another queue object, and another key
+    assert await WorkQueue(store, "mail").put(6, key="u42", on_duplicate="replace") == first
+    assert await queue.put(7, key="u43", on_duplicate="replace") != first
+    assert await WorkQueue(store, "other").put(8, key="u42", on_duplicate="keep") != first
+    assert (await queue.statistics()).put == 2
+    assert await queue.verify()
+
+
+async def test_debounce(virtual_clock, store):
+    queue = WorkQueue(store, "index")
+    begun = virtual_clock.now()
+    for n in range(5):
+        await queue.put(n, key="doc", delay=2, on_duplicate="replace")
+        await anyio.sleep(1)
+    assert await take_one(queue, 10) == 4
+    assert virtual_clock.now() - begun == pytest.approx(6, abs=0.2)
+    assert (await queue.statistics()).put == 1
+
+
+async def test_throttle_with_a_trailing_edge(virtual_clock, store):
+    """A put each half second for ten seconds: one task each three seconds, and the last payload runs."""
+    queue = WorkQueue(store, "index")
+    begun, seen = virtual_clock.now(), []
+
+    async def put():
+        for n in range(20):
+            await queue.put(n, key="doc", delay=2, on_duplicate="replace", max_wait=3)
+            await anyio.sleep(0.5)
+
+    async def work():
+        while not seen or seen[-1][1] != 19:
+            async with queue.take() as task:
+                seen.append((virtual_clock.now() - begun, task.payload))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(put)
+        group.start_soon(work)
+    assert len(seen) in (3, 4)
+    assert len({payload for _, payload in seen}) == len(seen)
+    assert [when for when, _ in seen[:3]] == pytest.approx([3, 6.5, 10], abs=0.6)
+    assert await queue.verify()
+
+
+async def test_an_idempotent_put(virtual_clock, store):
+    queue = WorkQueue(store, "charge", key_ttl=60, results_ttl=5)
+    first = await queue.put({"amount": 3}, key="req-1", on_duplicate="keep")
+    async with queue.take() as task:
+        task.set_result("charged")
+    # a client that never saw the answer tries again
+    assert await queue.put({"amount": 3}, key="req-1", on_duplicate="keep") == first
+    assert await queue.result(first) == "charged"
+    assert (await queue.get(key="req-1")).id == first
+    await anyio.sleep(10)
+    assert await queue.put({"amount": 3}, key="req-1", on_duplicate="keep") == first
+    with pytest.raises(ResultUnavailable):
+        await queue.result(first)
+    with pytest.raises(DuplicateTask) as refused:
+        await queue.put({"amount": 3}, key="req-1")
+    assert refused.value.task_id == first
+    await anyio.sleep(51)
+    assert await queue.put({"amount": 3}, key="req-1", on_duplicate="keep") != first
+
+
+async def test_a_ttl_of_a_put_goes_before_that_of_the_queue(virtual_clock, store):
+    queue = WorkQueue(store, "q", key_ttl=60)
+    first = await queue.put(1, key="a", key_ttl=5)
+    none = await queue.put(2, key="b", key_ttl=0)
+    for _ in range(2):
+        await take_one(queue)
+    assert await queue.put(3, key="b", on_duplicate="keep") != none
+    assert await queue.put(3, key="a", on_duplicate="keep") == first
+    await anyio.sleep(6)
+    assert await queue.put(4, key="a", on_duplicate="keep") != first
+
+
+async def test_while_a_task_is_worked_on_one_successor_gathers_what_is_put(store):
+    queue = WorkQueue(store, "q", retry=RETRY)
+    first = await queue.put(1, key="a")
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take() as task:
+            second = await queue.put(2, key="a", on_duplicate="replace")
+            assert await queue.put(3, key="a", on_duplicate="replace") == second != first
+            assert await queue.put(4, key="a", on_duplicate="keep") == second
+            await task.progress("half")
+            task.check()
+            assert (await queue.statistics()).put == 2
+            1 / 0  # noqa: B018
+    # it failed, and a later payload is there: it gets no further try
+    with pytest.raises(TaskCancelled):
+        await queue.result(first)
+    assert await take_one(queue) == 3
+    assert await queue.verify()
+    assert (await queue.statistics()).unfinished == 0
+
+
+async def test_those_who_follow_a_task_see_its_replacement(store):
+    queue = WorkQueue(store, "q")
+    first = await queue.put(1, key="a")
+    async with queue.follow(first) as following:
+        changes = aiter(following)
+        assert (await anext(changes)).payload == 1
+        await queue.put(2, key="a", on_duplicate="replace")
+        assert (await anext(changes)).payload == 2
+        assert await take_one(queue) == 2
+        async for record in changes:
+            last = record
+    assert last.state == "done"
+
+
+# many at once
+
+
+async def test_many_at_once(store):
+    queue = WorkQueue(store, "q", max_size=4)
+    items = [Item(n, key="ab"[n % 2]) for n in range(10)]
+    ids = await queue.put_many(items, on_duplicate="replace")
+    assert ids == [ids[0], ids[1]] * 5
+    assert sorted(await records(queue, "waiting")) == [(ids[0], 8), (ids[1], 9)]
+    assert await queue.put_many(items, on_duplicate="keep") == ids
+    mixed = await queue.put_many([Item(1, key="a"), Item(2, key="b", on_duplicate="keep"), 3])
+    assert isinstance(mixed[0], DuplicateTask)
+    assert mixed[1] == ids[1]
+    # a payload without a key, and one that says more than the call
+    both = await queue.put_many([4, Item(5, key="a", on_duplicate="keep")], on_duplicate="replace")
+    assert both[1] == ids[0]
+    assert (await queue.statistics()).put == 4
+    assert await queue.verify()
+
+
+async def test_items_with_one_key_stay_in_order_where_groups_are_full(store, virtual_clock):
+    """A portion that does not fit is put group by group, but the payload that comes last still counts."""
+    queue, ids, done = WorkQueue(store, "q", max_group_size=2), [], []
+    await queue.put_many([Item(n, group="full") for n in range(2)])
+    items = [
+        *(Item("full", group="full"), Item("free", group="free")),
+        *(Item("old", key="k", group="free"), Item("new", key="k", group="full")),
+    ]
+
+    async def produce():
+        ids.extend(await queue.put_many(items, on_duplicate="replace"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        for _ in range(3):
+            await virtual_clock.settle()
+            done.append(await take_one(queue))
+    assert done == [0, "free", 1]
+    assert ids[2] == ids[3]
+    assert (await queue.get(key="k")).payload == "new"
+    assert sorted(payload for _, payload in await records(queue, "waiting")) == ["full", "new"]
+    assert await queue.verify()
+
+
+# other ways to put
+
+
+async def test_a_job(store):
+    async def index(doc):
+        return doc
+
+    job = Job(WorkQueue(store, "index"), index).options(key="doc", on_duplicate="replace", max_wait=5)
+    first = await job.put("a")
+    assert await job.put("b") == first
+    assert await job.try_put("c") == first
+    assert await job.queue.put_many([job.item("d")], on_duplicate="replace") == [first]
+    plain = job.options(key="doc")
+    with pytest.raises(DuplicateTask):
+        await plain.put("e")
+    assert await plain.queue.put_many([plain.item("f")], on_duplicate="keep") == [first]
+    assert await take_one(job.queue) == {"doc": "d"}
+
+
+async def test_a_processor(virtual_clock, faulty_store):
+    done = []
+
+    async def handle(task: Task, context: Context):
+        done.append(task.payload)
+
+    async with Processor(faulty_store, "p", handle) as processor:
+        for n in range(3):
+            await processor.submit(n, key="a", delay=1, on_duplicate="replace", max_wait=2, key_ttl=60)
+        await anyio.sleep(5)
+    assert done == [2]
+
+
+# wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"on_duplicate": "keep"}, "on_duplicate and key_ttl need a key"),
+        ({"on_duplicate": "replace"}, "on_duplicate and key_ttl need a key"),
+        ({"key_ttl": 5}, "on_duplicate and key_ttl need a key"),
+        ({"max_wait": 5}, "max_wait needs on_duplicate='replace', not 'refuse'"),
+        (
+            {"key": "a", "on_duplicate": "keep", "max_wait": 5},
+            "max_wait needs on_duplicate='replace', not 'keep'",
+        ),
+        (
+            {"key": "a", "on_duplicate": "ignore"},
+            "on_duplicate must be 'refuse', 'keep' or 'replace', not 'ignore'",
+        ),
+        ({"on_duplicate": 1, "key": "a"}, "on_duplicate must be"),
+        ({"key": "a", "key_ttl": -1}, "key_ttl must be at least 0 seconds, not -1"),
+        ({"key": "a", "key_ttl": nan}, "key_ttl must be at least 0 seconds, not nan"),
+        ({"key": "a", "key_ttl": inf}, "key_ttl must be at most"),
+        ({"key": "a", "key_ttl": 2 * LONGEST}, "key_ttl must be at most"),
+        ({"key": "a", "on_duplicate": "replace", "max_wait": -1}, "max_wait must be at least 0 seconds"),
+        (
+            {"key": "a", "on_duplicate": "replace", "delay": 3, "max_wait": 2},
+            "max_wait must be at least the delay, 3 seconds, not 2",
+        ),
+    ],
+)
+async def test_wrong_arguments_of_a_put(faulty_store, wrong, message):
+    queue = WorkQueue(faulty_store, "q")
+    with pytest.raises(ValueError, match=message):
+        await queue.put(1, **wrong)
+    with pytest.raises(ValueError, match=message):
+        await queue.try_put(1, **wrong)
+    with pytest.raises(ValueError, match=message):
+        await queue.put_many([0, Item(1, **wrong)])
+    with pytest.raises(ValueError, match=message):
+        queue.put_in(object(), 1, **wrong)
+    assert (await queue.statistics()).put == 0
+
+
+async def test_other_wrong_arguments(faulty_store):
+    queue = WorkQueue(faulty_store, "q")
+    with pytest.raises(TypeError, match="key_ttl"):
+        await queue.put(1, key="a", key_ttl="soon")
+    with pytest.raises(ValueError, match="on_duplicate must be"):
+        await queue.put_many([1], on_duplicate="ignore")
+    with pytest.raises(ValueError, match="no item may say 'refuse' with on_duplicate='keep'"):
+        await queue.put_many([Item(1, key="a", on_duplicate="refuse")], on_duplicate="keep")
+    for wrong in (-1, inf, nan):
+        with pytest.raises(ValueError, match="key_ttl must be"):
+            WorkQueue(faulty_store, "q", key_ttl=wrong)
+    assert WorkQueue(faulty_store, "q", key_ttl=5).key_ttl == 5
+    assert (await queue.statistics()).put == 0
+
+
+# what is lost on the way

@@ -1,0 +1,297 @@
+"""The work queue: order, keys, expiry, the dead, pausing, cancelling, and the books."""
+
+from __future__ import annotations
+
+import gc
+
+import anyio
+import pytest
+
+import tenure
+from tenure import (
+    AcquireTimeout,
+    ResultUnavailable,
+    Retry,
+    TaskCancelled,
+    WorkQueue,
+)
+
+
+async def take_all(queue):
+    taken = []
+    with pytest.raises(AcquireTimeout):
+        while True:
+            async with queue.take(timeout=0) as task:
+                taken.append(task.payload)
+    return taken
+
+
+async def fail(queue):
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take():
+            raise ZeroDivisionError
+
+
+# order
+
+
+async def test_higher_priorities_first_and_first_come_first_served_within_one(store):
+    queue = WorkQueue(store, "jobs")
+    for n, priority in enumerate((0, 5, -3, 5, 0, 2**31 - 1, -(2**31) + 1)):
+        await queue.put(n, priority=priority)
+    assert await take_all(queue) == [5, 1, 3, 0, 4, 2, 6]
+
+
+async def test_a_priority_is_not_an_age_in_disguise(store, virtual_clock):
+    # in the sketch, priorities are seconds
+    queue = WorkQueue(store, "jobs")
+    await queue.put("old")
+    await anyio.sleep(100)
+    await queue.put("important", priority=1)
+    assert await take_all(queue) == ["important", "old"]
+
+
+async def test_aging_bounds_the_wait(store, virtual_clock):
+    """A stream of important tasks does not keep an old one waiting for longer than `aging` plus the one at hand."""
+    queue = WorkQueue(store, "jobs", aging=10)
+    start = virtual_clock.now()
+    await queue.put("old")
+    while True:
+        await queue.put("important", priority=9)
+        async with queue.take() as task:
+            if task.payload == "old":
+                break
+            await anyio.sleep(1)
+    assert 10 <= virtual_clock.now() - start <= 12
+    await take_all(queue)
+
+
+async def test_a_retry_goes_behind_and_what_is_given_back_keeps_its_place(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(backoff=0))
+    await queue.put_many(range(3))
+    with anyio.move_on_after(1):
+        async with queue.take() as task:
+            assert task.payload == 0
+            await anyio.sleep(10)
+    await fail(queue)
+    assert await take_all(queue) == [1, 2, 0]
+
+
+# keys
+
+
+# expiry
+
+
+async def test_what_nobody_has_taken_expires(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put("short", expires=5)
+    await queue.put("long")
+    await anyio.sleep(6)
+    assert await take_all(queue) == ["long"]
+    assert (await queue.statistics()).expired == 1
+
+
+# the dead
+
+
+async def test_the_dead_are_raised_with_all_their_attempts(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=0))
+    ids = [await queue.put(n) for n in range(3)]
+    for _ in range(6):
+        await fail(queue)
+    assert [dead.id for dead in await queue.dead()] == ids
+    assert await queue.requeue([ids[1], 10**6]) == 1
+    async with queue.take() as task:
+        assert (task.id, task.payload, task.attempt, task.deliveries) == (ids[1], 1, 1, 1)
+    assert await queue.requeue() == 2
+    assert await queue.requeue() == 0
+    assert await take_all(queue) == [0, 2]
+    assert await queue.dead() == []
+    assert await queue.verify()
+
+
+async def _complete(queue):
+    async with queue.take():
+        pass
+
+
+# purging, pausing, cancelling
+
+
+async def test_purging(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    for n in range(4):
+        await queue.put(n)
+    await queue.put("delayed", delay=100)
+    await fail(queue)
+    task_id = (await queue.browse("waiting")).tasks[0].id
+    await _complete(queue)
+    async with queue.take() as task:
+        assert await queue.purge("waiting", "delayed") == 2
+        assert await queue.purge("dead") == 1
+        assert await queue.purge("dead") == 0
+        task.check()
+    assert await queue.purge("done") == 2
+    with pytest.raises(ResultUnavailable):
+        await queue.result(task_id)
+    statistics = await queue.statistics()
+    assert (statistics.put, statistics.purged, statistics.done) == (5, 3, 2)
+    assert await queue.verify()
+
+
+async def test_purging_many(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many(range(1000))
+    assert await queue.purge("waiting") == 1000
+    assert (await queue.statistics()).unfinished == 0
+    await queue.join()
+
+
+@pytest.mark.parametrize("states", [(), ("leased",), ("waiting", "odd")])
+async def test_what_cannot_be_purged(store, states):
+    with pytest.raises(ValueError, match="states must be some of"):
+        await WorkQueue(store, "jobs").purge(*states)
+
+
+async def test_cancelling_what_nobody_has_taken(store):
+    queue = WorkQueue(store, "jobs")
+    ids = [await queue.put(1), await queue.put(2, delay=100), await queue.put(3)]
+    assert await queue.cancel(ids[0])
+    assert await queue.cancel(ids[1])
+    assert not await queue.cancel(ids[1])
+    assert not await queue.cancel(10**6)
+    assert await take_all(queue) == [3]
+    assert not await queue.cancel(ids[2])
+    with pytest.raises(TaskCancelled):
+        await queue.result(ids[0])
+    assert (await queue.statistics()).cancelled == 2
+
+
+# looking
+
+
+async def test_statistics_and_browsing(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", max_size=5, retry=Retry(attempts=1), keep_payloads=True)
+    await queue.put("dead")
+    await fail(queue)
+    await queue.put("done")
+    async with queue.take() as task:
+        task.set_result("result")
+    await queue.put("leased")
+    async with queue.take():
+        await queue.put("waiting", priority=3, key="k")
+        await queue.put("delayed", delay=100)
+        await anyio.sleep(5)
+        statistics = await queue.statistics()
+        assert (statistics.put, statistics.waiting, statistics.delayed, statistics.leased) == (5, 1, 1, 1)
+        assert (statistics.done, statistics.dead, statistics.unfinished) == (1, 1, 3)
+        assert statistics.oldest == pytest.approx(5, abs=0.01)
+        (waiting,) = (await queue.browse("waiting")).tasks
+        assert (waiting.payload, waiting.priority, waiting.key, waiting.state) == (
+            "waiting",
+            3,
+            "k",
+            "waiting",
+        )
+        assert waiting.age == pytest.approx(5, abs=0.01)
+        assert [record.payload for record in (await queue.browse("delayed")).tasks] == ["delayed"]
+        assert [record.payload for record in (await queue.browse("leased")).tasks] == ["leased"]
+        ended = (await queue.browse("ended")).tasks
+        assert [(record.state, record.payload) for record in ended] == [("dead", "dead"), ("done", "done")]
+        assert ended[1].result == "result"
+        assert (await queue.browse("ended", after=str(ended[0].rank))).tasks == ended[1:]
+    with pytest.raises(ValueError, match="state must be"):
+        await queue.browse("odd")
+    with pytest.raises(ValueError, match="limit"):
+        await queue.browse("dead", limit=0)
+
+
+async def test_payloads_of_ended_tasks_are_not_kept_unless_asked_for(store):
+    """Row 5: what has ended must not grow the store."""
+    queue = WorkQueue(store, "jobs")
+    await queue.put("payload")
+    await take_all(queue)
+    (record,) = (await queue.browse("ended")).tasks
+    assert record.payload is None
+
+
+async def test_the_same_name_for_a_lock_and_a_queue(store):
+    async with tenure.Lock(store, "jobs"):
+        await WorkQueue(store, "jobs").put(1)
+    assert await take_all(WorkQueue(store, "jobs")) == [1]
+
+
+async def test_repr(store):
+    queue = WorkQueue(store, "jobs", max_size=5)
+    assert repr(queue) == "<WorkQueue 'jobs' max_size=5 taking=0>"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_size": 0},
+        {"max_size": 1.5},
+        {"max_deliveries": 0},
+        {"max_payload": 0},
+        {"aging": 0},
+        {"aging": float("inf")},
+        {"results_ttl": -1},
+        {"results_ttl": float("nan")},
+    ],
+)
+async def test_wrong_options(store, options):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(options))} must be"):
+        WorkQueue(store, "jobs", **options)
+
+
+async def test_a_retry_that_is_none_is_refused_before_a_task_fails(store):
+    with pytest.raises(TypeError, match="retry must be a Retry, not 3"):
+        WorkQueue(store, "q", retry=3)
+
+
+# the books
+
+
+# many queues
+
+
+def known(store):
+    """How many queues this process still knows."""
+    gc.collect()
+    return len(store._listeners)
+
+
+async def test_a_process_that_has_waited_and_forgets_the_queue_keeps_no_task_from_others(
+    open_store_on, virtual_clock
+):
+    async with open_store_on() as store, open_store_on() as other:
+        with pytest.raises(AcquireTimeout):
+            async with WorkQueue(store, "jobs").take(timeout=1):
+                pass
+        assert known(store) == 1, "the engine will offer it the next task"
+        queue = WorkQueue(other, "jobs")
+        began = anyio.current_time()
+        async with anyio.create_task_group() as group:
+            group.start_soon(queue.put, 1)
+            async with queue.take():
+                assert anyio.current_time() - began < 1
+
+
+async def test_a_process_that_has_waited_long_ago_keeps_no_task_from_others(open_store_on, virtual_clock):
+    async with open_store_on() as store, open_store_on() as other:
+        queue, others = WorkQueue(store, "jobs"), WorkQueue(other, "jobs")
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(timeout=1):
+                pass
+        await anyio.sleep(1000)
+        async with anyio.create_task_group() as group:
+
+            async def put_soon():
+                await anyio.sleep(1)
+                await others.put(1)
+
+            group.start_soon(put_soon)
+            began = anyio.current_time()
+            async with others.take():
+                assert anyio.current_time() - began < 2

@@ -1,0 +1,726 @@
+"""A task that was taken: what its block's end means for it, and what becomes of one who came too late."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import anyio
+import pytest
+
+import tenure
+from tenure import (
+    AcquireTimeout,
+    Discard,
+    LeaseLost,
+    PayloadTooLarge,
+    ResultUnavailable,
+    Retry,
+    RetryLater,
+    TaskCancelled,
+    TaskFailed,
+    WorkQueue,
+)
+from tenure.engine import Exchange, Progress, Reply, Settle, Verdict
+from tenure.testing import Fault, FaultyEngine
+
+SOON = Retry(attempts=3, backoff=1, factor=2, jitter=0)
+
+
+async def state_of(queue):
+    statistics = await queue.statistics()
+    names = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
+    return {name: getattr(statistics, name) for name in names if getattr(statistics, name)}
+
+
+# how a block ends
+
+
+async def test_leaving_completes_the_task(store):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put({"a": [1, None, "ü"]}, priority=7)
+    async with queue.take() as task:
+        assert (task.id, task.payload, task.priority) == (task_id, {"a": [1, None, "ü"]}, 7)
+        assert (task.attempt, task.deliveries) == (1, 1)
+        assert task.token > 0
+        assert task.last_progress is None
+        assert await state_of(queue) == {"leased": 1}
+        assert "held" in repr(task)
+        task.set_result("first")
+        task.set_result({"n": 5})
+    assert await state_of(queue) == {"done": 1}
+    assert await queue.result(task_id) == {"n": 5}
+    assert "settled" in repr(task)
+
+
+async def test_without_a_result_it_is_none(store):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    async with queue.take():
+        pass
+    assert await queue.result(task_id) is None
+
+
+async def test_an_exception_is_tried_again_after_the_backoff_and_then_buried(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=SOON)
+    task_id = await queue.put("job")
+    starts = []
+    for attempt in (1, 2, 3):
+        with pytest.raises(ZeroDivisionError):
+            async with queue.take() as task:
+                starts.append(virtual_clock.now())
+                assert (task.attempt, task.deliveries) == (attempt, attempt)
+                raise ZeroDivisionError("division by zero")
+    assert starts[1] - starts[0] == pytest.approx(1.1, abs=0.11)
+    assert starts[2] - starts[1] == pytest.approx(2.1, abs=0.11)
+    assert await state_of(queue) == {"dead": 1}
+    (dead,) = await queue.dead()
+    assert (dead.id, dead.payload, dead.error) == (task_id, "job", "ZeroDivisionError: division by zero")
+    assert (dead.attempts, dead.deliveries) == (3, 3)
+    with pytest.raises(TaskFailed, match="is dead: ZeroDivisionError") as failed:
+        await queue.result(task_id)
+    assert failed.value.state == "dead"
+
+
+async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtual_clock):
+    async with open_store_on(ttl=3) as store, open_store_on(ttl=3) as other:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1, backoff=1000), max_deliveries=2)
+        await queue.put(1)
+        for _ in range(5):
+            async with queue.take() as task:
+                start = virtual_clock.now()
+                assert (task.attempt, task.deliveries) == (1, 1)
+                raise RetryLater(5)
+            assert await state_of(queue) == {"delayed": 1}
+            async with queue.take():
+                assert virtual_clock.now() - start == pytest.approx(5.1, abs=0.2)
+                raise RetryLater(0)
+        # one who dies with it now is the first
+        with pytest.raises(LeaseLost):
+            async with WorkQueue(other, "jobs", max_deliveries=2).take():
+                (await other.session(3.0)).lose("expired")
+                await anyio.sleep(1)
+        await anyio.sleep(4)
+        assert await state_of(queue) == {"waiting": 1}
+
+
+async def test_a_task_that_is_postponed_for_ever_expires(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1, expires=10)
+    async with queue.take():
+        raise RetryLater(20)
+    await anyio.sleep(11)
+    await queue.put(2)
+    assert await state_of(queue) == {"waiting": 1, "expired": 1}
+
+
+async def test_discard_ends_it_with_a_reason(store):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    async with queue.take():
+        raise Discard("spam")
+    assert await state_of(queue) == {"discarded": 1}
+    assert await queue.dead() == []
+    with pytest.raises(TaskFailed, match="is discarded: spam"):
+        await queue.result(task_id)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError(), "ValueError"),
+        (ValueError("x" * 5000), "ValueError: " + "x" * 1988),
+        (ValueError("\ud800"), "ValueError: ?"),
+        (Unspeakable(), "Unspeakable"),
+        (
+            ExceptionGroup("both", [ValueError("a"), TypeError()]),
+            "both (2 sub-exceptions) [ValueError: a; TypeError]",
+        ),
+    ],
+)
+async def test_the_error_on_record(store, error, text, monkeypatch):
+    # xdist cannot pass on the record of an error whose text cannot be encoded
+    monkeypatch.setattr(logging.getLogger("tenure"), "disabled", True)
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    await queue.put(1)
+    with suppress(type(error)):
+        async with queue.take():
+            raise error
+    (dead,) = await queue.dead()
+    assert dead.error.endswith(text)
+
+
+async def test_a_cancellation_from_outside_gives_it_back_without_counting(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put("first")
+    await queue.put("second")
+    for _ in range(5):
+        with anyio.move_on_after(1) as scope:
+            async with queue.take() as task:
+                # it has kept its place
+                assert (task.payload, task.attempt, task.deliveries) == ("first", 1, 1)
+                await anyio.sleep(10)
+        assert scope.cancelled_caught
+        assert await state_of(queue) == {"waiting": 2}
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_native_cancellation_gives_it_back_too(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+
+    async def work():
+        async with queue.take():
+            await anyio.sleep(10)
+
+    working = asyncio.get_running_loop().create_task(work())
+    await anyio.sleep(1)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await state_of(queue) == {"waiting": 1}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+async def test_other_ends_of_the_world_fail_the_try_and_go_on(store, virtual_clock, error):
+    """A program that ends at this task would end at it again and again."""
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=1))
+    await queue.put(1)
+    for _ in range(2):
+        with pytest.raises(error):
+            async with queue.take():
+                raise error("no more")
+    (record,) = await queue.dead()
+    assert (record.attempts, record.deliveries, record.error) == (2, 2, f"{error.__name__}: no more")
+
+
+async def test_a_generator_that_is_closed_gives_it_back(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+
+    async def tasks():
+        while True:
+            async with queue.take() as task:
+                yield task
+
+    each = tasks()
+    assert (await anext(each)).payload == 1
+    await each.aclose()
+    (record,) = (await queue.browse("waiting")).tasks
+    assert (record.attempts, record.deliveries) == (0, 0)
+
+
+async def test_left_from_another_task(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    taking = queue.take()
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def enter():
+        await taking.__aenter__()
+        entered.set()
+        await left.wait()
+        # what it left to others can still be left properly
+        assert await taking.__aexit__(None, None, None) is False
+
+    async def leave():
+        await entered.wait()
+        with pytest.raises(
+            RuntimeError, match="left from another task than it was entered in; it has been given back"
+        ):
+            await taking.__aexit__(None, None, None)
+        await queue.takers.until_idle()
+        assert await state_of(queue) == {"done": 1}
+        left.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter)
+        group.start_soon(leave)
+
+
+async def test_a_task_that_ends_without_leaving_the_block_gives_it_back(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    taking = queue.take()
+    with pytest.RaisesGroup(RuntimeError):  # the loops complain of the scope that was not left
+        async with anyio.create_task_group() as group:
+            group.start_soon(taking.__aenter__)
+    await virtual_clock.settle()
+    await queue.takers.until_idle()
+    assert await state_of(queue) == {"waiting": 1}
+    with pytest.raises(RuntimeError, match="left from another task"):
+        await taking.__aexit__(None, None, None)
+
+
+async def test_one_use(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([1, 2])
+    taking = queue.take()
+    with pytest.raises(RuntimeError, match="not entered"):
+        await taking.__aexit__(None, None, None)
+    async with taking:
+        pass
+    with pytest.raises(RuntimeError, match="was entered before"):
+        await taking.__aenter__()
+    with pytest.raises(ValueError, match="timeout"):
+        queue.take(timeout=-1)
+
+
+# fences
+
+
+async def test_the_zombie(engine, virtual_clock):
+    """A takes, is frozen for longer than its lease, B does the task again, A comes back and fails."""
+    frozen = FaultyEngine(engine)
+    async with tenure.open_store(frozen, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
+        theirs, ours = (WorkQueue(store, "jobs", retry=Retry(attempts=1)) for store in (a, b))
+        task_id = await ours.put("job")
+        tokens = {}
+
+        async def zombie():
+            with pytest.raises(LeaseLost) as lost:
+                async with theirs.take() as task:
+                    tokens["A"] = task.token
+                    with anyio.CancelScope(shield=True):  # the process does not notice
+                        await anyio.sleep(10)
+                    with pytest.raises(LeaseLost):
+                        task.check()
+                    await task.progress("I am still here")
+            # what it raises is the loss: from progress(), or because its scope had been cancelled
+            assert lost.value.reason in {"expired", "refused"}
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(zombie)
+            await anyio.sleep(0.5)
+            frozen.pause(before_effect=True)
+            async with ours.take() as task:
+                tokens["B"] = task.token
+                assert task.deliveries == 2
+                await anyio.sleep(3)
+                frozen.resume()
+                await anyio.sleep(10)
+                task.set_result("by B")
+        assert tokens["B"] > tokens["A"]
+        assert await ours.result(task_id) == "by B"
+        assert await state_of(ours) == {"done": 1}
+        assert len((await ours.browse("ended")).tasks) == 1
+        assert await ours.verify()
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+async def test_every_verdict_of_a_stale_taker_is_refused(open_store_on, virtual_clock, verdict):
+    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
+        theirs, ours = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        await ours.put(1)
+        with pytest.raises(LeaseLost):
+            async with theirs.take() as stale:
+                (await a.session(3.0)).lose("expired")
+                await anyio.sleep(1)
+        async with ours.take() as task:
+            assert task.deliveries == 2
+            session = await a.session(3.0)
+            late = Exchange(session.id, 10**9, ours.key, (Settle(stale.id, stale.token, verdict),))
+            assert (await a.call(late)).refused == (stale.token,)
+            assert await a.call(Progress(ours.key, stale.id, stale.token, b"1")) is Reply.REFUSED
+            with pytest.raises(LeaseLost):
+                await stale.progress(1)
+            with pytest.raises(LeaseLost):
+                stale.check()
+            assert await state_of(ours) == {"leased": 1}
+        assert await state_of(ours) == {"done": 1}
+
+
+async def test_a_loss_cancels_the_block_and_is_reported(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1)
+    start = virtual_clock.now()
+    with pytest.raises(LeaseLost, match="lost \\(expired\\)") as lost:
+        async with queue.take() as task:
+            faulty.pause()
+            await anyio.sleep(1000)
+    assert 2 < virtual_clock.now() - start <= 2.7 + 1
+    assert (lost.value.reason, task.lost) == ("expired", "expired")
+    faulty.resume()
+
+
+async def test_a_body_that_ends_in_spite_of_the_loss(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1)
+    with pytest.raises(LeaseLost):
+        async with queue.take():
+            faulty.pause()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(10)
+    faulty.resume()
+    async with queue.take() as task:
+        assert (task.attempt, task.deliveries) == (1, 2)
+
+
+async def test_a_body_that_raises_in_spite_of_the_loss(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1)
+    with pytest.raises(ZeroDivisionError) as raised:
+        async with queue.take():
+            faulty.pause()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(10)
+            raise ZeroDivisionError
+    assert "was lost meanwhile (expired)" in raised.value.__notes__[0]
+    faulty.resume()
+    # the failure of a stale taker is no attempt
+    async with queue.take() as task:
+        assert (task.attempt, task.deliveries) == (1, 2)
+
+
+@pytest.mark.parametrize("message", [RetryLater(1), Discard("no")])
+async def test_what_a_handler_asks_for_too_late_is_not_swallowed(
+    faulty, faulty_store, virtual_clock, message
+):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1)
+    with pytest.raises(LeaseLost):
+        async with queue.take():
+            faulty.pause()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(10)
+            raise message
+    faulty.resume()
+    assert await state_of(queue) == {"waiting": 1}
+
+
+async def test_the_acknowledgement_is_waited_for_until_the_session_ends(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1)
+    start = virtual_clock.now()
+    with pytest.raises(LeaseLost, match="unacknowledged"):
+        async with queue.take():
+            faulty.pause()
+    assert 2 <= virtual_clock.now() - start <= 2.7
+    faulty.resume()
+    # it was applied: whoever asks will learn it
+    assert await state_of(queue) == {"done": 1}
+
+
+async def test_an_answer_that_comes_late_is_waited_for(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    task_id = await queue.put(1)
+    async with anyio.create_task_group() as group:
+
+        async def resume():
+            await anyio.sleep(2)
+            faulty.resume()
+
+        async with queue.take() as task:
+            task.set_result("late")
+            faulty.pause()
+            group.start_soon(resume)
+    assert await queue.result(task_id) == "late"
+
+
+async def test_whose_completion_met_a_session_that_had_gone(engine, virtual_clock):
+    async with tenure.open_store(engine, ttl=3) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+        with pytest.raises(LeaseLost, match="gone"):
+            async with queue.take():
+                session = await store.session(3.0)
+                await store.call(tenure.engine.CloseSession(session.id))
+        async with queue.take() as task:
+            assert task.deliveries == 2
+
+
+# cancelling a task
+
+
+async def test_cancelling_a_task_that_runs(open_store_on, virtual_clock):
+    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
+        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        task_id = await queue.put(1)
+        start = virtual_clock.now()
+
+        async def cancel():
+            await anyio.sleep(1)
+            assert await other.cancel(task_id)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            with pytest.raises(TaskCancelled) as cancelled:
+                async with queue.take() as task:
+                    await anyio.sleep(100)
+        assert task.cancelled
+        assert cancelled.value.task_id == task_id
+        assert virtual_clock.now() - start == pytest.approx(1, abs=0.1)
+        assert await state_of(queue) == {"cancelled": 1}
+        with pytest.raises(TaskCancelled):
+            await other.result(task_id)
+
+
+async def test_a_cancelled_task_that_ends_all_the_same_is_done(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    async with queue.take() as task:
+        with anyio.CancelScope(shield=True):
+            assert await queue.cancel(task_id)
+            await virtual_clock.settle()
+        assert task.cancelled
+        task.set_result("done all the same")
+    assert await queue.result(task_id) == "done all the same"
+
+
+async def test_a_cancelled_task_that_fails_is_not_tried_again(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=SOON)
+    task_id = await queue.put(1)
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take():
+            with anyio.CancelScope(shield=True):
+                await queue.cancel(task_id)
+                await virtual_clock.settle()
+            raise ZeroDivisionError
+    assert await state_of(queue) == {"cancelled": 1}
+
+
+async def test_cancelled_from_outside_and_by_request(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    with anyio.CancelScope() as scope:
+        async with queue.take():
+            with anyio.CancelScope(shield=True):
+                await queue.cancel(task_id)
+            scope.cancel()
+            await anyio.sleep(100)
+    assert scope.cancelled_caught
+    assert await state_of(queue) == {"cancelled": 1}
+
+
+async def test_a_request_that_comes_before_the_task(engine, virtual_clock):
+    """The hint overtakes the answer that brings the task."""
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        with pytest.raises(AcquireTimeout):
+            await queue.take(timeout=0).__aenter__()
+        task_id = await other.put(1)
+        start = virtual_clock.now()
+
+        async def work():
+            with pytest.raises(TaskCancelled):
+                async with queue.take():
+                    await anyio.sleep(100)
+
+        async with anyio.create_task_group() as group:
+            link.pause()
+            group.start_soon(work)
+            await virtual_clock.settle()
+            await other.cancel(task_id)
+            await virtual_clock.settle()
+            link.resume()
+        assert virtual_clock.now() - start < 1
+
+
+async def test_progress_reports_a_request(engine, virtual_clock):
+    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
+    async with tenure.open_store(link, ttl=300) as store:
+        queue = WorkQueue(store, "jobs")
+        task_id = await queue.put(1)
+        start = virtual_clock.now()
+        with pytest.raises(TaskCancelled):
+            async with queue.take() as task:
+                await queue.cancel(task_id)
+                await task.progress("halfway")
+                await anyio.sleep(100)
+        assert virtual_clock.now() - start < 1
+
+
+# what a task reports
+
+
+async def test_progress_is_there_for_the_next_delivery(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(backoff=0))
+    await queue.put(1)
+    with suppress(ZeroDivisionError):
+        async with queue.take() as task:
+            await task.progress({"line": 1})
+            await task.progress({"line": 2})
+            raise ZeroDivisionError
+    async with queue.take() as task:
+        assert task.last_progress == {"line": 2}
+
+
+async def test_max_payload_of_results_and_progress(recording):
+    async with tenure.open_store(recording) as store:
+        queue = WorkQueue(store, "jobs", max_payload=10)
+        task_id = await queue.put(1)
+        async with queue.take() as task:
+            recording.take()
+            with pytest.raises(PayloadTooLarge, match="the result has 12 bytes, max_payload is 10"):
+                task.set_result("x" * 10)
+            with pytest.raises(PayloadTooLarge, match="the progress has 13 bytes"):
+                await task.progress("x" * 11)
+            assert recording.take(Progress) == []
+            task.set_result("x" * 8)
+        assert await queue.result(task_id) == "x" * 8
+
+
+async def test_what_the_codec_cannot_express(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    async with queue.take() as task:
+        with pytest.raises(TypeError):
+            task.set_result(object())
+        with pytest.raises(TypeError):
+            await task.progress(object())
+
+
+async def test_waited_and_check(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    await anyio.sleep(2)
+    async with queue.take() as task:
+        assert task.waited == pytest.approx(2, abs=0.01)
+        task.check()
+    with pytest.raises(LeaseLost, match="released"):
+        task.check()
+
+
+async def test_results_expire_each_by_itself(store, virtual_clock):
+    # in the sketch, results of different tasks expire together
+    queue = WorkQueue(store, "jobs", results_ttl=10)
+    ids = await queue.put_many([1, 2])
+    for _ in range(2):
+        async with queue.take() as task:
+            task.set_result(task.payload)
+        await anyio.sleep(6)
+    with pytest.raises(ResultUnavailable):
+        await queue.result(ids[0])
+    assert await queue.result(ids[1]) == 2
+    await anyio.sleep(6)
+    with pytest.raises(ResultUnavailable):
+        await queue.result(ids[1])
+    # with the last result the queue is forgotten, its counts included
+    assert (await queue.statistics()).done == 0
+
+
+# crashes
+
+
+async def test_a_crash_counts_a_delivery_and_not_an_attempt(engine, virtual_clock):
+    async with tenure.open_store(engine, ttl=3) as store:
+        queue = WorkQueue(store, "jobs", max_deliveries=3, retry=Retry(attempts=2))
+        await queue.put("poison")
+        for delivery in (1, 2, 3):
+            with pytest.raises(LeaseLost):
+                async with queue.take() as task:
+                    assert (task.attempt, task.deliveries) == (1, delivery)
+                    (await store.session(3.0)).lose("expired")
+                    await anyio.sleep(100)
+        (dead,) = await queue.dead()
+        assert (dead.payload, dead.attempts, dead.deliveries) == ("poison", 0, 3)
+        assert "delivered 3 times" in dead.error
+
+
+async def test_tries_that_failed_are_no_deliveries_without_a_verdict(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", max_deliveries=3, retry=Retry(attempts=10, backoff=0))
+    await queue.put(1)
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            async with queue.take():
+                raise ZeroDivisionError
+    with pytest.raises(LeaseLost):
+        async with queue.take():
+            (await store.session(3.0)).lose("expired")
+            await anyio.sleep(100)
+    assert await state_of(queue) == {"waiting": 1}
+
+
+async def test_a_long_task_keeps_its_lease(store, virtual_clock):
+    """Rows 3 and 24: taskiq-redis#101: a task longer than the idle timeout runs twice."""
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    async with queue.take() as task:
+        await anyio.sleep(300)
+        task.check()
+        assert await state_of(queue) == {"leased": 1}
+    assert await state_of(queue) == {"done": 1}
+
+
+async def test_a_blocked_loop_loses_its_lease_and_its_outcome_is_refused(engine, virtual_clock):
+    """Row 17, without a beat from another thread: dramatiq#692, bullmq#3183, rq#2424."""
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
+        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        task_id = await queue.put(1)
+        async with anyio.create_task_group() as group:
+
+            async def blocked():
+                with pytest.raises(LeaseLost):
+                    async with queue.take() as task:
+                        link.pause(before_effect=True)
+                        with anyio.CancelScope(shield=True):
+                            await anyio.sleep(9)
+                        task.set_result("stale")
+
+            group.start_soon(blocked)
+            await anyio.sleep(1)
+            async with other.take() as task:
+                task.set_result("fresh")
+            await anyio.sleep(9)
+            link.resume()
+        assert await other.result(task_id) == "fresh"
+
+
+async def test_closing_the_store_gives_back_what_runs_in_other_tasks(engine, virtual_clock):
+    async with tenure.open_store(engine, ttl=3) as other:
+
+        async def work(queue):
+            with pytest.raises(LeaseLost, match="closed"):
+                async with queue.take():
+                    await anyio.sleep(100)
+
+        async with anyio.create_task_group() as group:
+            async with tenure.open_store(engine, ttl=3) as store:
+                queue = WorkQueue(store, "jobs")
+                await queue.put(1)
+                group.start_soon(work, queue)
+                await virtual_clock.settle()
+        (record,) = (await WorkQueue(other, "jobs").browse("waiting")).tasks
+        # it was no crash
+        assert (record.attempts, record.deliveries) == (0, 0)
+
+
+async def test_a_body_that_completes_while_the_store_closes(engine, virtual_clock):
+    async with tenure.open_store(engine, ttl=3) as other:
+
+        async def work(queue):
+            async with queue.take() as task:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(2)
+                task.set_result("in time")
+
+        async with anyio.create_task_group() as group:
+            async with tenure.open_store(engine, ttl=3) as store:
+                queue = WorkQueue(store, "jobs")
+                task_id = await queue.put(1)
+                group.start_soon(work, queue)
+                await virtual_clock.settle()
+        assert await WorkQueue(other, "jobs").result(task_id) == "in time"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_leaving_waits_no_longer_than_the_session_lasts(faulty, virtual_clock, fails):
+    async with tenure.open_store(faulty, ttl=0.5, settle_timeout=5) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put("job")
+        with pytest.raises(ZeroDivisionError if fails else LeaseLost):
+            async with queue.take():
+                faulty.down = True
+                began = virtual_clock.now()
+                if fails:
+                    raise ZeroDivisionError
+        assert virtual_clock.now() - began <= 0.45
+        faulty.down = False
