@@ -22,7 +22,9 @@ class Taker:
     want: int
 
 
-TAKERS = Layout("taker", Taker, ("queue", "session"), rank=Order(("queue",), ("rank",), grows=True), session=OF_SESSION)
+TAKERS = Layout(
+    "taker", Taker, ("queue", "session"), rank=Order(("queue",), ("rank",), grows=True), session=OF_SESSION
+)
 
 
 class Takers:
