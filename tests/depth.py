@@ -14,10 +14,18 @@ def share(number):
     return number if full else max(1, number // 5)
 
 
-def loops(name):
-    """Both loops; without --full one of them, always the same for the same name."""
-    both = ("asyncio", "trio")
-    return both if full else (both[crc32(str(name).encode()) % 2],)
+def loops(name, names=("asyncio", "trio")):
+    """Both loops, or all of these names; without --full one of them, always the same for the same name."""
+    return names if full else (names[crc32(str(name).encode()) % len(names)],)
+
+
+def paired(first, second):
+    """All pairs; without --full as many as the longer of the two needs, in which the shorter one repeats itself."""
+    first, second = list(first), list(second)
+    if full:
+        return [(one, other) for one in first for other in second]
+    number = max(len(first), len(second))
+    return [(first[n % len(first)], second[n % len(second)]) for n in range(number)]
 
 
 def walks(number):

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from mutants.patches import SOURCES, mutants
+
 import tenure.engines.memory
 
-HERE = Path(__file__).resolve().parent
-SOURCES = HERE.parent / "src" / "tenure"
 ENGINE = "engines/memory"
 SHARED = "tenure.engines.rules"
 RULES = {"engine/_rules.py", "engine/_rates.py"}
 NAME = "mutated_memory"
 
-MUTANTS = [
-    mutant
-    for mutant in tomllib.loads((HERE / "mutants" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-    if mutant["area"] == "contract"
-]
+MUTANTS = [mutant for mutant in mutants() if mutant.area == "contract"]
 """Those for the contract: in the memory engine, or in the rules that it shares with others."""
 
 
 @cache
-def compiled(file, old="", new=""):
-    """A source, or one in which `new` stands for `old`; without a fault compiled once."""
-    text = (SOURCES / file).read_text(encoding="utf-8")
-    return compile(text.replace(old, new) if old else text, f"{NAME}: {file}", "exec")
+def compiled(file):
+    """A source without a fault, compiled once."""
+    return compile((SOURCES / file).read_text(encoding="utf-8"), f"{NAME}: {file}", "exec")
 
 
 class Finder:
-    """Finds the modules of the package that has the fault."""
+    """Finds the modules of the package that has the fault, which is in one file of it."""
 
-    def __init__(self, mutant):
-        self._mutant = mutant
+    def __init__(self, file, code):
+        self._file = file
+        self._code = code
 
     def find_spec(self, name, path=None, target=None):
         if _is_mutated(name):
@@ -51,11 +46,7 @@ class Finder:
     def exec_module(self, module):
         file = module.__name__.replace(NAME, ENGINE).replace(SHARED, "engines/rules").replace("._", "/_")
         file = f"{file}.py" if "/_" in file else f"{file}/__init__.py"
-        exec(self._code(file), vars(module))
-
-    def _code(self, file):
-        mutant = self._mutant
-        return compiled(file, mutant["old"], mutant["new"]) if file == mutant["file"] else compiled(file)
+        exec(self._code if file == self._file else compiled(file), vars(module))
 
 
 def _is_mutated(name):
@@ -64,7 +55,13 @@ def _is_mutated(name):
 
 def mutated(mutant):
     """The class `MemoryEngine` with the fault."""
-    finder = Finder(mutant)
+    return with_fault(*mutant.applied())
+
+
+def with_fault(file, text):
+    """The class `MemoryEngine` with another text of one of its files, or of the rules."""
+    code = compile(text, f"{NAME}: {file}", "exec")
+    finder = Finder(file, code)
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_mutated(name)}
     sys.meta_path.insert(0, finder)
     try:
@@ -74,10 +71,10 @@ def mutated(mutant):
         parts = [sys.modules.pop(name) for name in list(sys.modules) if _is_mutated(name)]
         sys.modules.update(kept)
         vars(tenure.engines)["rules"] = kept[SHARED]
-    if mutant["file"] in RULES:
-        rules = ModuleType(f"tenure.engine.{Path(mutant['file']).stem}")
+    if file in RULES:
+        rules = ModuleType(f"tenure.engine.{Path(file).stem}")
         rules.__package__ = "tenure.engine"
-        exec(compiled(mutant["file"], mutant["old"], mutant["new"]), vars(rules))
+        exec(code, vars(rules))
         for part in parts:
             shared = vars(part).keys() & {name for name in vars(rules) if not name.startswith("__")}
             vars(part).update((name, vars(rules)[name]) for name in shared)

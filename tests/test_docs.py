@@ -19,6 +19,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import is_typeddict
 
 import anyio
 import depth
@@ -110,7 +111,8 @@ def undescribed(value, text):
     for name, member in callables.items():
         names = {name}
         if not isinstance(member, property):
-            names |= {p for p in inspect.signature(member).parameters if p not in {"self", "args", "options"}}
+            typed = member.__annotations__ if is_typeddict(member) else inspect.signature(member).parameters
+            names |= {name for name in typed if name not in {"self", "args", "options"}}
         yield from (f"{value.__name__}: {name}" for name in names if not re.search(rf"\b{name}\b", text))
 
 
@@ -249,8 +251,15 @@ def test_step_1_names_the_extra_that_is_missing(tmp_path):
     assert (ended.returncode, ended.stderr) == (1, "trio is not installed: pip install 'tenure[trio]'\n")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("code", list(blocks("runnable")))
+def on_loops(parameters):
+    """Each of these parameters on the loops in turn, with --full on both."""
+    return [
+        pytest.param(*one.values, backend, id=f"{one.id}-{backend}")
+        for one, backend in depth.paired(parameters, BACKENDS)
+    ]
+
+
+@pytest.mark.parametrize(("code", "backend"), on_loops(blocks("runnable")))
 def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     if "sqlite:" in code:
         need("tenure.engines.sqlite", "SqliteEngine")

@@ -6,6 +6,11 @@ import signal
 import subprocess
 import sys
 
+import anyio
+import pytest
+
+from tenure import AcquireTimeout, GroupStatistics, Item, QueueFull, Retry, WorkQueue
+
 _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
 
 
@@ -27,3 +32,97 @@ async def work_off_with_kills(queue, child, *arguments, kill_at):
                         break
             finally:
                 process.send_signal(signal.SIGKILL)
+
+
+# Tests of both engines, whose modules import them: `begin()` begins a transaction on `db`, and commits.
+
+
+async def test_put_in_keeps_and_replaces(store, db, begin):
+    queue = WorkQueue(store, "jobs", max_size=2)
+    with begin():
+        first = await queue.put_in(db, "a", key="k", delay=60, on_duplicate="replace", key_ttl=60)
+        await queue.put_in(db, "other")
+        # the queue is full, and this puts nothing new
+        assert await queue.put_in(db, "b", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "c", key="k", on_duplicate="replace", group="g") == first
+    assert (await queue.get(first)).payload == "c"
+    async with queue.take(0), queue.take(0):
+        with begin(), pytest.raises(QueueFull):
+            await queue.put_in(db, "d", key="k", on_duplicate="replace")
+    with begin():
+        assert await queue.put_in(db, "e", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "f", key="k", on_duplicate="replace") != first
+    assert await state_of(queue) == {"waiting": 1, "done": 2}
+    assert await queue.verify()
+
+
+async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store, db, begin):
+    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    await queue.put("a0", group="a")
+    async with queue.take() as task:
+        with begin():
+            await task.complete_in(db)
+            await queue.put_in(db, "a1", group="a")
+            await queue.put_in(db, "a2", group="a")
+            with pytest.raises(QueueFull):
+                await queue.put_in(db, "a3", group="a")
+            with pytest.raises(ValueError, match="^group must"):
+                await queue.put_in(db, "a3", group="")
+            await queue.put_in(db, "b0", group="b")
+            await queue.put_in(db, "plain")
+    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0), GroupStatistics("b", 1, 0, 0)]
+    async with queue.take() as one, queue.take() as two, queue.take() as three:
+        taken = {task.group: task.payload for task in (one, two, three)}
+        assert taken == {"a": "a1", "b": "b0", None: "plain"}
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(0):
+                pass
+        for task in (one, two, three):
+            with begin():
+                await task.complete_in(db)
+    async with queue.take(0) as task:
+        assert task.payload == "a2"
+    assert await state_of(queue) == {"done": 5}
+    assert await queue.groups() == []
+
+
+async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begin):
+    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(backoff=0))
+    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take() as task:
+            with begin():
+                await task.complete_in(db)
+                await queue.put_in(db, "b0", group="b")
+                raise ZeroDivisionError
+    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0)]
+    for name in ("a0", "a1"):
+        async with queue.take() as task:
+            assert task.payload == name
+            with begin():
+                await task.complete_in(db)
+    assert await state_of(queue) == {"done": 2}
+
+
+async def test_the_commit_wakes_those_that_wait_for_the_group(store, db, begin):
+    """A taker for its next task, and a producer for room in it."""
+    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
+    taken = []
+
+    async def take():
+        async with queue.take() as task:
+            taken.append(task.payload)
+
+    with anyio.fail_after(50):
+        async with queue.take() as task, anyio.create_task_group() as group:
+            group.start_soon(take)
+            group.start_soon(lambda: queue.put("a2", group="a"))
+            while not (await queue.statistics()).producers:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.05)
+            assert taken == []
+            with begin():
+                await task.complete_in(db)
+    assert taken == ["a1"]
+    assert await queue.groups() == [GroupStatistics("a", 1, 0, 0)]

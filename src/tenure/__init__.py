@@ -70,7 +70,9 @@ if TYPE_CHECKING:
         Lock,
         LockStatus,
         LuaGuard,
+        MoreOptions,
         PooledResource,
+        PutOptions,
         QueueStatistics,
         RateLimiter,
         ResourcePool,
@@ -124,6 +126,7 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
+    "MoreOptions",
     "MsgspecCodec",
     "OutcomeUnknown",
     "PayloadTooLarge",
@@ -131,6 +134,7 @@ __all__ = (
     "PoolTimeout",
     "PooledResource",
     "Processor",
+    "PutOptions",
     "PydanticCodec",
     "QueueFull",
     "QueueStatistics",
@@ -181,9 +185,10 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Claim Completed Dead Discard Election GroupStatistics
-            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard PooledResource
-            QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule
-            Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard MoreOptions
+            PooledResource PutOptions QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry
+            RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker
+            WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -10,11 +10,12 @@ checkers do not see them, so that they find the mistake.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
 
 __all__ = (
     "LARGEST",
@@ -33,9 +34,11 @@ __all__ = (
     "check_text",
     "check_timeout",
     "hinted",
+    "shows_options",
 )
 
 Params = ParamSpec("Params")
+F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST = 1e9
 """Seconds: no duration may be longer. That is some 31 years, and an engine can add it to any time of its clock."""
@@ -231,3 +234,27 @@ def hinted(**hints: str) -> Callable[[Callable[Params, None]], Callable[Params, 
 def _name_of(block: Any) -> str:
     name = getattr(block, "_name", None)
     return name if isinstance(name, str) else type(block).__name__.strip("_")
+
+
+def shows_options(options: Any, **defaults: object) -> Callable[[F], F]:
+    """The options in place of `**options`, in the signature that `help` and `inspect` show.
+
+    `options` is the `TypedDict` that type checkers read; the `defaults` that are not given are None.
+    """
+
+    def show(function: F) -> F:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        named = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(name),
+                annotation=hint.__forward_arg__,
+            )
+            for name, hint in options.__annotations__.items()
+        ]
+        cast("Any", function).__signature__ = signature.replace(parameters=[*own, *named])
+        return function
+
+    return show

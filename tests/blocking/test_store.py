@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 
+import depth
 import pytest
 
 import tenure
@@ -139,6 +140,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch, tmp_path):
         blocking.open_store()
 
 
+SHARED = ("sqlite", "redis", "postgres")
 ENDINGS = {
     "plainly": "",
     "in a body": "lock.__enter__()",
@@ -149,7 +151,7 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("shared_url", "ending"), depth.paired(SHARED, ENDINGS), indirect=["shared_url"])
 def test_a_process_ends_without_a_word(shared_url, ending):
     code = f"""
 import threading, time, tenure
@@ -188,10 +190,12 @@ THREADS = {
 }
 
 
-@pytest.mark.parametrize("wait", WAITS)
-@pytest.mark.parametrize("thread", THREADS)
-def test_a_thread_that_waits_does_not_keep_the_process(shared_url, wait, thread):
+@pytest.mark.parametrize(
+    ("shared_url", "waiting"), depth.paired(SHARED, depth.paired(WAITS, THREADS)), indirect=["shared_url"]
+)
+def test_a_thread_that_waits_does_not_keep_the_process(shared_url, waiting):
     """Also if it is no daemon: Python joins it, after the main thread has ended."""
+    wait, thread = waiting
     code = f"""
 import threading, tenure
 from tenure import blocking

@@ -75,7 +75,9 @@ def stub_of(function, doc, *, first=None):
     """A function as it stands in a stub."""
     node = source_of(function)
     sync = Sync(inspect.unwrap(function).__globals__)
-    decorators = [one for one in node.decorator_list if not ast.unparse(one).startswith("hinted(")]
+    decorators = [
+        one for one in node.decorator_list if not ast.unparse(one).startswith(("hinted(", "shows_options("))
+    ]
     node = ast.FunctionDef(node.name, node.args, [], decorators, node.returns)
     node.args.defaults = [
         one if isinstance(one, ast.Constant) else ast.Constant(...) for one in node.args.defaults

@@ -6,7 +6,8 @@ import inspect
 
 import anyio
 import pytest
-from mutated import MUTANTS, mutated
+from mutants.patches import SOURCES
+from mutated import MUTANTS, mutated, with_fault
 
 from tenure.engine import Resize
 from tenure.engines.memory import MemoryEngine
@@ -24,10 +25,10 @@ class Quick(EngineContract):
 
 def mutants():
     """A parameter for each mutant; of those that a walk finds, which takes the longest, a third without --full."""
-    walked = [mutant for mutant in MUTANTS if mutant["by"].startswith("test_it_answers")]
-    later = [mutant for n, mutant in enumerate(sorted(walked, key=lambda mutant: mutant["by"])) if n % 3]
+    walked = [mutant for mutant in MUTANTS if mutant.by.startswith("test_it_answers")]
+    later = [mutant for n, mutant in enumerate(sorted(walked, key=lambda mutant: mutant.by)) if n % 3]
     for mutant in MUTANTS:
-        yield pytest.param(mutant, id=mutant["name"], marks=[pytest.mark.full] if mutant in later else [])
+        yield pytest.param(mutant, id=mutant.name, marks=[pytest.mark.full] if mutant in later else [])
 
 
 class TestCheats(QueueSessionBase):
@@ -48,7 +49,7 @@ class TestCheats(QueueSessionBase):
     @pytest.mark.backends("asyncio")
     @pytest.mark.parametrize("mutant", list(mutants()))
     async def test_a_cheat_is_caught(self, engine, links, do, client, hints, advance, mutant):
-        name, _, argument = mutant["by"].rstrip("]").partition("[")
+        name, _, argument = mutant.by.rstrip("]").partition("[")
         test = getattr(Quick(), name)
         given = {
             "engine": engine,
@@ -86,7 +87,7 @@ class Set(EngineContract):
 
 
 def engine_with(name):
-    (mutant,) = (mutant for mutant in MUTANTS if mutant["name"] == f"contract-{name}")
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == f"contract-{name}")
     return mutated(mutant)(clock=None)
 
 
@@ -126,7 +127,8 @@ async def test_a_walk_that_the_engine_ends_by_an_error_is_reported():
 
 def test_an_engine_without_a_fault_is_the_memory_engine():
     """What is mutated here is loaded beside it; that one passes in test_contract.py."""
-    harmless = {"file": "engines/memory/_state.py", "old": "self._opened = 0", "new": "self._opened = 7"}
-    engine = mutated(harmless)()
+    file = "engines/memory/_state.py"
+    text = (SOURCES / file).read_text(encoding="utf-8")
+    engine = with_fault(file, text.replace("self._opened = 0", "self._opened = 7"))()
     assert engine._state._opened == 7
     assert type(engine).__module__ == "mutated_memory"

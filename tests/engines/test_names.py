@@ -15,7 +15,7 @@ from tenure.engines.sqlite._clock import Clocks
 from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
 
-NAMES = 300 if depth.full else 100
+NAMES = depth.share(300)
 TTL = 10.0
 RESULTS = 5.0
 
@@ -29,8 +29,8 @@ class Memory:
 
     def rows(self):
         engine = self._engine
-        state, tasks = engine._state, engine._tasks
-        dues = {"replies": state._replies_due, "queues": tasks._due}
+        state, queues = engine._state, engine._queues
+        dues = {"replies": state.replies_due, "queues": queues._due}
         kept = {
             "sessions": state.sessions,
             "replies": state._replies,
@@ -38,13 +38,13 @@ class Memory:
             "processes": () if state.sessions else state._processes,
             **{name: table.rows for name, table in state.tables.items()},
             **{
-                f"{name} {order}": rows.entries
+                f"{name} {order}": rows.groups
                 for name, table in state.tables.items()
                 for order, rows in table._orders.items()
             },
-            "queues": tasks._queues,
-            "groups": [name for queue in tasks._queues.values() for name in queue.groups._named],
-            "outdated": tasks._outdated,
+            "queues": queues,
+            "groups": [name for queue in queues for name in queue.group_rows],
+            "outdated": engine._rows._outdated,
             **{f"due {name}": due._names for name, due in dues.items()},
         }
         return {name: len(rows) for name, rows in kept.items() if rows}
@@ -117,7 +117,7 @@ class World:
             assert self.ask(e.RenewSession(session)) is e.Reply.OK
 
     def others_go_on(self):
-        for _ in range(2 * NAMES):
+        for _ in range(max(200, 2 * NAMES)):
             self.ask(e.Ping())
 
     def use(self, session, name):
@@ -187,7 +187,7 @@ def test_names_that_were_used_once_leave_nothing(world):
     world.live_on(session, 3 * TTL)
     world.others_go_on()
     assert world.engine.rows() == {"sessions": 1}
-    for i in range(100):
+    for i in range(depth.share(100)):
         world.use(session, f"other {i}")
     world.ask(e.CloseSession(session))
     world.now += 3 * TTL
@@ -197,7 +197,7 @@ def test_names_that_were_used_once_leave_nothing(world):
 
 @pytest.mark.slow
 def test_names_whose_users_died_leave_nothing(world):
-    for i in range(100):
+    for i in range(depth.share(100)):
         world.ask(e.OpenSession(f"mortal {i}", "p", TTL))
         world.use(f"mortal {i}", f"name {i}")
         world.ask(e.Acquire(f"mortal {i}", f"held {i}", "a", 1))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from statistics import quantiles
 
+import depth
 import pytest
 from postgres_servers import TABLES, PostgresCalls
 from psycopg import pq
@@ -88,7 +89,7 @@ class Watched(PostgresCalls):
             self.plans.append(plan)
 
     def ask_to_forget(self):
-        self._ask(self._call("forget"))
+        self._ask(self._call("forget_outdated"))
 
     @contextmanager
     def watched(self):
@@ -315,7 +316,7 @@ def early(postgres_process):
         "DELETE FROM tenure.task",
         "DELETE FROM tenure.task_group",
         "DELETE FROM tenure.ended",
-        "DELETE FROM tenure.given",
+        "DELETE FROM tenure.cached_reply",
         FILL,
     )
     yield engine
@@ -323,7 +324,11 @@ def early(postgres_process):
     _forget_statistics(url)
 
 
-@pytest.fixture(scope="module", params=["empty", "unknown", "analyzed"])
+KNOWN = ("empty", "unknown", "analyzed")
+"""What the planner knew when it made its plans."""
+
+
+@pytest.fixture(scope="module", params=KNOWN)
 def engine(postgres_process, early, request):
     """An engine at a long queue, by what the planner knew when the plans were made."""
     if request.param == "empty":
@@ -360,7 +365,7 @@ def faults(plans):
                 yield f"{step['Node Type']} {relation}: {rows} rows in {plan['Query Text']}"
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize(("engine", "work"), depth.paired(KNOWN, WORKS), indirect=["engine"])
 def test_a_step_looks_at_few_rows(engine, work):
     with engine.watched() as plans:
         WORKS[work](engine)

@@ -67,7 +67,7 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
         assert commands < 20
         if state in PURGES:
             changed, commands = cost(e.Move("q", frozenset({PURGES[state]}), "purged"))
-            assert changed == e.Changed(0, False)
+            assert changed == e.MovedCount(0, False)
             assert commands < 20
     # counting
     for watch in ("", "s"):
@@ -100,7 +100,7 @@ def test_a_purge_changes_so_many_at_once_and_goes_on(ask, cost, state):
     BACKLOGS[state](ask)
     for _ in range(3):
         changed, commands = cost(e.Move("q", frozenset({PURGES[state]}), "purged"))
-        assert changed == e.Changed(CAP, True)
+        assert changed == e.MovedCount(CAP, True)
         assert commands < 10 * CAP
 
 
@@ -108,7 +108,7 @@ def test_requeuing_costs_what_is_named_or_goes_on(ask, cost):
     BACKLOGS["dead"](ask)
     first, *_, last = ask(e.Browse("q", "dead", "", CAP)).records
     changed, commands = cost(e.Move("q", (first.id, last.id), "waiting"))
-    assert changed == e.Changed(2, False)
+    assert changed == e.MovedCount(2, False)
     assert commands < 50
     after = 0
     for _ in range(3):

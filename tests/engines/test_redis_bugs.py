@@ -259,7 +259,7 @@ async def test_a_cancelled_program_leaves_nothing(redis_server, left):
                 group.start_soon(hold, make())
             group.start_soon(Barrier(store, "barrier", 3).wait)
             with anyio.fail_after(10):
-                while len(held) < 5 or holds() < 10 or b"parties" not in kinds():
+                while len(held) < 5 or holds() < 10 or b"participants" not in kinds():
                     await anyio.sleep(0.002)
             scope.cancel()
     assert scope.cancelled_caught

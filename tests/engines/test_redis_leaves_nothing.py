@@ -12,7 +12,7 @@ import pytest
 import tenure
 from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, Retry, RWLock, Semaphore, WorkQueue
 
-NAMES = depth.share(300)
+NAMES = 300 if depth.full else 20
 TTL = 2.0
 STATE, SESSIONS = b"tenure:{0}:state", b"tenure:{0}:sessions"
 

@@ -40,6 +40,9 @@ def path(tmp_path):
     return tmp_path / "store.db"
 
 
+pytestmark = pytest.mark.in_turn
+
+
 @pytest.fixture(params=[False, True], ids=["thread", "inline"])
 def inline(request):
     return request.param
@@ -751,7 +754,7 @@ async def test_a_file_that_stays_locked(path, inline):
             await engine.execute([e.Acquire("s1", "k", "a", 1)])
         assert time.monotonic() - start >= 0.1
         other.close()
-        assert await one(engine, e.Ask("s1", "k", ("a",))) == e.Asked((e.Reply.UNKNOWN,))
+        assert await one(engine, e.Ask("s1", "k", ("a",))) == e.HoldStatuses((e.Reply.UNKNOWN,))
 
 
 async def test_opening_a_file_that_stays_locked(path, inline):

@@ -24,6 +24,7 @@ class Row:
     until: float
     waits: bool
     note: str | None
+    made: int = 0
 
 
 LAYOUT = Layout(
@@ -35,7 +36,9 @@ LAYOUT = Layout(
     free=Order(("pool",), ("rank", "name"), when=("state", "free")),
     line=Order(("pool", "waits"), ("rank", "name")),
     waiting=Order((), ("rank", "pool", "name"), when=("waits", True)),
+    grown=Order(("pool",), ("made",), when=("waits", True), grows=True),
 )
+MOVED = ["state", "rank", "until", "waits"]
 POOLS = st.sampled_from(["a", "b", "\U0001f600"])
 ROWS = st.builds(
     Row,
@@ -66,18 +69,25 @@ def seen(table):
     return rows
 
 
-@given(st.lists(st.tuples(st.booleans(), ROWS), max_size=25))
+@given(st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from(MOVED), min_size=1), ROWS), max_size=25))
 def test_both_return_the_same_rows(steps):
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for statement in schema_of(LAYOUT):
             db.execute(statement)
         tables = MemoryTable(LAYOUT), SqliteTable(db, LAYOUT)
-        for remove, row in steps:
+        for made, (remove, moved, row) in enumerate(steps):
             for table in tables:
                 known = table.get(row.pool, row.name)
-                if not remove:
-                    table.save(replace(row))  # a new row, also in the place of a known row
-                    assert table.get(row.pool, row.name) == row
-                elif known is not None:
-                    table.remove(known)
+                if remove:
+                    if known is not None:
+                        table.remove(known)
+                    continue
+                if known is None:
+                    table.save(replace(row, made=made))
+                    assert table.get(row.pool, row.name) == replace(row, made=made)
+                else:
+                    known.note = row.note
+                    table.save(known)
+                    table.move(known, made=made, **{name: getattr(row, name) for name in moved})
+                    assert table.get(row.pool, row.name) == known
             assert seen(tables[0]) == seen(tables[1])

@@ -7,8 +7,10 @@ import functools
 import os
 import signal
 import threading
+from itertools import product
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -239,10 +241,11 @@ def interrupted_by(number, backend, *, busy, expected, block=False):
     return anyio.run(look, backend=loop)
 
 
-@pytest.mark.parametrize("busy", [True, False])
-@pytest.mark.parametrize("block", [True, False])
-@pytest.mark.parametrize("backend", LOOPS)
-def test_a_real_interrupt_ends_the_worker_or_block_and_gives_the_task_back(backend, busy, block):
+@pytest.mark.parametrize(
+    ("where", "backend"), depth.paired(product(("busy", "idle"), ("block", "worker")), LOOPS), ids=str
+)
+def test_a_real_interrupt_ends_the_worker_or_block_and_gives_the_task_back(backend, where):
+    busy, block = "busy" in where, "block" in where
     left = interrupted_by(signal.SIGINT, backend, busy=busy, expected=KeyboardInterrupt, block=block)
     assert (left.waiting, left.dead) == (1, 0)
 

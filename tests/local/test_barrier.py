@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from callers import ON_UVLOOP_TOO, Cancellable, start_in_turn
 
 from tenure.errors import BarrierBroken
 from tenure.local._barrier import Barrier, BarrierStatistics
 from tenure.testing import (
-    History,
-    agreement,
     assert_checkpoints,
     assert_no_checkpoints,
-    cancel_everywhere,
-    cancellable,
-    explore,
-    newcomer,
 )
 
 
@@ -324,155 +317,6 @@ async def test_w3_broken_and_then_cancelled(how):
 
 
 # -------------------------------------------------------------------------------------------------------- schedules
-
-
-async def all_or_none():
-    """Four who meet twice, two of them victims: in each turn all pass or none does."""
-    barrier, history, natively = Barrier(4), History(), []
-
-    async def party(number):
-        for turn in range(2):
-            with history.arriving("barrier", turn=turn, by=f"{number}") as call:
-                call.tell(place=await barrier.wait())
-
-    async def steady(number):
-        try:
-            await party(number)
-        except BarrierBroken:
-            with pytest.raises(BarrierBroken):
-                await barrier.wait()
-
-    async def victim(number):
-        with cancellable() as scope:
-            await steady(number)
-        if scope.cancelled_natively:  # W3: the others went on, and will come again
-            natively.append(number)
-            barrier.abort()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(steady, 1)
-        group.start_soon(victim, 2)
-        group.start_soon(victim, 3)
-        group.start_soon(steady, 4)
-    if not natively:
-        turns = agreement(history.events(), 4)
-        assert turns.passed == 2 or (turns.broken == 1 and barrier.broken)
-    assert barrier.n_waiting == 0
-
-
-async def two_of_those_who_stay():
-    """With "drop": four who stay and two who may give up meet in pairs, and at most one is left over."""
-    barrier, places, left = Barrier(2, on_departure="drop"), [], []
-
-    async def party(arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        places.append(await barrier.wait())
-        left.append(None)
-
-    async def victim():
-        with cancellable() as scope:
-            places.append(await barrier.wait())
-        left.append(scope)
-
-    async with anyio.create_task_group() as group:
-        for call in (party, victim, party, victim, party):
-            group.start_soon(call)
-        group.start_soon(party, newcomer)
-        await anyio.sleep(1)
-        assert not barrier.broken
-        assert barrier.n_waiting == 6 - len(left) <= 1
-        while barrier.n_waiting:
-            with anyio.move_on_after(1):
-                places.append(await barrier.wait())
-    if not any(scope is not None and scope.cancelled_natively for scope in left):
-        assert places.count(0) == places.count(1) == len(places) / 2
-    assert barrier.n_waiting == 0 and not barrier.broken
-
-
-async def all_come_again():
-    """Aborted, reset, left by a party that comes again: in the end they meet."""
-    barrier, met, natively = Barrier(3), [], []
-
-    async def party(arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        while True:
-            try:
-                met.append(await barrier.wait())
-                return
-            except BarrierBroken:
-                await anyio.sleep(0.5)
-                if barrier.broken:
-                    barrier.reset()
-
-    async def victim():
-        with cancellable() as scope:
-            await party()
-            return
-        natively.append(scope.cancelled_natively)
-        await party()
-
-    async def disturber():
-        barrier.reset()
-        await anyio.lowlevel.checkpoint()
-        barrier.abort()
-        await anyio.sleep(0.1)
-        barrier.reset()
-
-    async with anyio.create_task_group() as group:
-        for call in (party, victim, disturber):
-            group.start_soon(call)
-        group.start_soon(party, newcomer)
-        with anyio.move_on_after(60):
-            while len(met) < 3:
-                await anyio.sleep(1)
-        if len(met) < 3:
-            assert any(natively)  # W3: two went on without it
-            group.cancel_scope.cancel()
-    assert sorted(met) == [0, 1, 2] or any(natively)
-    assert barrier.n_waiting == 0
-
-
-SCENARIOS = pytest.mark.parametrize("scenario", [all_or_none, two_of_those_who_stay, all_come_again])
-
-
-@SCENARIOS
-def test_under_any_schedule(scenario):
-    explore(scenario, seeds=depth.share(100))
-
-
-@SCENARIOS
-def test_cancelled_everywhere(scenario):
-    cancel_everywhere(scenario, backends=depth.loops(scenario.__name__))
-
-
-async def test_the_same_is_seen_on_both_loops(virtual_clock):
-    barrier, seen = Barrier(3), []
-
-    async def party(number, *delays):
-        for delay in delays:
-            await anyio.sleep(delay)
-            try:
-                outcome = await barrier.wait()
-            except BarrierBroken:
-                outcome = "broken"
-            seen.append((anyio.current_time(), number, outcome))
-
-    start = anyio.current_time()
-    async with anyio.create_task_group() as group:
-        group.start_soon(party, 0, 1, 4, 4)
-        group.start_soon(party, 1, 2, 9)
-        group.start_soon(party, 2, 3)
-        with anyio.move_on_after(8.5):
-            await anyio.sleep(8)
-            await barrier.wait()
-        await anyio.sleep(1)
-        barrier.reset()
-        group.start_soon(party, 3, 3.5)
-    assert sorted((round(at - start, 3), *rest) for at, *rest in seen) == [
-        *((3, 0, 0), (3, 1, 1), (3, 2, 2)),
-        (8.5, 0, "broken"),
-        *((13, 0, 1), (13, 1, 0), (13, 3, 2)),
-    ]
 
 
 # -------------------------------------------------------------------------------------------------- what it tells

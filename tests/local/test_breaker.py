@@ -7,7 +7,6 @@ from math import inf
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from local.pool_world import Notes
 
@@ -16,10 +15,6 @@ from tenure.local._breaker import CircuitBreaker
 from tenure.testing import (
     assert_checkpoints,
     assert_no_checkpoints,
-    cancel_everywhere,
-    cancellable,
-    explore,
-    newcomer,
     run,
 )
 
@@ -733,122 +728,6 @@ def test_a_listener_has_to_be_a_function():
 
 
 # ----------------------------------------------------------------------------------------------------------- schedules
-
-
-async def probes_are_few_and_never_lost():
-    """Callers and victims storm a half-open breaker; whatever becomes of them, the next one gets through."""
-    breaker = CircuitBreaker(window=2, open_seconds=1, probes=2, probe_seconds=100)
-    running, refused = [], []
-    for _ in range(2):
-        with pytest.raises(OSError):
-            await breaker.call(bad)
-    await anyio.sleep(1)
-
-    async def probe():
-        running.append(None)
-        assert breaker.state != "half_open" or len(running) <= 2
-        try:
-            await anyio.sleep(0.01)
-        finally:
-            running.pop()
-
-    async def caller(arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        try:
-            await breaker.call(probe)
-        except CircuitOpen:
-            refused.append(None)
-
-    async def victim():
-        with cancellable():
-            try:
-                async with breaker:
-                    await probe()
-            except CircuitOpen:
-                refused.append(None)
-
-    async with anyio.create_task_group() as group:
-        for task in (caller, victim, caller, victim):
-            group.start_soon(task)
-        group.start_soon(caller, newcomer)
-    statistics = breaker.statistics()
-    assert statistics.probes == 0 and statistics.refused >= len(refused) and not running
-    for _ in range(2):
-        await breaker.call(good)
-    assert breaker.state == "closed"
-
-
-async def what_is_stale_never_counts():
-    """While somebody switches it again and again, only outcomes of calls that began since then count."""
-    breaker = CircuitBreaker(window=50)
-    began = 0
-
-    async def caller():
-        nonlocal began
-        for _ in range(3):
-            began += 1
-            await breaker.call(anyio.sleep, 0.01)
-
-    async def victim():
-        nonlocal began
-        with cancellable():
-            began += 1
-            await breaker.call(anyio.sleep, 0.01)
-
-    async def switch():
-        nonlocal began
-        for _ in range(3):
-            await anyio.sleep(0.005)
-            breaker.reset()
-            began = 0
-
-    async with anyio.create_task_group() as group:
-        for task in (caller, victim, switch, caller):
-            group.start_soon(task)
-    assert breaker.statistics().calls <= began
-    assert breaker.state == "closed"
-
-
-@pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])
-def test_it_holds_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(100))
-
-
-@pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])
-def test_it_holds_wherever_it_is_cancelled(scenario):
-    done = cancel_everywhere(scenario)
-    assert done.windows["W1"] and done.windows["W3"]
-
-
-def test_the_same_happens_on_both_loops():
-    async def story():
-        began, seen = anyio.current_time(), []
-        breaker = CircuitBreaker(window_seconds=4, min_calls=3, open_seconds=2, open_factor=2, probes=2)
-
-        def note(*what):
-            seen.append((round(anyio.current_time() - began, 6), *what))
-
-        breaker.on_change(note)
-
-        async def caller(number):
-            for turn in range(12):
-                await anyio.sleep(0.37 + number * 0.113)
-                try:
-                    await breaker.call(partial(bad if turn % 4 < 2 else good, seconds=0.1 * number))
-                    note(number, "good")
-                except CircuitOpen as error:
-                    note(number, round(error.retry_after, 6))
-                except OSError:
-                    note(number, "bad")
-
-        async with anyio.create_task_group() as group:
-            for number in range(4):
-                group.start_soon(caller, number)
-        return seen
-
-    on_asyncio, on_trio = (run(story, backend=backend) for backend in ("asyncio", "trio"))
-    assert on_asyncio == on_trio
-    assert {what for _, *what in map(tuple, on_asyncio) for what in what} >= {"half_open", "good", "bad"}
 
 
 # failures in a row, and keyword arguments

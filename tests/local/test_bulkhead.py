@@ -1,11 +1,9 @@
 """So many at once, so many in line, each kind its share, and nothing lost in any window of cancellation."""
 
-from collections import Counter
 from contextlib import AsyncExitStack
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from callers import EVERY_WAY, Cancellable
 from hypothesis import given
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._bulkhead import Bulkhead
-from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+from tenure.testing import assert_checkpoints
 
 
 class Guest(Cancellable):
@@ -303,92 +301,6 @@ async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
     assert bulkhead.statistics().in_use == 0
 
 
-async def all_get_in_and_none_stays():
-    """Two kinds and their victims: never too many inside, and all who were not cancelled get in."""
-    bulkhead, inside, served = Bulkhead(2, shares={"a": 2, "b": 1}), Counter(), []
-
-    async def stay(kind, timeout=None):
-        async with bulkhead.enter(kind, timeout=timeout):
-            inside[kind] += 1
-            assert inside.total() <= 2
-            statistics = bulkhead.statistics()
-            assert statistics.in_use >= inside.total()
-            assert sum(each.in_use for each in statistics.kinds.values()) == statistics.in_use <= 2
-            try:
-                await anyio.sleep(0.01)
-            finally:
-                inside[kind] -= 1
-        served.append(kind)
-
-    async def guest(kind, arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        await stay(kind)
-
-    async def victim(kind):
-        with cancellable():
-            await stay(kind)
-
-    async def hasty(kind):
-        try:
-            await stay(kind, timeout=0.01)
-        except AcquireTimeout:
-            served.append(kind)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(guest, "a")
-        group.start_soon(guest, "b")
-        group.start_soon(victim, "a")
-        group.start_soon(hasty, "b")
-        group.start_soon(guest, "a")
-        group.start_soon(guest, "b", newcomer)
-    statistics = bulkhead.statistics()
-    assert statistics.in_use == statistics.tasks_waiting == 0
-    assert len(served) >= 5
-
-
-async def the_bound_of_the_line_holds():
-    """Whoever is refused found the line full; the others get in."""
-    bulkhead, refused, served = Bulkhead(1, max_waiting=2), [], []
-
-    async def guest(arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        try:
-            async with bulkhead.enter():
-                assert bulkhead.statistics().in_use == 1
-                assert bulkhead.statistics().tasks_waiting <= 2
-                await anyio.sleep(0.01)
-            served.append(None)
-        except BulkheadFull as error:
-            refused.append(error.waiting)
-
-    async def victim():
-        with cancellable():
-            await guest()
-
-    async with anyio.create_task_group() as group:
-        for task in (guest, victim, guest, victim, guest):
-            group.start_soon(task)
-        group.start_soon(guest, newcomer)
-    statistics = bulkhead.statistics()
-    assert statistics.in_use == statistics.tasks_waiting == 0
-    assert set(refused) <= {2} and statistics.refused >= len(refused)
-    assert 4 <= len(served) + len(refused) <= 6
-
-
-SCENARIOS = pytest.mark.parametrize("scenario", [all_get_in_and_none_stays, the_bound_of_the_line_holds])
-
-
-@SCENARIOS
-def test_it_holds_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(100))
-
-
-@SCENARIOS
-def test_it_holds_wherever_it_is_cancelled(scenario):
-    done = cancel_everywhere(scenario)
-    assert set(done.windows) == {"W1", "W2", "W2N", "W3"}
-
-
 # ------------------------------------------------------------------------------------------------------------ the model
 
 
@@ -426,34 +338,6 @@ async def test_it_lets_in_whom_the_model_lets_in(limit, shares, steps):
             assert outcomes(waiting) == [None] * len(waiting)
         group.cancel_scope.cancel()
     assert bulkhead.statistics().in_use == bulkhead.statistics().tasks_waiting == 0
-
-
-def test_the_same_happens_on_both_loops():
-    async def story():
-        bulkhead, seen = Bulkhead(2, max_waiting=2, shares={"a": 2, "b": 1}), []
-        began = anyio.current_time()
-
-        def note(*what):
-            seen.append((round(anyio.current_time() - began, 6), *what))
-
-        async def guest(number, kind):
-            await anyio.sleep(0.1 * number)
-            try:
-                async with bulkhead.enter(kind, timeout=0.75 if number % 3 else None):
-                    note(number, kind, "in")
-                    await anyio.sleep(0.33)
-                note(number, kind, "out")
-            except (BulkheadFull, AcquireTimeout) as error:
-                note(number, kind, type(error).__name__)
-
-        async with anyio.create_task_group() as group:
-            for number in range(20):
-                group.start_soon(guest, number, "ab"[number % 5 > 2])
-        return seen
-
-    on_asyncio, on_trio = (run(story, backend=backend) for backend in ("asyncio", "trio"))
-    assert on_asyncio == on_trio
-    assert {"in", "out", "BulkheadFull"} <= {what for *_, what in on_asyncio}
 
 
 def test_one_bulkhead_may_serve_one_loop_after_the_other():

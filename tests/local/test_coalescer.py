@@ -6,14 +6,13 @@ import weakref
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from callers import EVERY_WAY
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.local._coalescer import Coalescer
-from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+from tenure.testing import assert_checkpoints, run
 from tenure.waiting import this_task
 
 
@@ -446,76 +445,3 @@ def model(puts, window, max_wait, max_items, leading):
             flushes.append((at, batch))
             batch = {}
     return flushes
-
-
-async def story():
-    """What is put is flushed once, by whoever waits for it; what is cancelled in time is not."""
-    sink, done, cancelled = Sink(0.01), [], []
-
-    async def putter(name, arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        await coalescer.put("key", [name])
-        done.append(name)
-
-    async def victim(name):
-        with cancellable() as scope:
-            await putter(name)
-        if scope.cancelled_caught:
-            cancelled.append(name)
-
-    async with Coalescer(sink, window=0.01, max_wait=0.05, merge=lambda a, b: a + b) as coalescer:
-        async with anyio.create_task_group() as group:
-            group.start_soon(victim, "v")
-            group.start_soon(putter, "a")
-            group.start_soon(victim, "w")
-            group.start_soon(putter, "b", newcomer)
-    flushed = [name for batch in sink.batches for name in batch["key"]]
-    assert len(flushed) == len(set(flushed))
-    assert set(done) <= set(flushed) <= {*done, *cancelled}
-    assert {"a", "b"} <= set(done)
-    assert sorted([*done, *cancelled]) == ["a", "b", "v", "w"]
-    assert coalescer.statistics().tasks_waiting == 0
-
-
-async def leaving_story():
-    """The block is left while puts wait: each is flushed, or told that it is not."""
-    sink, done, refused, cancelled = Sink(0.01), [], [], []
-
-    async def putter(name):
-        try:
-            await coalescer.put(name, name)
-            done.append(name)
-        except anyio.ClosedResourceError:
-            refused.append(name)
-        except anyio.get_cancelled_exc_class():
-            cancelled.append(name)
-            raise
-
-    async def victim(name):
-        with cancellable():
-            await putter(name)
-
-    coalescer = Coalescer(sink, window=0.02, max_items=2, leading=True)
-    async with anyio.create_task_group() as group:
-        with cancellable():
-            async with coalescer:
-                for name in "abc":
-                    group.start_soon(putter, name)
-                group.start_soon(victim, "v")
-                await anyio.sleep(0.015)
-    flushed = [name for batch in sink.batches for name in batch]
-    assert len(flushed) == len(set(flushed))
-    assert set(done) <= set(flushed) <= {*done, *cancelled}
-    assert sorted([*done, *refused, *cancelled]) == ["a", "b", "c", "v"]
-
-
-@pytest.mark.parametrize("scenario", [story, leaving_story])
-def test_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(100))
-
-
-@pytest.mark.parametrize("scenario", [story, leaving_story])
-def test_cancelled_everywhere(scenario):
-    windows = set(cancel_everywhere(scenario, backends=depth.loops(scenario.__name__)).windows)
-    assert windows >= {"W1", "W2", "W3"}
-    assert ("W2N" in windows) == (scenario is story)

@@ -2,12 +2,11 @@
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from callers import EVERY_WAY
 
 from tenure.local._router import Router, RouterKindStatistics
-from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
+from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
 
 
@@ -270,68 +269,3 @@ async def test_an_unknown_kind_is_refused_by_name():
             await router.put("c", 1)
         with pytest.raises(ValueError, match="^kind must be"):
             router.put_nowait("c", 1)
-
-
-async def story():
-    handler, put, cancelled = Handler(0.01), [], []
-
-    async def putter(kind, item, arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        await router.put(kind, item)
-        put.append(item)
-
-    async def victim(kind, item):
-        with cancellable() as scope:
-            await putter(kind, item)
-        cancelled.append(scope.cancelled_caught)
-
-    async with Router({"a": 1, "b": 2}, handler, max_size=1) as router:
-        async with anyio.create_task_group() as group:
-            group.start_soon(putter, "a", 1)
-            group.start_soon(victim, "a", 2)
-            group.start_soon(putter, "b", 3)
-            group.start_soon(victim, "a", 4)
-            group.start_soon(putter, "a", 5, newcomer)
-        await router.join()
-        assert sorted(handler.items) == sorted(put)
-    assert len(put) == 5 - sum(cancelled)
-    assert handler.most["a"] == 1
-    assert all(kind.unfinished == kind.busy == 0 for kind in router.statistics().kinds.values())
-
-
-async def leaving_story():
-    handler, put, refused, cancelled = Handler(0.01), [], [], []
-
-    async def putter(item):
-        try:
-            await router.put("a", item)
-            put.append(item)
-        except anyio.ClosedResourceError:
-            refused.append(item)
-        except anyio.get_cancelled_exc_class():
-            cancelled.append(item)
-            raise
-
-    router = Router({"a": 1}, handler, max_size=1)
-    async with anyio.create_task_group() as group:
-        with cancellable() as scope:
-            async with router:
-                for item in range(4):
-                    group.start_soon(putter, item)
-                await anyio.sleep(0.005)
-        if not scope.cancelled_caught:
-            assert set(put) <= set(handler.items)
-    assert sorted([*put, *refused, *cancelled]) == [0, 1, 2, 3]
-    assert set(handler.items) <= set(put)
-    assert not handler.inside.get("a")
-    assert router.statistics().kinds["a"].unfinished == 0
-
-
-@pytest.mark.parametrize("scenario", [story, leaving_story])
-def test_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(100))
-
-
-def test_cancelled_everywhere():
-    assert set(cancel_everywhere(story, backends=depth.loops("router")).windows) == {"W1", "W2", "W2N", "W3"}
-    assert set(cancel_everywhere(leaving_story).windows) >= {"W1", "W2", "W3"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import anyio
 import anyio.lowlevel
 import depth
@@ -16,11 +14,6 @@ from tenure.local._rwlock import RWLock, RWLockStatistics
 from tenure.testing import (
     assert_checkpoints,
     assert_no_checkpoints,
-    cancel_everywhere,
-    cancellable,
-    explore,
-    newcomer,
-    run,
 )
 from tenure.waiting import this_task
 
@@ -535,149 +528,6 @@ async def test_a_task_that_has_given_it_back_may_end(virtual_clock, gives_up):
 
 
 # --------------------------------------------------------------------------------------------------------- schedules
-
-
-class Watcher:
-    """Who is in: many readers or one writer. Nobody overtakes a writer that waits and stays (for "fair")."""
-
-    def __init__(self):
-        self.readers = self.writers = self.served = 0
-
-    async def use(self, lock, mode):
-        async with lock.read() if mode == "r" else lock.write():
-            self._in(mode, 1)
-            try:
-                await anyio.sleep(0.01)
-                if mode == "d":
-                    lock.downgrade()
-                    self._in("w", -1)
-                    mode = "r"
-                    self._in(mode, 1)
-                    await anyio.sleep(0.01)
-            finally:
-                self._in(mode, -1)
-            self.served += 1
-
-    def _in(self, mode, n):
-        if mode == "r":
-            self.readers += n
-        else:
-            self.writers += n
-        assert self.writers <= 1 and not (self.readers and self.writers)
-
-
-def contention(policy):
-    async def scenario():
-        lock, watcher = RWLock(policy), Watcher()
-
-        async def steady(mode, arrival=anyio.lowlevel.checkpoint):
-            await arrival()
-            await watcher.use(lock, mode)
-
-        async def victim(mode):
-            with cancellable():
-                await watcher.use(lock, mode)
-
-        async def thief():
-            for take in (lock.read_nowait, lock.write_nowait):
-                try:
-                    with take():
-                        watcher._in("rw"[take == lock.write_nowait], 1)
-                        watcher._in("rw"[take == lock.write_nowait], -1)
-                except anyio.WouldBlock:
-                    pass
-                await anyio.lowlevel.checkpoint()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(steady, "r")
-            group.start_soon(victim, "w")
-            group.start_soon(victim, "r")
-            group.start_soon(steady, "d")
-            group.start_soon(steady, "r", newcomer)
-            group.start_soon(thief)
-        assert watcher.served >= 3
-        assert lock.statistics() == RWLockStatistics(policy, 0, 0, 0, 0, broken=False)
-        lock.write_nowait().release()
-
-    return scenario
-
-
-def r10(policy):
-    """Two readers meet inside, behind a writer that may give up: nobody else lets the second in."""
-
-    async def scenario():
-        lock, met, gone = RWLock(policy), anyio.Event(), anyio.Event()
-
-        async def first():
-            async with lock.read():
-                with anyio.move_on_after(1):
-                    await gone.wait()
-                if gone.is_set():
-                    with anyio.fail_after(1):
-                        await met.wait()
-
-        async def writer():
-            with cancellable() as scope:
-                async with lock.write():
-                    pass
-            if scope.cancelled_caught:
-                gone.set()
-
-        async def second():
-            async with lock.read():
-                met.set()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(first)
-            group.start_soon(writer)
-            group.start_soon(second)
-        assert lock.statistics().tasks_waiting == 0
-
-    return scenario
-
-
-SCENARIOS = pytest.mark.parametrize("make", [contention, r10])
-
-
-@SCENARIOS
-@ALL_POLICIES
-def test_under_any_schedule(make, policy):
-    explore(make(policy), seeds=depth.share(60))
-
-
-@SCENARIOS
-@ALL_POLICIES
-def test_cancelled_everywhere(make, policy):
-    cancel_everywhere(make(policy), backends=depth.loops(policy))
-
-
-@ALL_POLICIES
-def test_the_same_is_seen_on_both_loops(policy):
-    async def story():
-        lock, seen = RWLock(policy), []
-
-        async def work(number):
-            for turn in range(6):
-                # no two of them come or go at the same time
-                await anyio.sleep(((number * 7 + turn * 3) % 5) / 4 + number / 1000)
-                writes = (number + turn) % 3 == 0
-                async with lock.write() if writes else lock.read():
-                    seen.append((number, turn, "write" if writes else "read"))
-                    await anyio.sleep(0.3 + number / 100 + turn / 10000)
-
-        async with anyio.create_task_group() as group:
-            for number in range(6):
-                group.start_soon(work, number)
-        return seen
-
-    # those who are let in together run in any order on trio
-    told = [[*map(sorted, _together(run(story, backend=backend)))] for backend in ("asyncio", "trio")]
-    assert told[0] == told[1]
-    assert sum(map(len, told[0])) == 36
-
-
-def _together(seen):
-    return [list(group) for _, group in groupby(seen, key=lambda entry: entry[2] == "read" or entry)]
 
 
 class Model:

@@ -8,12 +8,11 @@ from contextlib import nullcontext
 
 import anyio
 import anyio.lowlevel
-import depth
 import pytest
 from callers import EVERY_WAY
 
 from tenure.local._single_flight import SingleFlight
-from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
+from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
 
 HOSTS = pytest.mark.parametrize("entered", [False, True])
@@ -399,63 +398,3 @@ def test_it_may_be_used_on_one_kind_of_loop_after_the_other():
     flight, load = SingleFlight(), Load(0)
     for number, backend in enumerate(("asyncio", "trio", "asyncio"), 1):
         assert anyio.run(flight.run, "key", load, backend=backend) == [number]
-
-
-def story(entered):
-    async def scenario():
-        flight, load, cancelled, results = SingleFlight(), Load(0.01, cleanup=0.01), [], []
-
-        async def caller(arrival=anyio.lowlevel.checkpoint):
-            await arrival()
-            results.append(await flight.run("key", load))
-
-        async def victim():
-            with cancellable() as scope:
-                await caller()
-            cancelled.append(scope.cancelled_caught)
-
-        async with hosted(flight, entered):
-            async with anyio.create_task_group() as group:
-                group.start_soon(victim)
-                group.start_soon(caller)
-                group.start_soon(victim)
-                group.start_soon(caller, newcomer)
-        assert len(results) == 4 - sum(cancelled)
-        assert {result[0] for result in results} <= set(range(1, load.calls + 1))
-        assert flight.statistics() == SingleFlight().statistics()
-
-    return scenario
-
-
-def all_leave(entered):
-    async def scenario():
-        flight, load, results = SingleFlight(), Load(0.01, cleanup=0.01), []
-
-        async def victim(arrival=anyio.lowlevel.checkpoint):
-            await arrival()
-            with cancellable():
-                results.append(await flight.run("key", load))
-
-        async with hosted(flight, entered):
-            async with anyio.create_task_group() as group:
-                group.start_soon(victim)
-                group.start_soon(victim)
-                group.start_soon(victim, newcomer)
-        assert not load.inside
-        assert len({result[0] for result in results}) <= load.calls - load.cancelled
-        assert flight.statistics() == SingleFlight().statistics()
-
-    return scenario
-
-
-@HOSTS
-@pytest.mark.parametrize("scenario", [story, all_leave])
-def test_under_every_schedule(scenario, entered):
-    explore(scenario(entered), seeds=depth.share(100))
-
-
-@HOSTS
-@pytest.mark.parametrize("scenario", [story, all_leave])
-def test_cancelled_everywhere(scenario, entered):
-    loops = depth.loops(f"{scenario.__name__} {entered}")
-    assert set(cancel_everywhere(scenario(entered), backends=loops).windows) == {"W1", "W2", "W2N", "W3"}

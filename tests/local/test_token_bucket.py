@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tenure import WouldExceedDeadline
 from tenure.local import TokenBucket
-from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+from tenure.testing import assert_checkpoints
 
 
 def near(*times):
@@ -319,72 +319,6 @@ async def test_a_full_bucket_is_never_refused_for_a_rounding_error(virtual_clock
 
 
 # ---------------------------------------------------------------------------------------- cancellation and schedules
-
-
-async def the_rate_holds(cancel=True):
-    """Never more than burst + rate * time, nobody waits for ever, and what was given up is not lost."""
-    bucket = TokenBucket(10, burst=3)
-    begin, got = anyio.current_time(), []
-
-    async def acquire(n):
-        with cancellable():
-            await bucket.acquire(n)
-            got.append((anyio.current_time(), n))
-
-    async def late():
-        await newcomer()
-        with cancellable():
-            await bucket.acquire(2)
-            got.append((anyio.current_time(), 2))
-
-    async with anyio.create_task_group() as group:
-        for n in (1, 2, 1, 3, 1):
-            group.start_soon(acquire, n)
-        group.start_soon(late)
-    for i, (since, _) in enumerate(got):
-        for upto, (until, _) in enumerate(got[i:], i):
-            spent = sum(n for _, n in got[i : upto + 1])
-            # 50 ms are made up, and exploration lets a task that got its tokens run up to 0.1 s later
-            assert spent <= 3 + 10 * (until - since + 0.15) + 1e-6
-    assert anyio.current_time() - begin <= 1.5
-    state = bucket.statistics()
-    assert state.tasks_waiting == 0
-    assert bucket._keeper is None
-    assert bucket._waiting == pytest.approx(0)
-    await anyio.sleep(1)
-    bucket.acquire_nowait(3)
-
-
-def test_under_any_schedule():
-    explore(the_rate_holds, seeds=depth.share(100))
-
-
-def test_cancelled_anywhere():
-    seen = cancel_everywhere(the_rate_holds, backends=depth.loops("the rate holds"))
-    assert {"W1", "W2", "W2N", "W3"} <= set(seen.windows)
-
-
-def test_the_same_on_both_loops():
-    def trace(backend):
-        events = []
-
-        async def scenario():
-            bucket = TokenBucket(3, burst=2)
-
-            async def acquire(n):
-                await anyio.sleep(n / 100)
-                await bucket.acquire(1 + n % 2)
-                events.append((n, round(anyio.current_time() - begin, 6)))
-
-            begin = anyio.current_time()
-            async with anyio.create_task_group() as group:
-                for n in range(8):
-                    group.start_soon(acquire, n)
-
-        run(scenario, backend=backend)
-        return events
-
-    assert trace("asyncio") == trace("trio")
 
 
 @pytest.mark.parametrize("rate", [100, 1_000, 10_000, 100_000])

@@ -13,15 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from patches import Mutant, mutants
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ENGINES = ("memory", "sqlite")
+ENGINES = ("sqlite",)
 UNIT = {
     "line": ["local"],
     "slots": ["local"],
@@ -29,7 +30,6 @@ UNIT = {
     "patterns": ["local"],
     "store": ["store", "shared"],
     "shared": ["shared"],
-    "memory": ["engines"],
     "sqlite": ["engines"],
 }
 FIRST = {
@@ -67,7 +67,13 @@ FIRST = {
     "engines/rules/_rates": "rates hints",
     "engines/rules/_barriers": "barriers",
     "engines/rules/_claims": "claims",
-    "engines/memory/_groups": "groups queues takers",
+    "engines/rules/_groups": "groups queues takers",
+    "engines/rules/_room": "queues groups",
+    "engines/rules/_producers": "queues groups",
+    "engines/rules/_keys": "queues",
+    "engines/rules/_takers": "takers workers hints",
+    "engines/rules/_settling": "queues groups takers workers hints",
+    "engines/rules/_tasks": "queues groups takers workers hints",
     "engines/memory/_tasks": "queues groups takers workers hints",
     "engines/sqlite/_replies": "batches",
     "engines/sqlite/_state": "holds batches",
@@ -77,33 +83,6 @@ FIRST = {
 """Which modules of scenarios are near, by the start of the mutated file's name: they come first, which saves time."""
 LIMIT = 1800.0
 """Seconds for one mutant; a test that hangs is ended much sooner, by its own time limit."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One fault: in `file`, the one place where `old` stands becomes `new`."""
-
-    name: str
-    area: str
-    file: str
-    old: str
-    new: str
-    why: str
-    by: str = ""
-    """The test of the contract that finds it, in the area `contract`."""
-
-    @property
-    def first(self) -> str:
-        return next(modules for start, modules in FIRST.items() if self.file.startswith(start))
-
-    def apply(self, project: Path) -> None:
-        path = project / "src" / "tenure" / self.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            raise SystemExit(
-                f"{self.name}: `old` stands {text.count(self.old)} times in {self.file}, not once"
-            )
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -120,11 +99,9 @@ class Outcome:
     tests: int
 
 
-def mutants() -> list[Mutant]:
-    """All but those for the contract, which tests/engines/test_cheats.py tries in one process."""
-    with (HERE / "mutants.toml").open("rb") as file:
-        known = [Mutant(**entry) for entry in tomllib.load(file)["mutant"]]
-    return [mutant for mutant in known if mutant.area != "contract"]
+def first(file: str) -> str:
+    """The modules of scenarios that are near a file."""
+    return next(modules for start, modules in FIRST.items() if file.startswith(start))
 
 
 def tests_of(project: Path, suite: str, area: str) -> list[str]:
@@ -150,13 +127,15 @@ def try_out(
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         project, log = Path(folder, "project"), Path(folder, "log")
         shutil.copytree(pristine, project)
+        file = ""
         if mutant is not None:
-            mutant.apply(project)
+            file, text = mutant.applied()
+            (project / "src" / "tenure" / file).write_text(text, encoding="utf-8")
         environment = os.environ | {
             "PYTHONPATH": f"{project / 'src'}{os.pathsep}{HERE}",
             "MUTANT_SRC": str(project / "src"),
             "MUTANT_LOG": str(log),
-            "MUTANT_FIRST": "" if mutant is None else mutant.first,
+            "MUTANT_FIRST": first(file) if file else "",
             "MUTANT_NEAR": "1" if near else "",
             "HYPOTHESIS_STORAGE_DIRECTORY": folder,
         }
@@ -244,7 +223,8 @@ def main() -> int:
     )
     given = parser.parse_args()
 
-    known = mutants()
+    # those for the contract tests/engines/test_cheats.py tries, in one process
+    known = [mutant for mutant in mutants() if mutant.area != "contract"]
     strange = set(given.names) - {m.name for m in known} - {m.area for m in known}
     if strange:
         parser.error(f"no such mutant or area: {', '.join(sorted(strange))}")
@@ -276,7 +256,7 @@ def main() -> int:
     print(f"\n{_verdict(outcomes)}")
     for mutant in chosen:
         if mutant.name in missed:
-            print(f"{missed[mutant.name].how}: {mutant.name} ({mutant.file}): {mutant.why}")
+            print(f"{missed[mutant.name].how}: {mutant.name} ({mutant.place}): {mutant.why}")
     return 1 if missed else 0
 
 

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mutants.patches import SOURCES, mutants
 
 from tenure.testing import EngineContract
 
 HERE = Path(__file__).parent
-SRC = HERE.parents[1] / "src" / "tenure"
-MUTANTS = tomllib.loads((HERE / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "memory", "sqlite", "contract"}
+AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "sqlite", "contract"}
 
 
 def test_there_are_enough_mutants_in_every_area():
-    count = {area: sum(mutant["area"] == area for mutant in MUTANTS) for area in AREAS}
-    assert sum(count.values()) == len(MUTANTS) >= 40
+    count = {area: sum(mutant.area == area for mutant in mutants()) for area in AREAS}
+    assert sum(count.values()) == len(mutants())
     assert min(count.values()) >= 5, count
 
 
 def test_those_for_the_contract_name_what_finds_them():
-    by = {mutant.get("by", "").partition("[")[0] for mutant in MUTANTS if mutant["area"] == "contract"}
+    by = {mutant.by.partition("[")[0] for mutant in mutants() if mutant.area == "contract"}
     assert all(name.startswith("test_") and hasattr(EngineContract, name) for name in by)
-    assert not any("by" in mutant for mutant in MUTANTS if mutant["area"] != "contract")
+    assert not any(mutant.by for mutant in mutants() if mutant.area != "contract")
 
 
-def test_their_names_are_unique():
-    assert len({mutant["name"] for mutant in MUTANTS}) == len(MUTANTS)
-
-
-@pytest.mark.parametrize("file", sorted({mutant["file"] for mutant in MUTANTS}))
-def test_the_mutants_fit_the_sources(file):
-    text = (SRC / file).read_text(encoding="utf-8")
-    for mutant in MUTANTS:
-        if mutant["file"] != file:
-            continue
-        assert text.count(mutant["old"]) == 1, (
-            f"{mutant['name']}: `old` must stand once: write the mutant anew"
-        )
-        assert mutant["new"] != mutant["old"], mutant["name"]
-        assert mutant["why"], mutant["name"]
+def test_the_mutants_fit_the_sources():
+    for mutant in mutants():
+        file, text = mutant.applied()
+        assert text != (SOURCES / file).read_text(encoding="utf-8"), mutant.name
+        assert mutant.why, mutant.name
         if file.endswith(".py"):
-            compile(text.replace(mutant["old"], mutant["new"]), mutant["name"], "exec")
+            compile(text, mutant.name, "exec")
+
+
+def test_a_place_that_is_not_there_or_not_the_only_one_is_named():
+    (mutant,) = (mutant for mutant in mutants() if mutant.name == "line-leaver-stays-linked")
+    for wrong in (
+        {"place": "waiting:Line.none"},
+        {"old": "none such"},
+        {"place": "waiting:*", "old": "self"},
+    ):
+        with pytest.raises(LookupError, match=r"^line-leaver-stays-linked: `old` stands in 0 places"):
+            replace(mutant, **wrong).applied()
 
 
 def run(*arguments):

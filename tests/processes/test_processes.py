@@ -67,7 +67,7 @@ def children(tmp_path):
         yield children
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=depth.loops("test_processes", ("sqlite", "redis")))
 def children_on_each(request, children):
     if request.param == "redis":
         children.url = request.getfixturevalue("redis_server").url

@@ -1,4 +1,4 @@
-"""Processes of one processor, killed, frozen and told to end. With 200 kills: `python -m tests.soak processor`."""
+"""Processes of one processor, killed, frozen and told to end. With 200 kills: `python -m benchmarks.soak processor`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tenure.testing import History
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from soak.processor_fleet import ProcessorFleet
-from soak.processor_referee import strandings
-from soak.processor_soak import AOF
-from soak.processor_trial import ProcessorTrial
+from benchmarks.soak.processor_fleet import ProcessorFleet
+from benchmarks.soak.processor_referee import strandings
+from benchmarks.soak.processor_soak import AOF
+from benchmarks.soak.processor_trial import ProcessorTrial
 
 CHILD = Path(__file__).with_name("processor_child.py")
 GRACE = 0.5

@@ -1,4 +1,4 @@
-"""Processes on three loops and one Redis server, under one kind of fault at a time. All kinds: `python -m tests.soak`.
+"""Processes on three loops and one Redis server, with one kind of fault at a time; all: `python -m benchmarks.soak`.
 
 Each trial is judged by the referees, and in the end nothing may be left on the server but numbers.
 """
@@ -15,8 +15,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from soak.fleet import Fleet
-from soak.trial import Trial
+from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.trial import Trial
 
 AOF = ("--appendonly", "yes", "--appendfsync", "always")
 

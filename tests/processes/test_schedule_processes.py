@@ -23,7 +23,7 @@ PATIENCE = 50  # seconds; never waited for when all is well
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop, pytest.mark.slow]
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=depth.loops("test_schedule_processes", ("sqlite", "redis")))
 def url(request, tmp_path):
     if request.param == "redis":
         return request.getfixturevalue("redis_server").url

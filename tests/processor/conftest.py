@@ -14,9 +14,9 @@ from tenure.engines.sqlite import SqliteEngine
 from tenure.local import Pool
 
 
-@pytest.fixture(params=("memory", "sqlite", "redis"))
+@pytest.fixture
 def engine(request):
-    """One engine: memory, a file, or a server."""
+    """One engine, of `variants.py`: memory, a file, or a server."""
     if request.param == "memory":
         return MemoryEngine()
     if request.param == "redis":

@@ -18,13 +18,10 @@ from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
 
-# Over a wire memory is asked in batches, as files and servers are.
-ENGINES = ("memory", pytest.param("wire", marks=pytest.mark.full), "sqlite", "redis", "postgres")
 
-
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def engine(request):
-    """One engine: memory, memory behind a wire on which batches travel, a file, or a server."""
+    """One engine, of `variants.py`: memory, memory behind a wire on which batches travel, a file, or a server."""
     if request.param == "memory":
         return MemoryEngine()
     if request.param == "wire":

@@ -7,7 +7,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, Semaphore, StoreClosed, open_store
+from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, open_store
 from tenure.engine import (
     Acquire,
     CloseSession,
@@ -21,7 +21,7 @@ from tenure.engine import (
     Reply,
 )
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine
+from tenure.testing import Fault
 
 KEY = "tenure:lock:report"
 
@@ -445,20 +445,6 @@ async def test_left_in_another_task_it_is_released_and_reported(store, virtual_c
     assert not store.entered
 
 
-async def test_what_an_ended_task_held_is_released(store, virtual_clock, nothing_of):
-    async def forgetful():
-        await Lock(store, "report").hold().__aenter__()
-        assert (await store.call(Holders(KEY))).holders
-
-    with pytest.RaisesGroup(RuntimeError):
-        async with anyio.create_task_group() as group:
-            group.start_soon(forgetful)
-    await virtual_clock.settle()
-    await nothing_of(store, KEY)
-    assert not store.entered
-    assert virtual_clock.now() == 0
-
-
 async def test_a_cancelled_program_keeps_its_lease_while_it_cleans_up(store, open_store_on, virtual_clock):
     got_it = []
 
@@ -490,99 +476,6 @@ async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
         await hold.__aenter__()
         assert_done(hold.__aexit__(None, None, None))
         await nothing_of(store, KEY)
-
-
-async def test_leaving_waits_for_the_acknowledgement_but_not_for_ever(faulty, virtual_clock):
-    async with open_store(faulty, ttl=30, settle_timeout=2.5) as store:
-        with anyio.CancelScope() as scope:
-            async with Lock(store, "report"):
-                scope.cancel()
-                faulty.plan(Fault.DELAY, on=Release)
-        assert virtual_clock.now() == 1
-        async with Lock(store, "report"):
-            faulty.pause()
-        assert virtual_clock.now() == 3.5
-        faulty.resume()
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-@pytest.mark.parametrize("ending", ["returns", "raises", "after a loss"])
-async def test_cancelled_at_every_step_nothing_is_left(
-    request, open_store_on, cancelled_at_every_step, nothing_of, native, ending, virtual_clock
-):
-    async with open_store_on(ttl=3.0) as store:
-
-        async def scenario():
-            try:
-                async with Lock(store, "report") as lease:
-                    await anyio.lowlevel.checkpoint()
-                    if ending == "raises":
-                        raise KeyError
-                    if ending == "after a loss":
-                        lease._session.lose("gone")
-                        await anyio.sleep_forever()
-            except (KeyError, LeaseLost):
-                pass
-
-        steps = 0
-        async for _ in cancelled_at_every_step(scenario, native=native):
-            steps += 1
-            await nothing_of(store, KEY)
-            assert not store.entered
-            assert not store._acquisitions.by_name
-            assert not any(session.held for session in store._sessions)
-        assert steps >= 3
-    assert virtual_clock.now() < 1
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-@pytest.mark.parametrize("timeout", [None, 5])
-async def test_cancelled_at_every_step_of_waiting_the_next_is_served(
-    open_store_on, cancelled_at_every_step, nothing_of, virtual_clock, native, timeout
-):
-    async with open_store_on(ttl=3.0) as one, open_store_on(ttl=3.0) as two:
-        served = 0
-
-        async def scenario():
-            async with Lock(one, "report").hold(timeout=timeout):
-                await anyio.lowlevel.checkpoint()
-
-        async def holder(task_status):
-            async with Lock(two, "report"):
-                task_status.started()
-                await virtual_clock.settle()
-
-        async def behind():
-            nonlocal served
-            async with Lock(two, "report"):
-                served += 1
-
-        async def contended():
-            async with anyio.create_task_group() as group:
-                await group.start(holder)
-                waiting = True
-
-                async def come_behind():
-                    while waiting and not (await two.call(Holders(KEY))).waiting:
-                        await anyio.lowlevel.checkpoint()
-                    await behind()
-
-                group.start_soon(come_behind)
-                try:
-                    await scenario()
-                finally:
-                    waiting = False
-
-        steps = 0
-        async for _ in cancelled_at_every_step(contended, native=native):
-            steps += 1
-            with anyio.fail_after(0.5):
-                await behind()
-            await nothing_of(one, KEY)
-            assert not one.entered
-            assert not one._acquisitions.by_name
-        assert steps >= 4
-    assert virtual_clock.now() < 1
 
 
 # the windows of cancellation while waiting
@@ -748,41 +641,6 @@ async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_s
 # hints
 
 
-async def test_a_doubled_hint_does_not_release_what_is_held(faulty, faulty_store, virtual_clock):
-    lock = Lock(faulty_store, "report")
-
-    async def other():
-        async with lock as lease:
-            await anyio.sleep(5)
-            lease.check()
-            (holder,) = (await faulty_store.call(Holders(KEY))).holders
-            assert holder.token == lease.token
-            faulty_store._on_hint(Hint(faulty_store.process, KEY, holder.holder, Granted(lease.token)))
-            assert (await faulty_store.call(Holders(KEY))).holders == (holder,)
-
-    async with anyio.create_task_group() as group:
-        async with lock:
-            group.start_soon(other)
-            await virtual_clock.settle()
-            faulty.plan(Fault.DUPLICATE_HINT)
-    assert faulty.suffered == {Fault.DUPLICATE_HINT: 1}
-
-
-async def test_a_lost_hint_costs_a_ttl_at_most(open_store_on, faulty, faulty_store, virtual_clock):
-    lock = Lock(faulty_store, "report")
-
-    async def other():
-        async with lock:
-            pass
-
-    async with anyio.create_task_group() as group:
-        async with lock:
-            group.start_soon(other)
-            await virtual_clock.advance(10)
-            faulty.plan(Fault.LOST_HINT)
-    assert 10 <= virtual_clock.now() <= 13.5
-
-
 async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
     lock = Lock(faulty_store, "report")
     entered = []
@@ -914,73 +772,6 @@ async def test_a_release_that_comes_again_later_does_not_touch_the_next_holder(s
         assert holder.holder != first.holder
 
 
-async def test_an_outage_lets_waiters_wait_and_holders_lose(faulty, faulty_store, virtual_clock):
-    log = []
-
-    async def wait(name, timeout=None):
-        try:
-            async with Lock(faulty_store, "report").hold(timeout=timeout) as lease:
-                log.append((name, "enters"))
-                lease.check()
-        except AcquireTimeout as error:
-            log.append((name, type(error).__name__))
-
-    async def hold():
-        try:
-            async with Lock(faulty_store, "report"):
-                await anyio.sleep_forever()
-        except LeaseLost as error:
-            log.append(("holder", error.reason))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(hold)
-        await virtual_clock.settle()
-        group.start_soon(wait, "early")
-        group.start_soon(wait, "short", 4.5)
-        await virtual_clock.settle()
-        faulty.down = True
-        await virtual_clock.advance(2.69)
-        assert log == []
-        await virtual_clock.advance(0.01)
-        assert (await faulty_store.statistics()).available is False
-        await virtual_clock.advance(1.1)
-        assert log == [("holder", "expired")]
-        group.start_soon(wait, "late")
-        group.start_soon(wait, "now or never", 0)
-        await virtual_clock.advance(20)
-        assert log[1:] == [("short", "AcquireTimeout"), ("now or never", "AcquireTimeout")]
-        faulty.down = False
-        await virtual_clock.advance(2)
-    assert sorted(log[3:]) == [("early", "enters"), ("late", "enters")]
-    assert (await faulty_store.statistics()).available is True
-
-
-async def test_one_that_loses_the_session_while_waiting_stands_in_line_again(
-    store, open_store_on, virtual_clock
-):
-    entered = []
-
-    async def wait(number):
-        async with Lock(store, "report") as lease:
-            entered.append((number, lease._session.id))
-
-    async with open_store_on(ttl=30.0) as other, anyio.create_task_group() as group:
-        async with Lock(other, "report"):
-            for number in range(3):
-                group.start_soon(wait, number)
-            await virtual_clock.settle()
-            before = {who.holder for who in (await other.call(Holders(KEY))).waiting}
-            (session,) = (session.id for session in store._sessions)
-            await other.call(CloseSession(session))
-            assert not (await other.call(Holders(KEY))).waiting
-            await virtual_clock.advance(1.1)  # the heartbeat learns of it
-            after = {who.holder for who in (await other.call(Holders(KEY))).waiting}
-            assert len(before) == len(after) == 3
-            assert not before & after
-    assert sorted(number for number, _ in entered) == [0, 1, 2]
-    assert session not in {session for _, session in entered}
-
-
 async def test_a_waiter_outlives_many_ttls(store, open_store_on, virtual_clock):
     async with open_store_on(ttl=0.5) as other, anyio.create_task_group() as group:
         entered = []
@@ -996,32 +787,6 @@ async def test_a_waiter_outlives_many_ttls(store, open_store_on, virtual_clock):
     assert entered == pytest.approx([50], abs=0.1)
 
 
-async def test_a_release_that_the_engine_refuses_is_sent_again(faulty, faulty_store, virtual_clock):
-    async with Lock(faulty_store, "other") as other:
-        faulty.refused = Release
-        async with Lock(faulty_store, "report"):
-            pass
-        assert virtual_clock.now() == 1  # the acknowledgement was waited for
-        faulty.refused = ()
-        async with Lock(faulty_store, "report"):
-            assert virtual_clock.now() <= 2.1
-        other.check()
-
-
-async def test_what_is_not_acknowledged_for_a_ttl_ends_the_session(faulty, faulty_store, virtual_clock):
-    with pytest.raises(LeaseLost) as caught:
-        async with Lock(faulty_store, "other"):
-            faulty.refused = Release
-            async with Lock(faulty_store, "report"):
-                pass
-            await anyio.sleep_forever()
-    assert lost(caught) == ("tenure:lock:other", "unacknowledged")
-    assert 4 <= virtual_clock.now() <= 6
-    faulty.refused = ()
-    async with Lock(faulty_store, "report").hold(timeout=1), Lock(faulty_store, "other").hold(timeout=1):
-        pass
-
-
 async def test_an_engine_that_refuses_to_grant_says_why(faulty, faulty_store, virtual_clock, nothing_of):
     faulty.refused = Acquire
     with pytest.raises(EngineError, match="refused"):
@@ -1035,58 +800,6 @@ async def test_an_engine_that_refuses_to_grant_says_why(faulty, faulty_store, vi
     async with Lock(faulty_store, "report", ttl=5):
         pass
     await nothing_of(faulty_store, KEY)
-
-
-@pytest.mark.parametrize("seed", range(10))
-async def test_among_all_faults_there_is_one_holder_and_tokens_rise(virtual_clock, nothing_of, seed):
-    rates = {
-        Fault.LOST_REQUEST: 0.05,
-        Fault.CUT: 0.05,
-        Fault.LOST_REPLY: 0.05,
-        Fault.DUPLICATE: 0.05,
-        Fault.DELAY: 0.05,
-        Fault.LOST_HINT: 0.2,
-        Fault.DUPLICATE_HINT: 0.2,
-    }
-    engine = MemoryEngine()
-    inside = 0
-    tokens = []
-
-    async def work(store, number):
-        nonlocal inside
-        for turn in range(5):
-            with anyio.move_on_after(2 if (number + turn) % 4 == 0 else math.inf):
-                try:
-                    async with Lock(store, "report") as lease:
-                        inside += 1
-                        assert inside == 1
-                        tokens.append(lease.token)
-                        try:
-                            await anyio.sleep(0.1)
-                            lease.check()
-                        finally:
-                            inside -= 1
-                except LeaseLost:
-                    pass
-
-    async def process(number):
-        async with open_store(
-            FaultyEngine(engine, seed=10 * seed + number, rates=rates, delay=0.3), ttl=3.0
-        ) as store:
-            async with anyio.create_task_group() as group:
-                for task in range(5):
-                    group.start_soon(work, store, task)
-            await nothing_of_mine(store)
-
-    async def nothing_of_mine(store):
-        held = await store.call(Holders(KEY))
-        assert store.process not in {who.process for who in (*held.holders, *held.waiting)}
-
-    async with anyio.create_task_group() as group:
-        for number in range(4):
-            group.start_soon(process, number)
-    assert len(tokens) >= 60
-    assert tokens == sorted(set(tokens))
 
 
 async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_store_on, virtual_clock):
@@ -1137,36 +850,6 @@ async def test_a_body_that_takes_too_long_is_not_waited_for(open_store_on, virtu
             await entered.wait()
         assert virtual_clock.now() == pytest.approx(5, abs=0.01)
     assert caught == ["closed"]
-
-
-async def test_a_closing_store_wakes_the_waiters(store, open_store_on, virtual_clock, nothing_of):
-    caught = []
-
-    async def wait(theirs):
-        with pytest.raises(StoreClosed):
-            async with Lock(theirs, "report"):
-                pytest.fail("not granted")
-        caught.append(virtual_clock.now())
-
-    async with Lock(store, "report"), anyio.create_task_group() as group:
-        async with open_store_on(ttl=3.0) as theirs:
-            for _ in range(5):
-                group.start_soon(wait, theirs)
-            await virtual_clock.settle()
-    assert caught == [0] * 5
-    await nothing_of(store, KEY)
-
-
-async def test_a_semaphores_leases_are_apart(store, virtual_clock):
-    # one task holds several permits; each lease is its own
-    semaphore = Semaphore(store, "permits", 3)
-    async with semaphore.hold() as one, semaphore.hold(2) as two:
-        assert one.token < two.token
-        with pytest.raises(AcquireTimeout):
-            async with semaphore.hold(timeout=1):
-                pytest.fail("not granted")
-        one.check()
-        two.check()
 
 
 async def test_the_observer_learns_of_it(open_store_on, virtual_clock):

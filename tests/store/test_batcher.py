@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from tenure import EngineError, OutcomeUnknown, RateLimiter, StoreClosed, open_store
-from tenure.engine import CloseSession, Engine, OpenSession, RateLimit, Spend, SpendRequest, Spent
+from tenure.engine import CloseSession, Engine, OpenSession, RateLimit, Spend, SpendRequest, SpendResults
 from tenure.engines.memory import MemoryEngine
 from tenure.store import Batcher, Timer
 from tenure.testing import Fault, FaultyEngine
@@ -222,7 +222,7 @@ async def test_an_answer_is_what_the_engine_says(link):
         answer = await store.call(
             Spend(session.id, 1, "key", (SpendRequest((1.0,)),) * 3, (RateLimit("", 1.0, 100.0),))
         )
-        assert isinstance(answer, Spent)
+        assert isinstance(answer, SpendResults)
         assert len(answer.answers) == 3
 
 

@@ -77,6 +77,9 @@ class Linked(Rude):
         raise self.error
 
 
+pytestmark = pytest.mark.in_turn
+
+
 ENGINES = (Rude, RudeAtOnce, Silent, Linked)
 
 

@@ -73,12 +73,18 @@ def test_a_thread_is_found():
 
 
 async def test_a_busy_worker_thread_is_found_and_an_idle_one_is_not():
-    stop = threading.Event()
+    started, stop = threading.Event(), threading.Event()
+
+    def work():
+        started.set()
+        stop.wait(50)
+
     async with anyio.create_task_group() as group:
         with pytest.raises(LeakError, match="thread"):
             async with assert_no_leaks(grace=0.05, tasks=False):
-                group.start_soon(anyio.to_thread.run_sync, stop.wait)
-                await anyio.sleep(0.05)
+                group.start_soon(anyio.to_thread.run_sync, work)
+                while not started.is_set():
+                    await anyio.sleep(0.01)
         stop.set()
     async with assert_no_leaks():
         await anyio.to_thread.run_sync(time.sleep, 0.01)
@@ -400,6 +406,7 @@ async def test_clean():
 """
 
 
+@pytest.mark.full
 def test_this_suites_own_checks_catch_leaks(tmp_path):
     (tmp_path / "conftest.py").write_text((Path(__file__).parents[1] / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(LEAKY_SUITE)

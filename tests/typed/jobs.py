@@ -5,7 +5,7 @@ Not run, as payloads.py beside it.
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from typing import assert_type
+from typing import Unpack, assert_type
 
 import tenure
 
@@ -44,3 +44,14 @@ async def in_a_thread(store: tenure.Store) -> None:
 
 async def wrong_queue(queue: tenure.WorkQueue[int]) -> None:
     tenure.Job(queue, digest)  # type: ignore[arg-type]
+
+
+async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.PutOptions]) -> None:
+    await mails.put("hi", **options)
+    await mails.try_put("hi", 1, group="ann")
+    tenure.Schedule(mails, "hourly", every=3600, payload="hi", **options)
+    tenure.Item("hi", **options)
+    await mails.put("hi", prioriti=1)  # type: ignore[call-arg]
+    await mails.put("hi", meta="ann")  # type: ignore[arg-type]
+    await mails.put("hi", on_duplicate="ignore")  # type: ignore[arg-type]
+    tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, Self, overload
+from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -17,6 +17,8 @@ from tenure.shared import (
     LimiterState,
     LockStatus,
     LuaGuard,
+    MoreOptions,
+    PutOptions,
     QueueStatistics,
     Retry,
     Spending,
@@ -65,7 +67,8 @@ class Lease:
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
 
-        It sends nothing. Call it right before a side effect: nothing ends the body."""
+        It sends nothing. Call it right before a side effect: after a loss, a process that was frozen may run one more
+        step before its cancellation reaches it, and synchronous code is not cancelled at all."""
 
 class Task(Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
@@ -129,7 +132,8 @@ class Task(Generic[P_co]):
         """Report how far the task is: for anybody who looks, and for a next delivery.
 
         Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
-        what the codec raises. If the cancellation of the task was requested, `cancelled` says so.
+        what the codec raises. If the cancellation of the task was requested, `cancelled` is true, and asynchronous
+        code in the block is cancelled.
         Interruption: the report may or may not be stored."""
 
     def check(self) -> None:
@@ -143,7 +147,8 @@ class Task(Generic[P_co]):
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
         that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
         and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing of the store, which may wait for it. Connections are the blocking ones of `SqlGuard.enforce`.
+        call nothing else of the store, which may wait for the transaction. Connections are those of `SqlGuard.enforce`;
+        synchronous code needs a blocking connection.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
         and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
@@ -154,9 +159,9 @@ class Lock:
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
-    renewed while the block runs; if it is lost all the same, leaving the block raises `LeaseLost`. `ttl` is
-    for how many seconds the lock outlives a holder that died (the store's by default). Locks with equal names are one
-    lock.
+    renewed while the block runs; if it is lost all the same, asynchronous code in the block is cancelled, and leaving
+    the block raises `LeaseLost`. `ttl` is for how many seconds the lock outlives a holder that died (the store's by
+    default). Locks with equal names are one lock.
 
     A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
@@ -186,7 +191,7 @@ class Lock:
         """Hold the lock for a block, `with lock.hold() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
-        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this thread holds the lock already,
+        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if the caller holds the lock already,
         `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Interruption: while waiting, no place is kept and nothing is held."""
 
@@ -224,7 +229,7 @@ class RWLock:
         """Share the lock with other readers for a block, `with lock.read() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `RuntimeError` if this thread holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
+        `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
         `LeaseLost`. Interruption: while waiting, no place is kept and nothing is held."""
 
     def write(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
@@ -384,10 +389,11 @@ class WorkQueue(Generic[P]):
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
-    Thread safety: any. Descriptions of one queue in one process should
-    agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
-    settles and takes, as BullMQ's fetch on completion, for whole batches; the turns of groups by self-clocked fair
-    queueing (Golestani, 1994)."""
+    Descriptions of one queue in one process should agree: the one made last counts.
+
+    Thread safety: any. Source: leases fenced by token
+    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
+    the turns of groups by self-clocked fair queueing (Golestani, 1994)."""
 
     def __init__(
         self,
@@ -439,12 +445,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
@@ -453,12 +454,12 @@ class WorkQueue(Generic[P]):
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
-        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse" raises
-        `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that one, which
-        keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait` seconds from its
-        first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
-        replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
-        new task.
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
+        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
+        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
+        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
+        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
+        either: this is a new task.
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
@@ -471,12 +472,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
@@ -521,18 +517,14 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        call nothing of the store, which may wait for it. It sends no settings of groups: those that the queue has
-        count. Connections are the blocking ones of `SqlGuard.enforce`.
+        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
+        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
@@ -546,8 +538,8 @@ class WorkQueue(Generic[P]):
         fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
         exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
         outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
-        lease is lost, leaving
-        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so.
+        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
+        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
         `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
         answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
@@ -657,22 +649,10 @@ class Job(Generic[Params, R]):
 
     @property
     def function(self) -> Callable[Params, Any]: ...
-    def options(
-        self,
-        *,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        on_duplicate: Literal["refuse", "keep", "replace"] | None = None,
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
-    ) -> Self:
-        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`.
+    def options(self, **options: Unpack[PutOptions]) -> Self:
+        """The same job, whose tasks are put with these options of `WorkQueue.put`.
 
-        An `on_duplicate` of None is "refuse"; for `item`, that of `put_many`."""
+        For `item`, an `on_duplicate` of None is that of `put_many`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.

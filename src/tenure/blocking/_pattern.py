@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -32,41 +31,17 @@ from ._portal import Portal
 from ._request import PortalEnded
 from ._store import Store
 
-_WORDS = [
-    (re.compile(pattern.replace(" ", r"\s+")), words)
-    for pattern, words in (
-        ("`async with ", "`with "),
-        ("await nothing", "call nothing"),
-        (r"\bawait ", ""),
-        (
-            "Connections, and which of them have to be awaited, are those of",
-            "Connections are the blocking ones of",
-        ),
-        ("; a blocking one returns the id at once, as `.value`, in any thread", ""),
-        ("Cancellation:", "Interruption:"),
-        (r"Thread safety:[^.]*\.", "Thread safety: any."),
-        (
-            " or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised",
-            ", leaving\n        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so",
-        ),
-        ("the block is cancelled and `LeaseLost` raised", "leaving the block raises `LeaseLost`"),
-        ("the block is cancelled", "`cancelled` says so"),
-        ("It costs nothing and sends nothing", "It sends nothing"),
-        (
-            "a process that was frozen may run one more step before its cancellation reaches it",
-            "nothing ends the body",
-        ),
-        ("this task holds", "this thread holds"),
-    )
-]
-
 
 def described(text: str | None) -> str:
-    """The docstring of something asynchronous, for what is made from it."""
-    text = text or ""
-    for pattern, words in _WORDS:
-        text = pattern.sub(words, text)
-    return text
+    """The docstring of asynchronous code for the synchronous code that is made from it.
+
+    The sentences of a docstring are true of both. Code loses `async` and `await`, and two labels say something else: an
+    interruption takes the place of a cancellation, and any thread may call.
+    """
+    text = (text or "").replace("`async with ", "`with ").replace("`await ", "`")
+    text = text.replace("Cancellation:", "Interruption:")
+    before, label, rule = text.partition("Thread safety:")
+    return f"{before}{label} any.{rule.partition('.')[2]}" if label else text
 
 
 def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:

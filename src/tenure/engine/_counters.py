@@ -36,8 +36,8 @@ class Booking(NamedTuple):
 class Spending(NamedTuple):
     """Booked: act after `delay` seconds. Not booked: `delay` is what it would have been, and there are no `bookings`.
 
-    `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in `Looked`
-    delays everyone that waits by the difference.
+    `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in
+    `LimiterStatus` delays everyone that waits by the difference.
     """
 
     booked: bool
@@ -47,8 +47,8 @@ class Spending(NamedTuple):
 
 
 @value
-class Spend(Operation["Spent | Reply"]):
-    """Book spendings in the order given, each in all limits at once (GCRA). -> Spent, GONE, MORE
+class Spend(Operation["SpendResults | Reply"]):
+    """Book spendings in the order given, each in all limits at once (GCRA). -> SpendResults, GONE, MORE
 
     The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
     limit by its name. If its rate is another one now, the debt stays what it was as an amount.
@@ -62,7 +62,7 @@ class Spend(Operation["Spent | Reply"]):
 
 
 @value
-class Spent:
+class SpendResults:
     """The answers to a `Spend`, one for each request."""
 
     answers: tuple[Spending, ...]
@@ -94,7 +94,7 @@ class Refund(Operation[Reply]):
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `Look`.
+    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `ReadLimiter`.
     """
 
     session: str
@@ -104,18 +104,16 @@ class HoldOff(Operation[Reply]):
 
 
 @value
-class Look(Operation["Looked"]):
-    """Returns the state of a limiter. -> Looked, MORE"""
+class ReadLimiter(Operation["LimiterStatus"]):
+    """Returns the state of a limiter. -> LimiterStatus, MORE"""
 
     key: str
     limits: tuple[RateLimit, ...] = ()
 
 
 @value
-class Looked:
-    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the booked amount
-    of each limit.
-    """
+class LimiterStatus:
+    """The seconds for which a limiter is held off; `held` as in `Spending`; the booked amount of each limit."""
 
     held_off: float
     held: float
@@ -154,13 +152,13 @@ class ResetBarrier(Operation[Reply]):
 
 
 @value
-class Arrivals(Operation["Gathering"]):
-    """Returns the state of a barrier. -> Gathering, MORE"""
+class Arrivals(Operation["BarrierStatus"]):
+    """Returns the state of a barrier. -> BarrierStatus, MORE"""
 
     key: str
 
 
-class Gathering(NamedTuple):
+class BarrierStatus(NamedTuple):
     """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
     `born` is the token of its first arrival. A barrier that was forgotten and is used again counts generations from 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from ._answers import Operation
 from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource, Resources
-from ._counters import Arrivals, Arrive, HoldOff, Look, Refund, ResetBarrier, Spend, Withdraw
+from ._counters import Arrivals, Arrive, HoldOff, ReadLimiter, Refund, ResetBarrier, Spend, Withdraw
 from ._holds import Acquire, Ask, BreakHold, Holders, Release, Resize, SetValue
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
 from ._survey import CheckHealth, DescribeSession, ListKeys
@@ -34,7 +34,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "producers": (Put, Leave),
     "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused, SetGroups),
     "admin": (Move, Browse, Count, Groups),
-    "rates": (Spend, Refund, HoldOff, Look),
+    "rates": (Spend, Refund, HoldOff, ReadLimiter),
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
     "introspection": (ListKeys, DescribeSession, CheckHealth),
 }

@@ -27,8 +27,8 @@ class Acquire(Operation[HoldAnswer]):
 
 
 @value
-class Ask(Operation["Asked | Reply"]):
-    """Returns the present state of these holders of one session. -> Asked, GONE, MORE
+class Ask(Operation["HoldStatuses | Reply"]):
+    """Returns the present state of these holders of one session. -> HoldStatuses, GONE, MORE
 
     Raises `ValueError` for more than `CAP` holders.
     """
@@ -43,7 +43,7 @@ class Ask(Operation["Asked | Reply"]):
 
 
 @value
-class Asked:
+class HoldStatuses:
     """The answers, one for each holder asked for: Granted, Queued, or UNKNOWN."""
 
     answers: tuple[HoldAnswer, ...]

@@ -257,12 +257,12 @@ class Unfinished:
 
 
 @value
-class GetTask(Operation["Found | Reply"]):
-    """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
+class GetTask(Operation["TaskFound | Reply"]):
+    """Returns the whole record of a task. -> TaskFound, UNKNOWN, GONE, MORE
 
     If `unique` is not empty, the task is the holder of that key, whatever its `id`. With `watch`, that
     session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
-    postponed or ends, and when its holder reports. Time alone hints nothing: see `Found.ask_again_in`.
+    postponed or ends, and when its holder reports. Time alone hints nothing: see `TaskFound.ask_again_in`.
     """
 
     key: str
@@ -272,7 +272,7 @@ class GetTask(Operation["Found | Reply"]):
 
 
 @value
-class Found:
+class TaskFound:
     """A task as it is now; `ask_again_in` is also when a delayed one is due and when one expires."""
 
     record: Record
@@ -280,8 +280,8 @@ class Found:
 
 
 @value
-class Move(Operation["Changed | Reply"]):
-    """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> Changed, MORE
+class Move(Operation["MovedCount | Reply"]):
+    """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> MovedCount, MORE
 
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
@@ -324,7 +324,7 @@ class Move(Operation["Changed | Reply"]):
 
 
 @value
-class Changed:
+class MovedCount:
     """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
 
     `after` is for the next `Move` to "waiting": the `seq` of the last dead task that was read; 0 if there are

@@ -1,4 +1,87 @@
-"""The engines, and `open_store`, which finds the one that a URL means."""
+"""The engines, `open_store`, which finds the one that a URL means, and the guide from an operation to its rule.
+
+The contract (`tenure.engine`) says what each operation promises. An engine keeps the promise in one atomic step, and
+all four engines do so by the same rules: in Python over dictionaries (`memory`) and over a file (`sqlite`), in Lua on
+a Redis server, in PL/pgSQL in a PostgreSQL database. One name means one rule in all of them.
+
+| room                   | what lives there                                                                       |
+|------------------------|----------------------------------------------------------------------------------------|
+| `rules/`               | the rules in Python, over tables that an engine supplies: the readable reference       |
+| `memory/`, `sqlite/`   | the tables, and the rules of tasks: `memory/_tasks.py`, `sqlite/_tasks.py`             |
+| `redis/lua/`           | the scripts; `redis/_scripts.py` puts them together, `redis/_operations.py` calls them |
+| `postgres/sql/`        | the functions; `postgres/_schema.py` makes them, `postgres/_operations.py` calls them  |
+
+The moves that every operation makes
+------------------------------------
+
+A cell is a file, and what to look for in it::
+
+    move                          rule                          redis/lua                        postgres/sql
+    what is due comes first       memory/__init__ _clear_up     check                            state is_due
+    enter: session, object, time  rules/_state session          numbers                          state enter_object
+    a reply from the cache        rules/_state cached_reply     replies cached_reply             state cached_reply
+    act                           the method, the script, the function below
+    serve the line of holders     rules/_holds _serve           serve_line serve_line            holds serve_line
+        of claimers               rules/_claims _offer          claims offer_resource            claims offer_resource
+        of producers              memory/_tasks _admit          producers admit                  tasks admit_producers
+        of takers                 memory/_tasks _offer          takers offer_tasks               tasks offer_tasks
+    hint a process                rules/_state hint             session_items hint               state hint
+    hint those that watch         rules/_state notify_watchers  notify_watchers notify_watchers  state notify_watchers
+    the reply into the cache      rules/_state cache_reply      replies cache_reply              state cache_reply
+    clear up, step by step        rules/_sessions end_expired   sweep                            sweep sweep
+
+Each loop takes its steps from one budget (`step` in every language). An operation whose budget does not suffice
+answers "more", and so does an operation that finds something due: then `sweep` comes first.
+
+Where an operation is executed
+------------------------------
+
+::
+
+    operation        rule                             redis/lua                         postgres/sql
+    Ping             rules/_sessions ping             sessions ping                     sessions ping
+    OpenSession      rules/_sessions open_session     sessions open_session             sessions open_session
+    RenewSession     rules/_sessions renew_session    sessions renew_session            sessions renew_session
+    CloseSession     rules/_sessions close_session    sweep                             sweep close_session
+    Acquire          rules/_holds acquire             acquire                           holds acquire
+    Ask              rules/_holds ask                 holds ask                         holds ask
+    Release          rules/_holds release             release                           holds release
+    SetValue         rules/_holds set_value           holds set_value                   holds set_value
+    BreakHold        rules/_holds break_hold          holds break_hold                  holds break_hold
+    Resize           rules/_holds resize              holds resize                      holds resize
+    Holders          rules/_holds holders             holds holders                     holds holders
+    AddResource      rules/_claims add_resource       claim_operations add_resource     claims add_resource
+    RemoveResource   rules/_claims remove_resource    claim_operations remove_resource  claims remove_resource
+    Claim            rules/_claims claim              claim_operations claim            claims claim
+    GiveBack         rules/_claims give_back          claim_operations give_back        claims give_back
+    EditClaim        rules/_claims edit_claim         claim_operations edit_claim       claims edit_claim
+    Resources        rules/_claims resources          claim_operations resources        claims resources
+    Put              memory/_tasks put                put                               producers put
+    Leave            memory/_tasks leave              records leave                     producers leave
+    Exchange         memory/_tasks exchange           exchange                          takers exchange
+    Progress         memory/_tasks progress           records progress                  records progress
+    GetResult        memory/_tasks get_result         records get_result                records get_result
+    GetTask          memory/_tasks get_task           records get_task                  records get_task
+    SetPaused        memory/_tasks set_paused         records set_paused                records set_paused
+    SetGroups        memory/_tasks set_groups         records set_groups                groups set_groups
+    Move             memory/_tasks move               records move                      records move
+    Browse           memory/_tasks browse             records browse                    records browse
+    Count            memory/_tasks count              records count                     records count
+    Groups           memory/_tasks groups             records groups                    groups groups
+    Spend            rules/_rates spend               rates                             rates spend
+    Refund           rules/_rates refund              rates                             rates refund
+    HoldOff          rules/_rates hold_off            rates                             rates hold_off
+    ReadLimiter      rules/_rates look                rates                             rates read_limiter
+    Arrive           rules/_barriers arrive           barrier_operations arrive         counters arrive
+    Withdraw         rules/_barriers withdraw         barrier_operations withdraw       counters withdraw
+    ResetBarrier     rules/_barriers reset_barrier    barrier_operations reset_barrier  counters reset_barrier
+    Arrivals         rules/_barriers arrivals         barrier_operations arrivals       counters arrivals
+    ListKeys         memory/_survey list_keys         survey list_keys                  survey list_keys
+    DescribeSession  memory/_survey describe_session  survey describe_session           survey describe_session
+    CheckHealth      memory/_survey check_health      survey check_health               survey check_health
+
+What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
+"""
 
 from __future__ import annotations
 

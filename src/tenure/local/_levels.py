@@ -1,14 +1,15 @@
-"""The levels of several limits at once, as one bucket sees them: when a cost fits into all, and what is left in
-each.
-"""
+"""Several limits at once: the arithmetic of a bucket that takes an amount from all of them or from none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from operator import add, sub
 
 from tenure.arguments import LONGEST
-from tenure.limits import Cost, Limit, Limits
+from tenure.limits import Cost, LimiterState, Limits
+
+from ._level import MADE_UP, slack_of
 
 __all__ = ("Amounts", "Levels")
 
@@ -29,27 +30,34 @@ class Amounts(tuple[float, ...]):
 
 
 class Levels:
-    """A bucket for each limit; `slack` is for how many seconds each of them may be overfull for a while."""
+    """The arithmetic of several limits, with a GCRA for each."""
 
-    def __init__(self, limits: Limits, slack: list[float]) -> None:
-        self.limits = limits
-        self.per: list[float] = [1 / limit.per_second for limit in limits.all]
-        self._burst: list[float] = [limit.most for limit in limits.all]
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        first = limits.all[0]
+        self.rate: float = first.per_second
+        self.burst: float = first.most
+        self._per: list[float] = [1 / limit.per_second for limit in limits.all]
+        self.per: float = min(self._per)
         self._fills_in: list[float] = [limit.most / limit.per_second for limit in limits.all]
-        self._slack = slack
-        self._terms = list(zip(self.per, self._fills_in, slack, strict=True))
-        self.full_at: list[float] = [-inf for _ in limits.all]
+        self._slack: list[float] = list(map(slack_of, self._per, self._fills_in))
+        self._terms = list(zip(self._per, self._fills_in, self._slack, strict=True))
+        self._full_at: list[float] = [-inf for _ in limits.all]
         """The time at which each bucket is full if no more is taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
 
-    def amounts(self, cost: Cost) -> Amounts:
-        """The amounts of a cost, one for each limit. Raises `ValueError` if the cost can never be met."""
-        return Amounts(self.limits.amounts(cost))
+    def __repr__(self) -> str:
+        return repr(self._limits)
 
-    def take_at(self, amounts: tuple[float, ...], time: float, late: bool) -> bool:
-        """Take the amounts if all of them are there."""
+    def amount(self, n: Cost) -> tuple[float, ...]:
+        return self._limits.amounts(n)
+
+    def costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
+        return self._limits, self._limits.costs(cost)
+
+    def take(self, n: tuple[float, ...], time: float, late: bool) -> bool:
         after: list[float] = []
-        for amount, full_at, (per, fills_in, slack) in zip(amounts, self.full_at, self._terms, strict=True):
+        for amount, full_at, (per, fills_in, slack) in zip(n, self._full_at, self._terms, strict=True):
             least = time - slack if late else time
             # the sums are those of `due`, so that what is due is never refused for a rounding error
             least = max(least, full_at)
@@ -57,70 +65,82 @@ class Levels:
             if amount and then - fills_in > time:
                 return False
             after.append(then)
-        self.full_at = after
+        self._full_at = after
         return True
 
-    def due(self, amounts: Amounts) -> float:
-        """The time at which all amounts are there."""
+    def due(self, n: tuple[float, ...]) -> float:
         due = -inf
-        for amount, full_at, per, fills_in in zip(
-            amounts, self.full_at, self.per, self._fills_in, strict=True
-        ):
+        for amount, full_at, per, fills_in in zip(n, self._full_at, self._per, self._fills_in, strict=True):
             if amount and (when := full_at + amount * per - fills_in) > due:
                 due = when
         return due
 
-    def due_behind(self, amounts: Amounts, ahead: Amounts, time: float, late: bool) -> float:
-        """The time at which all amounts are there for a caller that comes at `time`, behind the amounts ahead."""
+    def due_behind(self, n: tuple[float, ...], ahead: Amounts, time: float, late: bool) -> float:
         due = -inf
-        for i, amount in enumerate(amounts):
+        for i, amount in enumerate(n):
             if amount:
                 least = time - self._slack[i] if late else time
-                full_at = self.full_at[i]
+                full_at = self._full_at[i]
                 full_at = max(full_at, least)
-                when = full_at + (ahead[i] + amount) * self.per[i] - self._fills_in[i]
+                when = full_at + (ahead[i] + amount) * self._per[i] - self._fills_in[i]
                 due = max(due, when)
         return due
 
-    def spend(self, amounts: Amounts, as_of: float) -> None:
-        """Take the amounts as of that time: time that found no room before it is lost, but for the slack."""
-        full_at = self.full_at
-        for i, amount in enumerate(amounts):
+    def spend(self, n: tuple[float, ...], time: float, held_until: float) -> None:
+        # what had no room before it was due is lost; what had none since then only if that is long past
+        due = self.due(n)
+        as_of = time if time - due > MADE_UP else max(due, held_until)
+        full_at = self._full_at
+        for i, amount in enumerate(n):
             least = as_of - self._slack[i]
-            full_at[i] = (max(least, full_at[i])) + amount * self.per[i]
+            full_at[i] = (max(least, full_at[i])) + amount * self._per[i]
 
-    def clamped(self, time: float, late: bool) -> list[float]:
-        """The time at which each bucket would be full, less the tokens that it has no room for."""
-        if not late:
-            return [max(full_at, time) for full_at in self.full_at]
-        return [max(full_at, time - slack) for full_at, slack in zip(self.full_at, self._slack, strict=True)]
+    def book(self, n: tuple[float, ...], time: float, late: bool) -> None:
+        self._full_at = self._clamped(time, late)
+        self._full_at = self._clamped(max(time, self.due(n)), late=False)
+        self._add(n, 1)
 
-    def take(self, amounts: Amounts) -> None:
-        """Take the amounts; amounts below zero go back."""
-        self.full_at = [
-            full_at + amount * per
-            for full_at, amount, per in zip(self.full_at, amounts, self.per, strict=True)
-        ]
+    def give_back(self, n: tuple[float, ...]) -> None:
+        self._add(n, -1)
 
-    def hold(self, seconds: float, time: float) -> None:
-        """Let the time of the buckets stand still for so long from then on."""
-        self.full_at = [max(full_at, time) + seconds for full_at in self.full_at]
+    def ends(self) -> list[float]:
+        return list(self._full_at)
 
-    def correct(self, back: tuple[float, ...], ends: list[float], time: float) -> None:
-        """Give amounts back as far as time has not done so, from bookings with these ends; below zero, take more."""
+    def correct(self, back: tuple[float, ...], ends: list[float], time: float, late: bool) -> None:
+        del late
         for i, amount in enumerate(back):
             if amount > 0:
-                self.full_at[i] -= max(0.0, min(amount * self.per[i], ends[i] - time))
+                self._full_at[i] -= max(0.0, min(amount * self._per[i], ends[i] - time))
             elif amount < 0:
                 # corrections add up: no debt lasts for longer than the longest duration
-                self.full_at[i] = min(max(self.full_at[i], time) - amount * self.per[i], time + LONGEST)
+                self._full_at[i] = min(max(self._full_at[i], time) - amount * self._per[i], time + LONGEST)
 
-    def debts(self, time: float) -> list[float]:
-        """The amount that each limit lacks."""
-        return [max(0.0, full_at - time) / per for full_at, per in zip(self.full_at, self.per, strict=True)]
+    def hold(self, seconds: float, time: float) -> None:
+        self._full_at = [max(full_at, time) + seconds for full_at in self._full_at]
 
+    def set_rate(self, rate: float, time: Callable[[], float]) -> None:
+        del rate, time
+        raise TypeError("a bucket with limits has no single rate")
 
-def slack_of(limit: Limit, made_up: float) -> float:
-    """The seconds for which a bucket may be overfull, if it was emptied late."""
-    per, fills_in = 1 / limit.per_second, limit.most / limit.per_second
-    return min(made_up, made_up - fills_in + per if fills_in < made_up else per / 2)
+    def debt(self, time: float) -> float:
+        return self._debts(time)[0]
+
+    def state(self, ahead: Amounts, time: float, late: bool, held_until: float) -> LimiterState:
+        del late
+        debts = map(add, self._debts(max(time, held_until)), ahead)
+        return self._limits.state(list(debts), max(0.0, held_until - time))
+
+    def _add(self, n: tuple[float, ...], sign: int) -> None:
+        self._full_at = [
+            full_at + sign * amount * per
+            for full_at, amount, per in zip(self._full_at, n, self._per, strict=True)
+        ]
+
+    def _clamped(self, time: float, late: bool) -> list[float]:
+        """The time at which each bucket would be full, less the tokens that it has no room for."""
+        if not late:
+            return [max(full_at, time) for full_at in self._full_at]
+        return [max(full_at, time - slack) for full_at, slack in zip(self._full_at, self._slack, strict=True)]
+
+    def _debts(self, time: float) -> list[float]:
+        return [max(0.0, full_at - time) / per for full_at, per in zip(self._full_at, self._per, strict=True)]

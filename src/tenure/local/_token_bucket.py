@@ -8,25 +8,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isfinite
-from numbers import Real
-from typing import Any, Self, cast, overload
+from math import inf
+from typing import Any, overload
 
 import anyio
 from anyio import CancelScope, WouldBlock
 
-from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds
+from tenure.arguments import AsyncBlock, check_flag, check_seconds
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
+from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, now
 
-from ._levels import Amounts, Levels, slack_of
+from ._level import MADE_UP, Arithmetic, Level
+from ._levels import Levels
 
 __all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
-
-MADE_UP = 0.05
-"""Seconds: if the loop was late by no more than this, nothing that fell due while tasks waited is lost. After more,
-the bucket has what fits into it, or what fell due in that time if that is more."""
 
 TICK = 0.001
 """Seconds: the timekeeper sleeps no shorter, and then admits all that fell due. Loops spin for shorter sleeps."""
@@ -102,9 +98,6 @@ class _Request:
 _HOLD = _Request(0.0)
 """Keeps the place of the timekeeper while the bucket is held off and no task waits; it may stay there after that."""
 
-_ONE_UNIT = Limits((Limit(1e12),))
-"""A bucket with a rate counts requests."""
-
 
 class TokenBucket(AsyncBlock):
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
@@ -128,14 +121,6 @@ class TokenBucket(AsyncBlock):
     Thread safety: none; all on the thread of one loop.
     """
 
-    def __new__(
-        cls, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
-    ) -> Self:
-        """Make a bucket with a rate, or a bucket with limits."""
-        del rate, burst
-        of_limits = limits is not None and cls is TokenBucket
-        return super().__new__(cast("type[Self]", _OfLimits) if of_limits else cls)
-
     @overload
     def __init__(self, rate: float, burst: float = 1) -> None: ...
 
@@ -146,17 +131,15 @@ class TokenBucket(AsyncBlock):
         self, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
     ) -> None:
         """Make a full bucket; outside a running loop too."""
-        if limits is not None:
+        if limits is None:
+            self._level: Arithmetic = Level(rate, burst)
+        elif rate is None and burst == 1:
+            self._level = Levels(Limits(limits))
+        else:
             raise TypeError("give either a rate or limits")
-        _check_positive("rate", rate)
-        _check_positive("burst", burst)
-        self._burst = float(burst)
-        self._set(cast("float", rate))
-        # when the bucket would be full if no more were taken
-        self._full_at = -inf
         # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
         self._late_until = -inf
-        self._waiting = 0.0
+        self._waiting: Any = self._level.none
         self._line: Line[_Request, bool] = Line(self._left)
         # the timekeeper: the head of the line, taken out of it; there is one while any task waits
         self._keeper: _Request | None = None
@@ -169,12 +152,12 @@ class TokenBucket(AsyncBlock):
     @property
     def rate(self) -> float:
         """Tokens a second."""
-        return self._rate
+        return self._level.rate
 
     @property
     def burst(self) -> float:
         """The number of tokens that the bucket holds."""
-        return self._burst
+        return self._level.burst
 
     # taking
 
@@ -186,7 +169,7 @@ class TokenBucket(AsyncBlock):
 
     def acquire_nowait(self, n: Any = 1) -> None:
         """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
-        if not self._take(self._check(n), now()):
+        if not self._take(self._level.amount(n), now()):
             raise WouldBlock
 
     @overload
@@ -206,26 +189,14 @@ class TokenBucket(AsyncBlock):
         """
         if fail_fast is not False:
             check_flag("fail_fast", fail_fast)
-        try:
-            fits = 0 < n <= self._burst
-        except TypeError:
-            fits = False
-        if not fits:
-            n = self._check(n)
-        if self._keeper is None:
-            # what `_take` does, without the calls
-            time = now()
-            full_at = self._full_at
-            if full_at < time:
-                full_at = time if time > self._late_until else max(full_at, time - self._slack)
-            if full_at + (n - self._burst) * self._per <= time:
-                self._full_at = full_at + n * self._per
-                try:
-                    await checkpoint()
-                except BaseException:
-                    self._give_back(n)
-                    raise
-                return
+        n = self._level.amount(n)
+        if self._take(n, now()):
+            try:
+                await checkpoint()
+            except BaseException:
+                self._give_back(n)
+                raise
+            return
         while (due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
             if fail_fast:
                 raise WouldExceedDeadline("token bucket", due - now())
@@ -246,16 +217,11 @@ class TokenBucket(AsyncBlock):
     async def __aexit__(self, *_: object) -> None:
         """Do nothing: a token is not given back. No checkpoint."""
 
-    def _take(self, n: float, time: float) -> bool:
+    def _take(self, n: Any, time: float) -> bool:
         """Take the tokens, if they are there and no task waits for them."""
-        # the sums are those of `_due_of`, so that what is due is never refused for a rounding error
-        full_at = self._clamped(time)
-        if (self._keeper is not None and self._is_kept(time)) or full_at + (
-            n - self._burst
-        ) * self._per > time:
+        if self._keeper is not None and self._is_kept(time):
             return False
-        self._full_at = full_at + n * self._per
-        return True
+        return self._level.take(n, time, time <= self._late_until)
 
     def _is_kept(self, time: float) -> bool:
         """True if a task keeps the time, or the bucket is held off."""
@@ -263,44 +229,35 @@ class TokenBucket(AsyncBlock):
             self._keeper = None
         return self._keeper is not None
 
-    def _clamped(self, time: float) -> float:
-        """The time at which the bucket would be full, less the tokens that it has no room for."""
-        return max(self._full_at, time if time > self._late_until else time - self._slack)
-
     # waiting
 
-    def _due_of(self, n: float) -> float:
-        """The time at which the next waiter in line may have `n` tokens."""
-        return self._full_at + (n - self._burst) * self._per
-
-    def _due_at(self, n: float) -> float:
+    def _due_at(self, n: Any) -> float:
         """The time at which a task that joins the line now may have `n` tokens."""
-        ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
-        due = self._clamped(now()) + (ahead + n - self._burst) * self._per
-        return max(due, self._held_until)
+        time = now()
+        return max(self._level.due_behind(n, self._ahead(), time, time <= self._late_until), self._held_until)
+
+    def _ahead(self) -> Any:
+        """The tokens that all waiters want, the timekeeper included."""
+        if self._keeper is None or self._keeper is _HOLD:
+            return self._waiting
+        return self._waiting + self._keeper.n
 
     async def _keep_time(self, request: _Request) -> None:
         """Sleep until this task may take its tokens. Then admit all that is due, and hand the timekeeping on."""
-        self._no_sooner = now() + TICK if self._per < TICK else -inf
+        self._no_sooner = now() + TICK if self._level.per < TICK else -inf
         try:
             with CancelScope(deadline=self._next_alarm(request.n)) as self._alarm:
                 await anyio.sleep_forever()
             time = now()
-            self._late_until = time + min(time - self._due_of(request.n), MADE_UP) + TICK
-            self._spend(request.n, time)
+            self._late_until = time + min(time - self._level.due(request.n), MADE_UP) + TICK
+            self._level.spend(request.n, time, self._held_until)
         finally:
             self._alarm = None
             self._keeper = None
             self._let_in(now())
 
-    def _next_alarm(self, n: float) -> float:
-        return max(self._due_of(n), self._no_sooner, self._held_until)
-
-    def _spend(self, n: float, time: float) -> None:
-        """Take the tokens of the next in line, as of the moment when they were due, unless that is long past."""
-        if time - self._due_of(n) > MADE_UP:
-            self._full_at = max(self._full_at, time - self._slack)  # what found no room meanwhile is lost
-        self._full_at += n * self._per
+    def _next_alarm(self, n: Any) -> float:
+        return max(self._level.due(n), self._no_sooner, self._held_until)
 
     def _let_in(self, time: float) -> None:
         """Grant all that is due, and make the first request that is not due the timekeeper."""
@@ -308,9 +265,11 @@ class TokenBucket(AsyncBlock):
         while self._keeper is None and (waiter := line.head()) is not None:
             request = waiter.want
             self._waiting -= request.n
-            if request.booking is not None or (self._due_of(request.n) <= time and self._held_until <= time):
+            if request.booking is not None or (
+                self._level.due(request.n) <= time and self._held_until <= time
+            ):
                 # a reservation needs no waking: its owner sleeps by itself
-                self._spend(request.n, time)
+                self._level.spend(request.n, time, self._held_until)
                 if request.booking is not None:
                     request.booking._place = None
                 line.grant(waiter, True)
@@ -330,8 +289,8 @@ class TokenBucket(AsyncBlock):
             self._keeper = None
         self._let_in(now())
 
-    def _give_back(self, n: float) -> None:
-        self._full_at -= n * self._per
+    def _give_back(self, n: Any) -> None:
+        self._level.give_back(n)
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -351,20 +310,17 @@ class TokenBucket(AsyncBlock):
 
         ValueError for more than the burst.
         """
-        n = self._check(n)
+        n = self._level.none + self._level.amount(n)
         time = now()
         reservation = Reservation(self, n, max(time, self._due_at(n)))
         if self._keeper is None or self._keeper is _HOLD:
-            self._book(n, time)
+            self._level.book(n, time, time <= self._late_until)
         else:
             self._waiting += n
             reservation._place = self._line.join(_Request(n, reservation))
         return reservation
 
-    def _book(self, n: float, time: float) -> None:
-        self._full_at = self._clamped(time) + n * self._per
-
-    def _unreserve(self, n: float, place: Waiter[_Request, bool] | None) -> None:
+    def _unreserve(self, n: Any, place: Waiter[_Request, bool] | None) -> None:
         if place is None:
             self._give_back(n)
         else:
@@ -380,38 +336,21 @@ class TokenBucket(AsyncBlock):
         time has not brought it back already. Without a correction it stays as it was, also if the block raises.
         Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
         """
-        limits, costs = self._costs(cost)
-        n = costs if isinstance(self, _OfLimits) else costs[REQUESTS]
-        book = partial(self._acquire_spending, n, check_flag("fail_fast", fail_fast))
+        limits, costs = self._level.costs(cost)
+        book = partial(self._acquire_spending, costs, check_flag("fail_fast", fail_fast))
         return SpendingBlock("token bucket", Spending(limits, costs), book, self._correct_spending)
-
-    def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
-        costs = _ONE_UNIT.costs(cost)
-        self._check(costs[REQUESTS])
-        return _ONE_UNIT, costs
 
     async def _acquire_spending(self, n: Any, fail_fast: bool) -> tuple[list[float], float]:
         """Take `n`. Returns when it will be back, in each limit, and for how long the bucket was held off so far."""
         await self.acquire(n, fail_fast)
-        return self._ends(), self._held
+        return self._level.ends(), self._held
 
     def _correct_spending(self, taken: tuple[list[float], float], back: tuple[float, ...]) -> None:
         ends, held = taken
-        self._correct(back, [end + (self._held - held) for end in ends])
-        self._set_alarm()
-
-    def _ends(self) -> list[float]:
-        """The time at which the last taken tokens will be back, in each limit."""
-        return [self._full_at]
-
-    def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:
         time = max(now(), self._held_until)
-        (amount,), (end,) = back, ends
-        if amount > 0:
-            self._full_at -= max(0.0, min(amount * self._per, end - time))
-        else:
-            # corrections add up: no debt lasts for longer than the longest duration
-            self._full_at = min(self._clamped(time) - amount * self._per, time + LONGEST)
+        ends = [end + (self._held - held) for end in ends]
+        self._level.correct(back, ends, time, time <= self._late_until)
+        self._set_alarm()
 
     # holding off
 
@@ -426,16 +365,12 @@ class TokenBucket(AsyncBlock):
         time = now()
         begin, end = max(time, self._held_until), time + seconds
         if end > begin:
-            self._hold(end - begin, begin)
+            self._level.hold(end - begin, begin)
             self._held += end - begin
             self._held_until = end
             if self._keeper is None:
                 self._keeper = _HOLD
             self._set_alarm()
-
-    def _hold(self, seconds: float, time: float) -> None:
-        """Let the time of the bucket stand still for so long."""
-        self._full_at = max(self._full_at, time) + seconds
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A
@@ -443,180 +378,25 @@ class TokenBucket(AsyncBlock):
         """
         await checkpoint()
         time = now()
-        held_off = max(0.0, self._held_until - time)
-        tokens = self._burst - max(0.0, self._due_at(self._burst) - time - held_off) * self._rate
-        tokens = 0.0 if held_off else max(0.0, tokens)
-        wait = max(0.0, self._due_at(min(1.0, self._burst)) - time)
-        return LimiterState(Available(tokens, {REQUESTS: tokens}), wait, held_off)
+        return self._level.state(self._ahead(), time, time <= self._late_until, self._held_until)
 
     # the rate
 
     def set_rate(self, rate: float) -> None:
         """Change the rate; waiting tasks use the new one from now on. What is in the bucket stays."""
-        _check_positive("rate", rate)
-        time = max(now(), self._held_until)
-        missing = (self._full_at - time) * self._rate if self._full_at > time else 0.0
-        self._set(rate)
-        self._full_at = time + missing * self._per
+        self._level.set_rate(rate, lambda: max(now(), self._held_until))
         self._set_alarm()
-
-    def _set(self, rate: float) -> None:
-        self._rate, self._per = float(rate), 1 / rate
-        # seconds by which the bucket may be overfull: one token more than falls due in `MADE_UP`, if it does not hold
-        # that much; else a part of a token, so that no more than the burst goes at once
-        fills_in = self._burst * self._per
-        more = MADE_UP - fills_in + self._per if fills_in < MADE_UP else self._per / 2
-        self._slack = min(MADE_UP, more)
 
     # looking
 
     def statistics(self) -> TokenBucketStatistics:
         """Return the current state."""
-        tokens = self._burst - max(0.0, self._full_at - max(now(), self._held_until)) * self._rate
-        return TokenBucketStatistics(self._rate, self._burst, tokens, self._tasks_waiting())
+        rate, burst = self._level.rate, self._level.burst
+        tokens = burst - self._level.debt(max(now(), self._held_until))
+        return TokenBucketStatistics(rate, burst, tokens, self._tasks_waiting())
 
     def _tasks_waiting(self) -> int:
         return len(self._line) + (self._keeper is not None and self._keeper is not _HOLD)
 
     def __repr__(self) -> str:
-        return f"<TokenBucket {self._rate:g}/s, burst {self._burst:g}, {self._tasks_waiting()} waiting>"
-
-    def _check(self, n: Any) -> Any:
-        """The number of tokens. Raises `TypeError` for anything else, `ValueError` for more than the burst."""
-        if isinstance(n, Mapping):
-            n = _ONE_UNIT.costs(cast("Cost", n))[REQUESTS]
-        elif not isinstance(n, Real):
-            raise TypeError(f"n must be a number, or a mapping of units to numbers, not {n!r}")
-        if not 0 < cast("float", n) <= self._burst:
-            raise ValueError(f"n must be above 0 and at most the burst of {self._burst:g}, not {n!r}")
-        return n
-
-
-class _OfLimits(TokenBucket):
-    """A bucket of several limits. What is a number in the other is an amount for each limit here."""
-
-    def __init__(
-        self, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
-    ) -> None:
-        if rate is not None or burst != 1 or limits is None:
-            raise TypeError("give either a rate or limits")
-        self._limits = Limits(limits)
-        first = self._limits.all[0]
-        super().__init__(first.per_second, first.most)
-        self._levels = Levels(self._limits, [slack_of(limit, MADE_UP) for limit in self._limits.all])
-        self._per = min(self._levels.per)  # for the tick
-        self._waiting = cast("Any", self._levels.none)
-
-    def acquire_nowait(self, n: Any = 1) -> None:
-        if not self._take(self._limits.amounts(n), now()):
-            raise WouldBlock
-
-    async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
-        taken = self._limits.amounts(n)
-        if self._take(taken, now()):
-            try:
-                await checkpoint()
-            except BaseException:
-                self._give_back(taken)
-                raise
-            return
-        amounts: Any = Amounts(taken)
-        while (due := self._due_at(amounts)) > (deadline := anyio.current_effective_deadline()):
-            if fail_fast:
-                raise WouldExceedDeadline("token bucket", due - now())
-            await anyio.sleep_until(deadline)
-        request = _Request(amounts)
-        if self._keeper is None or self._keeper is _HOLD:
-            self._keeper = request
-            await self._keep_time(request)
-            return
-        self._waiting += amounts
-        if not await self._line.wait(self._line.join(request)):
-            await self._keep_time(request)
-
-    def reserve(self, n: Any = 1) -> Reservation:
-        return super().reserve(cast("Any", self._levels.amounts(n)))
-
-    def set_rate(self, rate: float) -> None:
-        del rate
-        raise TypeError("a bucket with limits has no single rate")
-
-    def statistics(self) -> TokenBucketStatistics:
-        (debt, *_) = self._levels.debts(max(now(), self._held_until))
-        return TokenBucketStatistics(self._rate, self._burst, self._burst - debt, self._tasks_waiting())
-
-    async def look(self) -> LimiterState:
-        await checkpoint()
-        time = now()
-        held_off = max(0.0, self._held_until - time)
-        levels, ahead = self._levels, self._ahead()
-        debts = [
-            debt + amount
-            for debt, amount in zip(levels.debts(max(time, self._held_until)), ahead, strict=True)
-        ]
-        return self._limits.state(debts, held_off)
-
-    def __repr__(self) -> str:
-        return f"<TokenBucket {self._limits!r}, {self._tasks_waiting()} waiting>"
-
-    # the arithmetic
-
-    def _take(self, n: Any, time: float) -> bool:
-        if self._keeper is not None and self._is_kept(time):
-            return False
-        return self._levels.take_at(n, time, time <= self._late_until)
-
-    def _clamp(self, time: float) -> None:
-        self._levels.full_at = self._levels.clamped(time, late=time <= self._late_until)
-
-    def _ahead(self) -> Amounts:
-        keeper: Any = self._keeper
-        waiting = cast("Amounts", self._waiting)
-        return waiting if keeper is None or keeper is _HOLD else waiting + keeper.n
-
-    def _due_of(self, n: Any) -> float:
-        return self._levels.due(n)
-
-    def _due_at(self, n: Any) -> float:
-        time = now()
-        due = self._levels.due_behind(n, self._ahead(), time, time <= self._late_until)
-        return max(due, self._held_until)
-
-    def _spend(self, n: Any, time: float) -> None:
-        # what had no room before it was due is lost; what had none since then only if that is long past
-        due = self._levels.due(n)
-        as_of = time if time - due > MADE_UP else max(due, self._held_until)
-        self._levels.spend(n, as_of)
-
-    def _give_back(self, n: Any) -> None:
-        self._levels.take(self._levels.none - n)
-        self._set_alarm()
-
-    def _book(self, n: Any, time: float) -> None:
-        self._clamp(time)
-        due = max(time, self._levels.due(n))
-        self._levels.full_at = self._levels.clamped(due, late=False)
-        self._levels.take(n)
-
-    def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
-        return self._limits, self._limits.costs(cost)
-
-    def _ends(self) -> list[float]:
-        return list(self._levels.full_at)
-
-    def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:
-        self._levels.correct(back, ends, max(now(), self._held_until))
-
-    def _hold(self, seconds: float, time: float) -> None:
-        self._levels.hold(seconds, time)
-
-    def _check(self, n: Any) -> Any:
-        """The amounts were checked when they were made."""
-        return n
-
-
-def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if not value > 0 or not isfinite(value):
-        raise ValueError(f"{name} must be a number above zero, not {value!r}")
+        return f"<TokenBucket {self._level!r}, {self._tasks_waiting()} waiting>"

@@ -13,13 +13,12 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, check_seconds, check_timeout
-from tenure.engine import OnDuplicate
+from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
 from tenure.errors import DuplicateTask
 from tenure.handlers import adapted, watched_loop
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
-from tenure.shared import RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
+from tenure.shared import MoreOptions, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -170,33 +169,25 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     # submitting
 
+    @shows_options(MoreOptions)
     async def submit(
         self,
         payload: Any,
         priority: int = 0,
-        key: str | None = None,
-        kind: str | None = None,
-        *,
         delay: float = 0.0,
+        key: str | None = None,
         expires: float | None = None,
-        group: str | None = None,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        *,
+        kind: str | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
-        Arguments and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
+        Options and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        task_id = await self.queue(kind).put(
-            *(payload, priority, delay, key, expires),
-            group=group,
-            on_duplicate=on_duplicate,
-            key_ttl=key_ttl,
-            max_wait=max_wait,
-        )
+        task_id = await self.queue(kind).put(payload, priority, delay, key, expires, **options)
         self._submitted(kind, 1)
         return task_id
 

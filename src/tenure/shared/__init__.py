@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics
     from .queue._job import Job
+    from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
-    from .queue._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord, record_of
+    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
     from .queue._runners import Runners
     from .queue._schedule import Schedule
@@ -58,7 +59,9 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
+    "MoreOptions",
     "PooledResource",
+    "PutOptions",
     "QueueStatistics",
     "RWLock",
     "RateLimiter",
@@ -104,7 +107,8 @@ __getattr__: Callable[[str], Any] = exports(
         "limits._limiter": "RateLimiter",
         "holds._lock": "HolderInfo Lock LockStatus break_holder",
         "queue._queue": "WorkQueue",
-        "queue._records": "Audit Item QueueStatistics TaskPage TaskRecord record_of",
+        "queue._options": "Item MoreOptions PutOptions",
+        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "queue._retry": "Dead Discard Retry RetryLater is_failure",
         "queue._runners": "Runners",

@@ -100,8 +100,8 @@ class Lease(Guarded, Held):
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
 
-        It costs nothing and sends nothing. Call it right before a side effect: a process that was frozen may run one
-        more step before its cancellation reaches it.
+        It sends nothing. Call it right before a side effect: after a loss, a process that was frozen may run one more
+        step before its cancellation reaches it, and synchronous code is not cancelled at all.
         """
         if self._ended:
             raise LeaseLost(self.key, self.lost or "released")

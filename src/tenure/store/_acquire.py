@@ -251,7 +251,11 @@ class Acquisition(Held):
         """Ignore news; what was not yet sent need not be sent."""
         if self._call is not None:
             self._call.wanted = False
-        self._forget()
+        self.ended = True
+        # what knows this acquisition would wait for the garbage collector together with it
+        self._call = self._news = self._reply = None
+        if self.queued is not None:
+            self._acquisitions.reasker.drop(self.request.key, self)
 
     def withdraw(self) -> PendingRelease:
         """End the attempt and undo it, synchronously, but not before the engine has answered the request.
@@ -259,7 +263,8 @@ class Acquisition(Held):
         So the two are never in one batch: sent again, that would ask anew for what has just been undone.
         """
         after = self._call if self._reply is None else None
-        self._forget()
+        self._call = None  # it stays wanted
+        self.end()
         self._acquisitions.by_name.pop(self.name, None)
         undo = self.request.undo(self.name)
         return PendingRelease(undo, self.session, after)
@@ -293,13 +298,6 @@ class Acquisition(Held):
             self.on_queued(answer)
         else:
             self.on_news(answer)
-
-    def _forget(self) -> None:
-        self.ended = True
-        # what knows this acquisition would wait for the garbage collector together with it
-        self._call = self._news = self._reply = None
-        if self.queued is not None:
-            self._acquisitions.reasker.drop(self.request.key, self)
 
 
 def _nothing(_: object) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
-from tenure.engine import CAP, Ask, Asked, Granted, Notice, Queued
+from tenure.engine import CAP, Ask, Granted, HoldStatuses, Notice, Queued
 from tenure.waiting import jittered, now
 
 from ._sessions import Session
@@ -86,7 +86,7 @@ class Reasker:
     def _on_answers(
         self, key: str, session: Session, part: list[InQueue], others: list[InQueue], answers: object
     ) -> None:
-        if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
+        if not isinstance(answers, HoldStatuses):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, _AFTER_AN_ERROR)
             return

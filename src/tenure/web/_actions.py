@@ -6,7 +6,7 @@ import logging
 from typing import Any, cast
 
 from tenure.arguments import check_count, check_name, check_task_id
-from tenure.engine import CAP, Changed, Count, Move, QueueCounts, SetPaused
+from tenure.engine import CAP, Count, Move, MovedCount, QueueCounts, SetPaused
 from tenure.observe import log
 from tenure.shared import break_holder
 from tenure.store import Store
@@ -87,7 +87,7 @@ class Actions:
         return await self._move_all(Move(key, chosen, "purged"))
 
     async def _move_all(self, move: Move) -> int:
-        total, moved = 0, Changed(0, more=True)
+        total, moved = 0, MovedCount(0, more=True)
         while moved.more:
             moved = await self._move(Move(move.key, move.which, move.to, moved.after))
             total += moved.count
@@ -103,9 +103,9 @@ class Actions:
             total += (await self._move(move)).count
         return total
 
-    async def _move(self, move: Move) -> Changed:
+    async def _move(self, move: Move) -> MovedCount:
         moved = await self._store.call(move)
-        assert isinstance(moved, Changed)
+        assert isinstance(moved, MovedCount)
         return moved
 
     async def _break(self, body: dict[str, Any]) -> int:

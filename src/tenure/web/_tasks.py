@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenure.engine import Browse, Count, Found, GetTask, GroupPage, Groups, Page, QueueCounts, Record
+from tenure.engine import Browse, Count, GetTask, GroupPage, Groups, Page, QueueCounts, Record, TaskFound
 from tenure.shared import TaskRecord, record_of
 from tenure.store import Store
 
@@ -81,7 +81,7 @@ class Tasks:
         `EngineError`.
         """
         answer = await self.store.call(GetTask(self.store.key("queue", queue), task_id))
-        return self._described(answer.record, whole=True) if isinstance(answer, Found) else None
+        return self._described(answer.record, whole=True) if isinstance(answer, TaskFound) else None
 
     async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[Record], str]:
         page = await self.store.call(Browse(key, state, after, limit))
@@ -94,7 +94,7 @@ class Tasks:
             asked.insert(0, GetTask(key, int(find)))
         tasks: dict[int, dict[str, Any]] = {}
         for operation in asked:
-            if isinstance(answer := await self.store.call(operation), Found):
+            if isinstance(answer := await self.store.call(operation), TaskFound):
                 tasks[answer.record.id] = self._described(answer.record)
         return list(tasks.values())
 

@@ -90,6 +90,7 @@ def test_a_signal_ends_it_at_once_with_what_there_is(demo, here):
     assert workers(here) == []
 
 
+@pytest.mark.full
 def test_a_letter_that_is_delivered_twice_fails_it(demo, here, until):
     child = demo()
     said(child, "workers deliver letters")
@@ -112,6 +113,7 @@ def test_a_worker_that_ends_by_itself_fails_it(demo, here):
     assert "ended by itself with exit code -15" in out
 
 
+@pytest.mark.full
 def test_workers_end_when_the_demo_is_killed(demo, here, until):
     child = demo()
     said(child, "workers deliver letters")
@@ -128,6 +130,7 @@ def test_the_page_shows_it_too(demo):
     child.communicate(timeout=PATIENCE)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_on_a_terminal_its_frames_fit_and_the_verdict_stays(terminal):
     demo = terminal("demo", "--quick", "--backend", "trio")

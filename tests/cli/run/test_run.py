@@ -14,6 +14,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import depth
 import needed
 import pytest
 
@@ -100,8 +101,9 @@ def inputs_of(values):
 # ---------------------------------------------------------------------------------------------- in this process
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db", "redis"])
+@pytest.mark.parametrize(
+    ("store", "backend"), depth.paired(["memory:", "sqlite:///tenure.db", "redis"], BACKENDS)
+)
 def test_a_run(command, here, read, numbers, backend, store, redis_server):
     store = redis_server.url if store == "redis" else store
     words = [
@@ -295,8 +297,7 @@ def test_a_handler_that_ends_the_tries_itself(command, here, caplog, rate):
     assert len(dead) == 2 and "no use at all" in dead[0] + dead[1]
 
 
-@pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("rate", "backend"), depth.paired([[], ["--rate", "100/s"]], ["asyncio", "trio"]))
 def test_a_try_that_takes_too_long_is_repeated(command, here, read, backend, rate):
     (here / "in.txt").write_text("x\n")
     words = [
@@ -456,6 +457,7 @@ def test_standard_input_is_worked_on_as_it_comes(start, here, until):
     assert "the same command continues" in child.stderr.read()
 
 
+@pytest.mark.full
 def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, until):
     text = "".join(f"{i}\n" for i in range(600))
     child = start("run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 100)
@@ -473,6 +475,7 @@ def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, unti
     assert again.returncode == 0
 
 
+@pytest.mark.full
 def test_other_standard_input_is_refused(start, until, here):
     child = start("run", "run_handlers:slow", "-", "--run", "piped")
     child.stdin.write("a\nb\nc\n")
@@ -521,9 +524,10 @@ def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words
     assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(60)))
 
 
-@pytest.mark.parametrize("handler", ["never_ends", "thread_never_ends"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.one_loop
+@pytest.mark.parametrize(
+    ("handler", "backend"),
+    [("never_ends", "asyncio"), ("thread_never_ends", "uvloop"), ("never_ends", "trio")],
+)
 def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, backend, handler):
     child = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)
     until((here / "started").exists)
@@ -623,6 +627,7 @@ def test_two_at_once_work_together(start, here, numbers, read, queue_of):
     assert queue_of("x", lambda queue: queue.verify())
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, read, until):
     command = [
@@ -739,12 +744,15 @@ def worst(handlers):
     handlers("worst", WORST)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("handler", "error"),
-    [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
+    ("failing", "backend"),
+    depth.paired(
+        [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
+        BACKENDS,
+    ),
 )
-def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, handler, error):
+def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, failing):
+    handler, error = failing
     words = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
     ended = command(*words, "--results", "r.jsonl")
     assert ended.code == 1, ended.err
@@ -769,6 +777,7 @@ def test_a_task_of_the_handler_that_leaves_ends_the_command_at_worst(worst, star
     assert (rows(out)["done"], rows(out)["dead"]) == ("4", "1")
 
 
+@pytest.mark.full
 def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(worst, start, numbers, here):
     command = ["run", "worst:kills", numbers(8), "--run", "x", "--workers", 4, "--max-deliveries", 2]
     for _ in range(2):
@@ -805,8 +814,7 @@ def test_after_a_kill_the_same_command_goes_on_at_once(worst, numbers, here, unt
     assert "has died" not in again.stderr
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.one_loop
+@pytest.mark.parametrize("backend", depth.loops("lost threads", BACKENDS))
 def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until, backend):
     words = ["--timeout", 0.1, "--workers", 3, "--retries", 1, "--backend", backend]
     child = start("run", "worst:hangs", numbers(9), "--run", "x", *words)

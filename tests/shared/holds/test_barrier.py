@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 
 import anyio
 import anyio.lowlevel
@@ -19,7 +18,7 @@ from tenure.engine import Arrive, CloseSession, OpenSession, Ping, Waiting, With
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._barrier import Arrival, Barrier, BarrierStatistics
 from tenure.store._dispatch import WINDOW
-from tenure.testing import Fault, FaultyEngine, History, agreement, assert_checkpoints
+from tenure.testing import FaultyEngine, assert_checkpoints
 
 KEY = "tenure:barrier:start"
 
@@ -97,21 +96,6 @@ async def test_a_barrier_of_one_holds_nobody_up(store):
             assert await barrier.wait() == (generation, 0)
 
 
-async def test_many_meet_again_and_again(open_store_on):
-    generations = [[], [], []]
-    async with open_store_on() as one, open_store_on() as two, open_store_on() as three:
-
-        async def party(store):
-            barrier = Barrier(store, "start", 150)
-            for places in generations:
-                places.append((await barrier.wait()).place)
-
-        async with anyio.create_task_group() as group:
-            for number in range(150):
-                group.start_soon(party, (one, two, three)[number % 3])
-    assert [sorted(places) for places in generations] == [list(range(150))] * 3
-
-
 async def test_statistics_show_how_it_stands(store, parties):
     barrier = Barrier(store, "start", 3)
     assert await barrier.statistics() == BarrierStatistics(0, 0, 0, broken=False)
@@ -153,18 +137,6 @@ def test_repr():
     assert repr(barrier) == "<Barrier 'start' parties=2 on_departure='break'>"
 
 
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    barrier = Barrier(store, "start", 1)
-    with pytest.raises(RuntimeError, match="not open"):
-        await barrier.wait()
-    async with store:
-        await barrier.wait()
-    for call in (barrier.wait, barrier.reset, barrier.statistics):
-        with pytest.raises(StoreClosed):
-            await call()
-
-
 # who leaves
 
 
@@ -194,20 +166,6 @@ async def test_a_party_that_leaves_breaks_it_for_all_until_it_is_reset(store, op
         parties.outcomes.clear()
         await parties.come(group, barrier, 4)
     assert sorted(parties.outcomes) == [(1, place) for place in range(4)]
-
-
-async def test_where_parties_are_dropped_the_others_wait_on(store, open_store_on, parties):
-    barrier = Barrier(store, "start", 3, on_departure="drop")
-    async with open_store_on() as other, anyio.create_task_group() as group:
-        await parties.come(group, barrier, 2)
-        parties.scopes[0].cancel()
-        with anyio.move_on_after(1) as scope:
-            await Barrier(other, "start", 3, on_departure="drop").wait()
-        assert scope.cancelled_caught
-        assert parties.outcomes == ["cancelled"]
-        assert await barrier.statistics() == BarrierStatistics(3, 0, 1, broken=False)
-        await parties.come(group, barrier, 2)
-    assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1), (0, 2)]
 
 
 async def test_a_reset_breaks_it_for_those_that_wait_alone(store, parties):
@@ -292,40 +250,6 @@ async def test_no_native_cancellation_is_left_behind(store, open_store_on, parti
     assert parties.outcomes == [(0, 0)]
 
 
-@pytest.mark.parametrize("native", [False, True])
-async def test_cancelled_anywhere_it_is_broken_for_all(
-    store, open_store_on, parties, cancelled_at_every_step, native
-):
-    names = count()
-    async with open_store_on() as other:
-        barrier = None
-        if native:  # which no shield keeps from the opening of the session
-            await Barrier(store, "first", 1).wait()
-
-        async def scenario():
-            nonlocal barrier
-            barrier = Barrier(store, f"start {next(names)}", 3)
-            await barrier.wait()
-
-        steps = 0
-        async with anyio.create_task_group() as group:
-
-            async def trip():
-                # the scenario itself gets through only if others come
-                await anyio.sleep(100)
-                await parties.come(group, Barrier(other, barrier.name, 3), 2)
-
-            group.start_soon(trip)
-            async for _ in cancelled_at_every_step(scenario, native=native):
-                steps += 1
-                if parties.clock.now() < 100:
-                    with pytest.raises(BarrierBroken):
-                        await Barrier(other, barrier.name, 3).wait()
-                    assert await barrier.statistics() == BarrierStatistics(3, 0, 0, broken=True)
-        assert steps >= 2
-        assert len(parties.outcomes) == 2
-
-
 async def test_one_that_is_cancelled_while_the_session_opens_has_come(open_store_on, parties):
     async with open_store_on() as one, open_store_on() as two, anyio.create_task_group() as group:
         await parties.come(group, Barrier(one, "start", 2))
@@ -339,46 +263,6 @@ async def test_one_that_is_cancelled_while_the_session_opens_has_come(open_store
 
 
 # faults
-
-
-async def test_a_hint_that_is_lost_is_asked_for(store, open_store_on, parties):
-    deaf(store)
-    async with open_store_on() as other, anyio.create_task_group() as group:
-        await parties.come(group, Barrier(store, "start", 2))
-        await Barrier(other, "start", 2).wait()
-        await parties.clock.advance(4)
-        assert parties.outcomes == [(0, 0)]
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.DELAY])
-async def test_an_arrival_counts_once(faulty, faulty_store, parties, fault):
-    barrier = Barrier(faulty_store, "start", 3)
-    async with anyio.create_task_group() as group:
-        faulty.plan(fault, on=Arrive, times=3)
-        for _ in range(3):
-            await parties.come(group, barrier)
-            await parties.clock.advance(2)
-    assert faulty.suffered[fault] == 3
-    assert sorted(parties.outcomes) == [(0, 0), (0, 1), (0, 2)]
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.CUT])
-async def test_one_that_is_cancelled_on_the_way_does_not_arrive_twice(faulty, faulty_store, parties, fault):
-    barrier = Barrier(faulty_store, "start", 2)
-    async with anyio.create_task_group() as group:
-        await parties.come(group, barrier)
-        faulty_store.settle_timeout = 3.0
-        faulty.plan(Fault.DELAY, on=Ping)
-        group.start_soon(faulty_store.ping)  # while it is under way, others gather behind it
-        await parties.clock.settle()
-        faulty.plan(fault, on=Arrive)
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            # the last party, so the barrier trips; sent once more with its withdrawal, it would come to the next
-            parties.outcomes.append(await barrier.wait())
-        await parties.clock.advance(1)
-    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
-    assert await barrier.statistics() == BarrierStatistics(2, 1, 0, broken=False)
 
 
 async def test_one_that_is_cancelled_while_the_engine_is_away_ends_in_time(faulty, faulty_store, parties):
@@ -425,32 +309,6 @@ async def test_what_the_engine_refuses_is_raised(faulty, faulty_store, parties):
     async with anyio.create_task_group() as group:
         await parties.come(group, barrier, 2)
     assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
-
-
-async def test_the_engine_remembers_nothing_of_parties_that_know(virtual_clock):
-    engine = MemoryEngine()
-    async with open_store(engine) as store:
-        barrier = Barrier(store, "start", 3)
-
-        async def party(patience):
-            with anyio.move_on_after(patience):
-                try:
-                    await barrier.wait()
-                except BarrierBroken:
-                    return
-
-        for patience in (10, 10, 0):
-            async with anyio.create_task_group() as group:
-                group.start_soon(party, 20)
-                group.start_soon(party, 20)
-                await virtual_clock.settle()
-                group.start_soon(party, patience)
-        async with anyio.create_task_group() as group:
-            group.start_soon(party, 1)
-            group.start_soon(party, 1)
-        assert engine._barriers._barriers.get(KEY).arrived == 0
-        assert not engine._barriers._participants.rows
-        assert not store._acquisitions.by_name and not store._acquisitions.reasker._by_key
 
 
 # the dead and the lost
@@ -617,37 +475,6 @@ async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open
 
 
 # agreement
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_all_parties_agree_over_a_bad_link(virtual_clock, seed):
-    rates = dict.fromkeys(
-        (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.DELAY, Fault.CUT), 0.1
-    )
-    rates[Fault.LOST_HINT] = 0.2
-    engine, history = MemoryEngine(), History(clock=virtual_clock.now)
-    links = [FaultyEngine(engine, rates=rates, delay=0.1, seed=3 * seed + number) for number in range(3)]
-    async with open_store(links[0]) as one, open_store(links[1]) as two, open_store(links[2]) as three:
-        outcomes = []
-
-        async def party(number, turn, patience):
-            barrier = Barrier((one, two, three)[number % 3], f"turn {turn}", 4)
-            with anyio.move_on_after(patience):
-                try:
-                    with history.arriving("barrier", turn=turn, by=f"{number}") as call:
-                        arrival = await barrier.wait()
-                        call.tell(generation=turn, place=arrival.place)
-                        outcomes.append("passed")
-                except BarrierBroken:
-                    outcomes.append("broken")
-
-        for turn in range(12):
-            async with anyio.create_task_group() as group:
-                for number in range(4):
-                    patience = 0.05 * (turn % 4) if number == turn % 3 and turn % 2 else 200
-                    group.start_soon(party, number, turn, patience)
-    turns = agreement(history.events(), 4)
-    assert turns.passed >= 6 and turns.passed + turns.broken <= 12
 
 
 def deaf(store):

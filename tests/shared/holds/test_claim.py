@@ -1,23 +1,16 @@
 from __future__ import annotations
 
-import asyncio
-
 import anyio
-import depth
 import pytest
 
 from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, open_store
-from tenure.engine import Claim, CloseSession, EditClaim, GiveBack, RenewSession
+from tenure.engine import EditClaim, GiveBack, RenewSession
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._resource_pool import ResourcePool, ResourcePoolStatistics
 from tenure.testing import (
     Fault,
     FaultyEngine,
     assert_checkpoints,
-    cancel_everywhere,
-    cancellable,
-    explore,
-    newcomer,
 )
 
 KEY = "tenure:pool:keys"
@@ -153,43 +146,6 @@ async def test_a_waiter_gets_what_has_cooled_down(open_store_on, virtual_clock):
             assert 5 <= virtual_clock.now() < 6
 
 
-@pytest.mark.parametrize("first_gives_up", [False, True])
-async def test_one_that_waited_before_it_cooled_down_gets_it_in_time(
-    open_store_on, virtual_clock, first_gives_up
-):
-    async with open_store_on(ttl=300) as one, open_store_on(ttl=300) as two, open_store_on(ttl=300) as three:
-        pool = await two_keys(one)
-        got = []
-
-        async def wait(store, limit=None):
-            with anyio.move_on_after(limit):
-                async with ResourcePool(store, "keys").claim() as claim:
-                    got.append((claim.resource, virtual_clock.now()))
-                    await anyio.sleep(50)
-
-        async with anyio.create_task_group() as group:
-            async with pool.claim() as a, pool.claim() as b:
-                for store, limit in ((two, 3), (three, None), (one, None))[not first_gives_up :]:
-                    group.start_soon(wait, store, limit)
-                    await anyio.sleep(0.1)
-                await b.cool_down(20)
-                await a.cool_down(10)
-        assert [name for name, _ in got] == ["a", "b"]
-        assert [when for _, when in got] == pytest.approx([10.5, 20.5], abs=0.6)
-
-
-async def test_the_last_cool_down_counts(pool, virtual_clock):
-    async with pool.claim(where={"n": 1}) as claim:
-        await claim.cool_down(60)
-        await claim.cool_down(0)
-    async with pool.claim(0, {"n": 1}) as claim:
-        await claim.cool_down(0)
-        await claim.cool_down(10)
-    assert await states(pool) == {"a": "resting", "b": "free"}
-    await anyio.sleep(11)
-    assert await states(pool) == {"a": "free", "b": "free"}
-
-
 async def test_it_is_retired(pool, virtual_clock):
     async with pool.claim() as claim:
         await claim.retire("revoked")
@@ -205,14 +161,6 @@ async def test_it_is_retired(pool, virtual_clock):
         await pool.add("a", revive=True)
         async with pool.claim(0) as claim:
             assert claim.resource == "a"
-
-
-async def test_what_is_retired_and_cools_down_is_retired(pool, virtual_clock):
-    async with pool.claim() as claim:
-        await claim.retire("revoked")
-        await claim.cool_down(10)
-    await anyio.sleep(20)
-    assert await states(pool) == {"a": "retired", "b": "free"}
 
 
 async def test_its_metadata_are_replaced(pool):
@@ -351,24 +299,6 @@ async def test_closing_the_store_ends_the_body_and_wakes_the_waiters(open_store_
         assert await states(ResourcePool(other, "keys")) == {"a": "free"}
 
 
-async def test_a_waiter_whose_session_ends_joins_again(store, pool, virtual_clock):
-    async with open_store(store._engine, ttl=3) as other:
-        got = []
-
-        async def wait():
-            async with pool.claim(where={"n": 1}) as claim:
-                got.append(claim.resource)
-
-        async with anyio.create_task_group() as group:
-            async with ResourcePool(other, "keys").claim(where={"n": 1}):
-                group.start_soon(wait)
-                await virtual_clock.settle()
-                (session,) = store._sessions
-                await other.call(CloseSession(session.id))
-                await anyio.sleep(3)
-        assert got == ["a"]
-
-
 # the check
 
 
@@ -494,59 +424,6 @@ async def test_the_observer_learns_of_it(open_store_on):
 # cancellation
 
 
-async def claimed_and_used(pool):
-    async with pool.claim() as claim:
-        await claim.set_metadata({"n": 1})
-        await claim.cool_down(0)
-        await anyio.lowlevel.checkpoint()
-
-
-@pytest.mark.parametrize("check", [None, lambda claim: anyio.lowlevel.checkpoint()], ids=["", "checked"])
-async def test_nothing_is_left_wherever_it_is_cancelled(store, cancelled_at_every_step, check):
-    pool = await two_keys(store, check=check)
-    async for _ in cancelled_at_every_step(lambda: claimed_and_used(pool)):
-        assert await pool.statistics() == ALL_FREE
-    assert not store.entered
-
-
-@pytest.mark.backends("asyncio")
-@pytest.mark.parametrize("check", [None, lambda claim: anyio.lowlevel.checkpoint()], ids=["", "checked"])
-async def test_nothing_is_left_wherever_it_is_cancelled_natively(store, cancelled_at_every_step, check):
-    pool = await two_keys(store, check=check)
-    async for _ in cancelled_at_every_step(lambda: claimed_and_used(pool), native=True):
-        assert await pool.statistics() == ALL_FREE
-
-
-def one_that_waits(pool):
-    async def scenario():
-        async with anyio.create_task_group() as group:
-            group.start_soon(hold_for_a_second)
-            await anyio.sleep(0.1)
-            async with pool.claim(where={"n": 1}):
-                await anyio.lowlevel.checkpoint()
-
-    async def hold_for_a_second():
-        async with pool.claim(where={"n": 1}):
-            await anyio.sleep(1)
-
-    return scenario
-
-
-async def test_nothing_is_left_wherever_a_waiter_is_cancelled(store, cancelled_at_every_step, virtual_clock):
-    pool = await two_keys(store)
-    async for _ in cancelled_at_every_step(one_that_waits(pool)):
-        assert await pool.statistics() == ALL_FREE
-
-
-@pytest.mark.backends("asyncio")
-async def test_nothing_is_left_wherever_a_waiter_is_cancelled_natively(
-    store, cancelled_at_every_step, virtual_clock
-):
-    pool = await two_keys(store)
-    async for _ in cancelled_at_every_step(one_that_waits(pool), native=True):
-        assert await pool.statistics() == ALL_FREE
-
-
 async def test_a_cool_down_that_was_cancelled_on_its_way_may_count(faulty, faulty_store, virtual_clock):
     pool = await two_keys(faulty_store)
     faulty.plan(Fault.DELAY, on=EditClaim)
@@ -557,141 +434,7 @@ async def test_a_cool_down_that_was_cancelled_on_its_way_may_count(faulty, fault
     assert await states(pool) == {"a": "resting", "b": "free"}
 
 
-@pytest.mark.backends("asyncio")
-async def test_a_native_cancellation_is_never_replaced(pool, virtual_clock):
-    async def body():
-        async with pool.claim():
-            await anyio.sleep_forever()
-
-    task = asyncio.create_task(body())
-    await virtual_clock.settle()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await pool.statistics() == ALL_FREE
-
-
-def in_every_window(make_engine):
-    """One resource; a victim in front of one who is steady, and a newcomer."""
-
-    async def scenario():
-        async with open_store(make_engine(), ttl=30) as store:
-            pool = ResourcePool(store, "keys")
-            await pool.add("a")
-            inside, served = [], []
-
-            async def use(name):
-                async with pool.claim() as claim:
-                    assert inside == []
-                    inside.append(name)
-                    try:
-                        await anyio.sleep(0.01)
-                        claim.check()
-                    finally:
-                        inside.remove(name)
-                    served.append(name)
-
-            async def victim():
-                with cancellable():
-                    await use("victim")
-
-            async def late():
-                await newcomer()
-                await use("newcomer")
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(victim)
-                group.start_soon(use, "steady")
-                group.start_soon(late)
-            assert {"steady", "newcomer"} <= set(served)
-            assert (await pool.statistics()).free == 1
-            assert (await store.statistics()).held == 0
-
-    return scenario
-
-
-@pytest.mark.parametrize(
-    "engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())], ids=["memory", "wire"]
-)
-def test_no_window_of_cancellation_loses_it(engine):
-    cancel_everywhere(in_every_window(engine), backends=depth.loops(type(engine()).__name__))
-
-
-@pytest.mark.parametrize(
-    "engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())], ids=["memory", "wire"]
-)
-def test_no_schedule_loses_it(engine):
-    explore(in_every_window(engine), seeds=depth.share(30))
-
-
 # faults
-
-
-@pytest.mark.parametrize(
-    "fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.DELAY, Fault.CUT]
-)
-@pytest.mark.parametrize("operation", [Claim, EditClaim, GiveBack])
-async def test_a_fault_is_survived(faulty, faulty_store, virtual_clock, fault, operation):
-    pool = await two_keys(faulty_store)
-    faulty.plan(fault, on=operation)
-    async with pool.claim() as claim:
-        await claim.cool_down(5)
-        claim.check()
-    async with pool.claim(timeout=5) as other:
-        assert other.resource == "b"
-    assert faulty.suffered == {fault: 1}
-    await anyio.sleep(6)
-    assert await pool.statistics() == ALL_FREE
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_HINT, Fault.DUPLICATE_HINT])
-async def test_a_faulty_hint_is_survived(virtual_clock, fault):
-    engine = MemoryEngine()
-    faulty = FaultyEngine(engine)
-    async with open_store(engine, ttl=3) as one, open_store(faulty, ttl=3) as two:
-        pool = ResourcePool(one, "keys")
-        await pool.add("a")
-        got = []
-
-        async def wait():
-            async with ResourcePool(two, "keys").claim() as claim:
-                got.append(claim.resource)
-
-        async with anyio.create_task_group() as group:
-            async with pool.claim():
-                group.start_soon(wait)
-                await virtual_clock.settle()
-                faulty.plan(fault)
-            with anyio.fail_after(4):
-                while not got:
-                    await anyio.sleep(0.1)
-        assert faulty.suffered == {fault: 1}
-        assert (await pool.statistics()).free == 1
-
-
-async def test_what_was_granted_to_one_that_has_gone_goes_to_the_next(virtual_clock):
-    engine = MemoryEngine()
-    faulty = FaultyEngine(engine)
-    async with open_store(engine, ttl=30) as one, open_store(faulty, ttl=30) as two:
-        pool = ResourcePool(one, "keys")
-        await pool.add("a")
-        async with anyio.create_task_group() as group:
-            async with pool.claim():
-                group.start_soon(cancelled_after_a_second, ResourcePool(two, "keys"))
-                await virtual_clock.settle()
-                faulty.pause()
-            assert (await pool.statistics()).claimed == 1  # the one who waited has it, and does not know
-            await anyio.sleep(2)
-            faulty.resume()
-        with anyio.fail_after(0.5):
-            async with pool.claim():
-                pass
-
-
-async def cancelled_after_a_second(pool):
-    with anyio.move_on_after(1):
-        async with pool.claim():
-            pytest.fail("claimed")
 
 
 async def test_an_edit_that_the_engine_refuses_is_reported(faulty, faulty_store):
@@ -703,42 +446,6 @@ async def test_an_edit_that_the_engine_refuses_is_reported(faulty, faulty_store)
         faulty.refused = ()
         claim.check()
     assert await pool.statistics() == ALL_FREE
-
-
-async def test_many_under_faults(virtual_clock):
-    engine = MemoryEngine()
-    rates = dict.fromkeys(Fault, 0.05)
-    stores = [
-        open_store(FaultyEngine(engine, seed=number, rates=rates, delay=0.3), ttl=3) for number in range(3)
-    ]
-    async with stores[0] as a, stores[1] as b, stores[2] as c:
-        await two_keys(a)
-        inside, tokens, served = set(), {}, []
-
-        async def work(store, number):
-            pool = ResourcePool(store, "keys", quarantine=0.5)
-            try:
-                async with pool.claim(where={"n": number % 2 + 1} if number % 3 else None) as claim:
-                    assert claim.resource not in inside
-                    assert claim.token > tokens.get(claim.resource, 0)
-                    inside.add(claim.resource)
-                    tokens[claim.resource] = claim.token
-                    try:
-                        await anyio.sleep(0.05)
-                        if number % 5 == 0:
-                            await claim.cool_down(0.1)
-                    finally:
-                        inside.remove(claim.resource)
-            except LeaseLost:
-                pass
-            served.append(number)
-
-        async with anyio.create_task_group() as group:
-            for number in range(60):
-                group.start_soon(work, (a, b, c)[number % 3], number)
-        assert len(served) == 60
-        await anyio.sleep(5)
-        assert await ResourcePool(a, "keys").statistics() == ALL_FREE
 
 
 async def test_a_held_claim_is_kept_by_one_heartbeat(faulty, faulty_store, virtual_clock):

@@ -1,32 +1,22 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import re
 import socket
 from contextlib import suppress
-from math import inf
-from random import Random
 
 import anyio
-import depth
 import pytest
 
-from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, StoreClosed, open_store
-from tenure.engine import Acquire, Ask, CloseSession, Granted, Holders, OpenSession, Release
+from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
+from tenure.engine import Acquire, Ask, CloseSession, Granted, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
-from tenure.shared import Hold
 from tenure.shared.holds._election import Election
 from tenure.testing import (
-    Fault,
     FaultyEngine,
     History,
     assert_checkpoints,
-    cancel_everywhere,
-    cancellable,
-    explore,
-    newcomer,
     one_leader,
 )
 
@@ -168,20 +158,6 @@ async def test_leading_and_looking_are_checkpoints(store):
             pass
     with assert_checkpoints():
         await election.leader()
-
-
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    election = Election(store, "cluster", node="a")
-    assert repr(election) == "<Election 'cluster' node='a'>"
-    with pytest.raises(RuntimeError, match="not open"):
-        await election.lead(never)
-    async with store:
-        async with election.term():
-            pass
-    for call in (lambda: election.lead(never), election.term(0).__aenter__, election.leader):
-        with pytest.raises(StoreClosed):
-            await call()
 
 
 # lead
@@ -333,35 +309,7 @@ async def test_a_native_cancellation_is_never_replaced(store, virtual_clock, not
     await nothing_of(store, KEY)
 
 
-async def test_an_engine_that_refuses_ends_the_campaign(faulty, faulty_store):
-    faulty.refused = Acquire
-    with pytest.raises(EngineError, match="refused"):
-        await Election(faulty_store, "cluster").lead(never)
-    with pytest.raises(EngineError, match="refused"):
-        faulty.refused = Holders
-        await Election(faulty_store, "cluster").leader()
-
-
 # handing over
-
-
-async def test_leadership_goes_down_the_line(store, open_store_on, virtual_clock, nothing_of):
-    order, numbers = [], []
-
-    async def body(term):
-        order.append(term.node)
-        numbers.append(term.number)
-        await anyio.lowlevel.checkpoint()
-
-    async with open_store_on() as other, anyio.create_task_group() as group:
-        async with Election(store, "cluster", node="first").term():
-            for number in range(100):
-                election = Election((store, other)[number % 2], "cluster", node=str(number))
-                group.start_soon(election.lead, body)
-                await virtual_clock.settle()
-    assert order == [str(number) for number in range(100)]
-    assert numbers == sorted(set(numbers))
-    await nothing_of(store, KEY)
 
 
 async def test_a_graceful_hand_over_is_one_message(recording, virtual_clock):
@@ -486,226 +434,14 @@ async def test_the_fence_stops_a_frozen_holder(store, open_store_on, virtual_clo
     assert one_leader(history, paused=["frozen"]).refused == 1
 
 
-async def test_closing_the_store_ends_the_body_and_the_candidates(open_store_on, virtual_clock):
-    log = []
-
-    async def body(term):
-        try:
-            await anyio.sleep_forever()
-        finally:
-            log.append((term.lost, virtual_clock.now()))
-
-    async def lead(store, node):
-        with pytest.raises(StoreClosed):
-            await Election(store, "cluster", node=node).lead(body)
-        log.append((node, virtual_clock.now()))
-
-    async with open_store_on(ttl=3.0) as other, anyio.create_task_group() as group:
-        async with open_store_on(ttl=3.0) as store:
-            for node in "ab":
-                group.start_soon(lead, store, node)
-            await anyio.sleep(1)
-        assert sorted(log, key=str) == [("a", 1), ("b", 1), ("closed", 1)]
-        assert await Election(other, "cluster").leader() is None
-
-
 # cancelled everywhere
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-@pytest.mark.parametrize("ending", ["returns", "raises", "loses"])
-async def test_cancelled_at_every_step_nothing_is_left(
-    open_store_on, cancelled_at_every_step, nothing_of, native, ending, virtual_clock
-):
-    async with open_store_on(ttl=3.0) as store:
-        losses = []
-
-        async def body(term):
-            await anyio.lowlevel.checkpoint()
-            if ending == "raises":
-                raise KeyError
-            if ending == "loses" and len(losses) < 2:
-                losses.append(term.number)
-                term._session.lose("gone")
-                await anyio.sleep_forever()
-
-        async def scenario():
-            with suppress(KeyError):
-                await Election(store, "cluster").lead(body)
-
-        steps = 0
-        async for _ in cancelled_at_every_step(scenario, native=native):
-            steps += 1
-            losses.clear()
-            await nothing_of(store, KEY)
-            assert not store.entered
-            assert not store._acquisitions.by_name
-            assert not any(session.held for session in store._sessions)
-        assert steps >= 3
-    assert virtual_clock.now() < 1
 
 
 def over(engine):
     return engine() if engine is MemoryEngine else FaultyEngine(MemoryEngine())
 
 
-@pytest.mark.parametrize("engine", [MemoryEngine, FaultyEngine])
-@pytest.mark.parametrize("how", [cancel_everywhere, explore])
-def test_in_every_window_leadership_goes_to_the_next(engine, how):
-    async def scenario():
-        history = History(clock=anyio.current_time)
-        made = over(engine)
-        async with open_store(made, ttl=30.0) as one, open_store(made, ttl=30.0) as two:
-            await one.session(30.0)
-            await two.session(30.0)
-
-            async def body(term):
-                with history.held("cluster", token=term.number, by=term.node):
-                    term.check()
-                    await anyio.sleep(0.01)
-
-            async def victim():
-                with cancellable():
-                    await Election(one, "cluster", node="victim").lead(body)
-
-            async def comes_late():
-                await newcomer()
-                await Election(two, "cluster", node="late").lead(body)
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(Election(one, "cluster", node="a").lead, body)
-                group.start_soon(victim)
-                group.start_soon(Election(two, "cluster", node="b").lead, body)
-                group.start_soon(comes_late)
-            assert one_leader(history).held >= 3
-            assert anyio.current_time() < 5
-            assert await Election(two, "cluster").leader() is None
-            assert not one.entered and not two.entered
-
-    if how is explore:
-        explore(scenario, seeds=depth.share(40))
-    else:
-        windows = cancel_everywhere(scenario).windows
-        assert all(windows.get(name) for name in ("W1", "W2", "W2N", "W3")), windows
-
-
 # faults
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.CUT])
-@pytest.mark.parametrize("operation", [OpenSession, Acquire, Release])
-async def test_a_fault_costs_one_more_try(faulty, faulty_store, virtual_clock, nothing_of, fault, operation):
-    bodies = []
-
-    async def body(term):
-        bodies.append(term.number)
-
-    faulty.plan(fault, on=operation)
-    for _ in range(3):
-        await Election(faulty_store, "cluster").lead(body)
-    assert bodies == sorted(set(bodies))
-    assert len(bodies) == 3
-    await nothing_of(faulty_store, KEY)
-    assert faulty.suffered == {fault: 1}
-    assert virtual_clock.now() <= 0.05
-
-
-async def test_a_lost_hint_costs_a_ttl_at_most(faulty, faulty_store, virtual_clock):
-    async def body(_):
-        assert 10 <= virtual_clock.now() <= 13.5
-
-    async with anyio.create_task_group() as group:
-        async with Election(faulty_store, "cluster").term():
-            group.start_soon(Election(faulty_store, "cluster").lead, body)
-            await anyio.sleep(10)
-            faulty.plan(Fault.LOST_HINT)
-
-
-@pytest.mark.parametrize("seed", range(8))
-async def test_in_a_storm_of_reconnects_there_is_one_leader(virtual_clock, seed):
-    """Links that stall at random, for longer than a ttl too, among all other faults."""
-    rates = dict.fromkeys(Fault, 0.04)
-    random = Random(seed)
-    engine = MemoryEngine()
-    history = History(clock=virtual_clock.now)
-    bodies = 0
-
-    async def body(term):
-        nonlocal bodies
-        with history.held("cluster", token=term.number, by=term.node):
-            bodies += 1
-            for _ in range(random.randrange(1, 60)):
-                await anyio.sleep(0.1)
-                term.check()
-            if random.random() < 0.2:
-                raise KeyError
-
-    async def process(number):
-        link = FaultyEngine(engine, seed=10 * seed + number, rates=rates, delay=0.3)
-        async with open_store(link, ttl=3.0, settle_timeout=0.2, close_timeout=0.2) as store:
-            async with anyio.create_task_group() as group:
-                group.start_soon(campaign, store, f"node {number}")
-                for _ in range(8):
-                    await anyio.sleep(random.uniform(0, 10))
-                    link.pause(before_effect=random.random() < 0.5)
-                    await anyio.sleep(random.uniform(0, 6))
-                    link.resume()
-                group.cancel_scope.cancel()
-
-    async def campaign(store, node):
-        while True:
-            with suppress(KeyError):
-                await Election(store, "cluster", node=node).lead(body)
-
-    async with anyio.create_task_group() as group:
-        for number in range(4):
-            group.start_soon(process, number)
-    assert one_leader(history).held == bodies
-    assert bodies >= 8
-    async with open_store(engine) as store:
-        with anyio.move_on_after(10):
-            async with Election(store, "cluster").term():
-                return
-        pytest.fail("nobody can lead any more")
-
-
 # manners
-
-
-async def test_what_an_ended_task_led_is_free(store, virtual_clock, nothing_of):
-    async def forgetful():
-        await Election(store, "cluster").term().__aenter__()
-
-    with pytest.RaisesGroup(RuntimeError):  # the loops complain of the scope that was not left
-        async with anyio.create_task_group() as group:
-            group.start_soon(forgetful)
-    await virtual_clock.settle()
-    await nothing_of(store, KEY)
-    assert not store.entered
-
-
-async def test_the_body_sees_no_deadline(store):
-    async def body(_):
-        return anyio.current_effective_deadline()
-
-    assert await Election(store, "cluster").lead(body) == inf
-
-
-@pytest.mark.parametrize("engine", [MemoryEngine, FaultyEngine])
-async def test_nothing_is_left_to_the_garbage_collector(engine):
-    async def body(_):
-        pass
-
-    async with open_store(over(engine)) as store:
-        election = Election(store, "cluster")
-        await election.lead(body)
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(10):
-                await election.lead(body)
-            left = gc.collect()
-            blocks = sum(isinstance(thing, Hold) for thing in gc.get_objects())
-        finally:
-            gc.enable()
-    assert (left, blocks) == (0, 0)

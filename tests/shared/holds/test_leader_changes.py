@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from itertools import pairwise
 
 import anyio
-import depth
 import pytest
 
-from tenure import EngineError, StoreClosed, open_store
+from tenure import StoreClosed, open_store
 from tenure.engine import Acquire, CloseSession, Hint, Holders, Notice, OpenSession
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
     Fault,
-    FaultyEngine,
     assert_checkpoints,
     assert_no_checkpoints,
-    cancellable,
-    explore,
 )
 
 KEY = "tenure:election:cluster"
@@ -182,20 +177,6 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
             assert log == [None, "a"]
 
 
-async def test_when_its_session_ends_it_looks_again_at_once(store, open_store_on, virtual_clock):
-    async with open_store_on() as other, log_of(Election(store, "cluster")) as log:
-        (a,) = nodes(other, "a")
-        await virtual_clock.settle()
-        (session,) = store._sessions
-        await other.call(CloseSession(session.id))
-        async with a.term():
-            assert log == [None]  # nobody told it
-            await anyio.sleep(1.1)  # until the next heartbeat
-            assert log == [None, "a"]
-        await anyio.sleep(0.2)
-        assert log == [None, "a", None]
-
-
 async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_on, virtual_clock):
     async with open_store_on() as other, Election(store, "cluster").watch() as changes:
         assert await anext(changes) is None
@@ -204,20 +185,6 @@ async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_
         async with Election(other, "cluster", node="a").term():
             assert await anext(changes) == "a"
         assert session.lost == "gone"
-
-
-async def test_a_session_that_is_lost_while_it_looks_is_not_waited_under(faulty, faulty_store, virtual_clock):
-    async with log_of(Election(faulty_store, "cluster")) as log:
-        await anyio.sleep(0.5)
-        faulty.pause()
-        faulty_store._on_hint(Hint(faulty_store.process, KEY, "", Notice.CHANGED))
-        await anyio.sleep(4)  # its answer is on its way all the time
-        async with open_store(faulty._engine) as other, Election(other, "cluster", node="a").term():
-            faulty.resume()
-            await virtual_clock.settle()
-            assert log == [None, "a"]
-        await anyio.sleep(0.1)
-        assert log == [None, "a", None]
 
 
 async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
@@ -230,29 +197,6 @@ async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
             faulty.down = False
             await anyio.sleep(2)
             assert log == [None, "a"]
-
-
-async def test_among_all_faults_the_last_is_reported(virtual_clock):
-    engine = MemoryEngine()
-    link = FaultyEngine(engine, rates=dict.fromkeys(Fault, 0.1), seed=1)
-    async with open_store(engine) as other, open_store(link, ttl=3.0) as store:
-        async with log_of(Election(store, "cluster")) as log:
-            for node in nodes(other, "abcdefgh"):
-                async with node.term():
-                    await anyio.sleep(20)
-                    assert log[-1] == node.node
-                await anyio.sleep(20)
-                assert log[-1] is None
-    assert all(one != other for one, other in pairwise(log))
-
-
-async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
-    async with Election(faulty_store, "cluster").watch() as changes:
-        faulty.refused = Holders
-        with pytest.raises(EngineError, match="refused"):
-            await anext(changes)
-        faulty.refused = ()
-        assert await anext(changes) is None
 
 
 # manners
@@ -287,43 +231,6 @@ async def test_it_is_read_inside_of_its_block(store):
             assert entered is changes
 
 
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    election = Election(store, "cluster")
-    async with election.watch() as changes:
-        with pytest.raises(RuntimeError, match="not open"):
-            await anext(changes)
-        async with store:
-            assert await anext(changes) is None
-        with pytest.raises(StoreClosed):
-            await anext(changes)
-
-
-@pytest.mark.parametrize("down", [False, True])
-async def test_closing_the_store_wakes_the_watchers(faulty, virtual_clock, down):
-    caught = []
-
-    async def read(store):
-        try:
-            async with Election(store, "cluster").watch() as changes:
-                async for _ in changes:
-                    pass
-        except StoreClosed as error:
-            caught.append(error)
-
-    async with anyio.create_task_group() as group:
-        async with open_store(faulty, ttl=3.0) as store:
-            for _ in range(3):
-                group.start_soon(read, store)
-            await anyio.sleep(0.5)
-            if down:
-                faulty.down = True
-                store._on_hint(Hint(store.process, KEY, "", Notice.CHANGED))
-                await anyio.sleep(0.5)
-    assert len(set(map(id, caught))) == 3
-    assert virtual_clock.now() <= 3
-
-
 async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faulty, virtual_clock):
     async def read(store):
         async with Election(store, "cluster").watch() as changes:
@@ -345,85 +252,6 @@ async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faul
             group.start_soon(resume_soon)
         assert virtual_clock.now() <= 2
     assert virtual_clock.now() <= 2
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_reported_next_time(
-    open_store_on, cancelled_at_every_step, nothing_of, native, virtual_clock
-):
-    async with open_store_on() as store, open_store_on() as other:
-        async with Election(store, "cluster").watch() as changes:
-            log = [await anext(changes)]
-
-            async def scenario():
-                async with anyio.create_task_group() as group:
-                    group.start_soon(read)
-                    await virtual_clock.settle()
-                    async with Election(other, "cluster", node="a").term():
-                        await virtual_clock.settle()
-                    await virtual_clock.settle()
-                    group.cancel_scope.cancel()
-
-            async def read():
-                while True:
-                    log.append(await anext(changes))
-
-            steps = 0
-            async for _ in cancelled_at_every_step(scenario, native=native):
-                steps += 1
-                assert not store._listeners
-                assert not any(session.held for session in store._sessions)
-                if log[-1] is not None:
-                    log.append(await anext(changes))
-                assert log[-1] is None
-                with anyio.move_on_after(0.1) as scope:
-                    await anext(changes)
-                assert scope.cancelled_caught
-            assert steps >= 4
-            assert all(one != other for one, other in pairwise(log))
-
-
-@pytest.mark.parametrize("engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())])
-def test_under_every_schedule_the_last_is_reported(engine):
-    async def scenario():
-        made = engine()
-        async with open_store(made) as store, open_store(made) as other:
-            seen = anyio.Event()
-
-            async def lead(node):
-                async with Election(other, "cluster", node=node).term():
-                    await anyio.sleep(0.01)
-
-            async def read():
-                leaders = []
-                async with Election(store, "cluster").watch() as changes:
-                    async for leader in changes:
-                        assert [leader] != leaders[-1:]
-                        leaders.append(leader)
-                        if leader == "last":
-                            return
-
-            async def victim():
-                with cancellable():
-                    await read()
-
-            async def steady():
-                await read()
-                seen.set()
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(victim)
-                group.start_soon(steady)
-                async with anyio.create_task_group() as leaders:
-                    for node in "abc":
-                        leaders.start_soon(lead, node)
-                async with Election(other, "cluster", node="last").term():
-                    await seen.wait()
-                group.cancel_scope.cancel()
-            assert anyio.current_time() < 5
-            assert not store._listeners
-
-    explore(scenario, seeds=depth.share(30))
 
 
 async def test_nothing_is_kept_of_elections_that_nobody_watches(virtual_clock):

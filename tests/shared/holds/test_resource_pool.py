@@ -3,14 +3,12 @@ from __future__ import annotations
 import inspect
 
 import anyio
-import depth
 import pytest
 
 import tenure
-from tenure import AcquireTimeout, EngineError, StoreClosed, open_store
-from tenure.engine import AddResource, Claim, Claimed, GiveBack, OpenSession, RemoveResource, Resources
+from tenure import AcquireTimeout
+from tenure.engine import Claim, Claimed, GiveBack, OpenSession, Resources
 from tenure.shared.holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
-from tenure.testing import Fault
 
 
 @pytest.fixture
@@ -98,25 +96,6 @@ async def test_adding_again_changes_it(pool):
     ]
 
 
-async def test_adding_serves_a_waiter_for_it(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        got = []
-
-        async def wait(where):
-            async with ResourcePool(a, "keys").claim(where=where) as claim:
-                got.append((claim.resource, claim.metadata, virtual_clock.now()))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, {"n": 1})
-            group.start_soon(wait, {"n": 2})
-            await virtual_clock.advance(1)
-            await ResourcePool(b, "keys").add("two", {"n": 2})
-            await virtual_clock.advance(1)
-            await ResourcePool(b, "keys").add("one", {"n": 1, "m": None})
-        assert [g[:2] for g in got] == [("two", {"n": 2}), ("one", {"n": 1, "m": None})]
-        assert [g[2] for g in got] == pytest.approx([1, 2], abs=0.5)
-
-
 async def test_removing(pool):
     assert await pool.remove("best") is True
     assert await pool.remove("best") is False
@@ -133,19 +112,6 @@ async def test_what_is_removed_while_it_is_claimed_leaves_when_it_is_given_back(
     assert await names(pool, "free") == ["eu", "paid", "us"]
 
 
-async def test_pools_and_namespaces_part(open_store_on):
-    async with open_store_on() as one, open_store_on(namespace="else") as two:
-        await ResourcePool(one, "a").add("key")
-        await ResourcePool(one, "b").add("key")
-        await ResourcePool(two, "a").add("key")
-        async with (
-            ResourcePool(one, "a").claim(0),
-            ResourcePool(one, "b").claim(0),
-            ResourcePool(two, "a").claim(0),
-        ):
-            assert await names(ResourcePool(one, "a"), "claimed") == ["key"]
-
-
 # which one
 
 
@@ -155,17 +121,6 @@ async def test_the_preferred_ones_first_and_then_the_least_recently_used(pool):
         assert await use(pool, {"tier": "paid"}) == "paid"
     await pool.remove("best")
     assert [await use(pool) for _ in range(7)] == ["eu", "us", "paid", "eu", "us", "paid", "eu"]
-
-
-async def test_least_recently_used_counts_from_the_return_and_over_all_processes(open_store_on):
-    async with open_store_on() as a, open_store_on() as b:
-        one, two = ResourcePool(a, "keys"), ResourcePool(b, "keys")
-        for name in "xyz":
-            await one.add(name)
-        async with one.claim() as first:
-            assert first.resource == "x"
-            assert await use(two) == "y"
-        assert [await use(two) for _ in range(3)] == ["z", "y", "x"]
 
 
 async def test_all_fields_must_match(pool):
@@ -225,65 +180,6 @@ async def test_metadata_go_through_the_codec_of_the_store(open_store_on):
 # waiting
 
 
-async def test_first_come_first_served_among_those_that_match(pool, virtual_clock):
-    order = []
-
-    async def want(number, where):
-        async with pool.claim(where=where) as claim:
-            order.append((number, claim.resource))
-            await anyio.sleep(1)
-
-    async with anyio.create_task_group() as group:
-        async with pool.claim(where={"region": "eu", "tier": "free"}) as eu:
-            async with pool.claim(where={"region": "us", "tier": "free"}):
-                for number, where in enumerate(
-                    [
-                        {"tier": "none"},  # blocks nobody
-                        {"tier": "free", "region": "us"},
-                        {"tier": "free"},
-                        {"tier": "free", "region": "us"},
-                    ]
-                ):
-                    group.start_soon(want, number, where)
-                    await virtual_clock.settle()
-            await virtual_clock.settle()
-            assert order == [(1, "us")]
-            await virtual_clock.advance(1.5)
-            assert order == [(1, "us"), (2, "us")]
-            await virtual_clock.advance(1)
-            assert order == [(1, "us"), (2, "us"), (3, "us")]
-            eu.check()
-        await pool.add("new", {"tier": "none"})
-    assert order[3] == (0, "new")
-
-
-async def test_a_thousand_claimers_of_ten_resources(open_store_on, virtual_clock):
-    async with open_store_on() as one, open_store_on() as two:
-        pools = [ResourcePool(store, "keys") for store in (one, two)]
-        for number in range(10):
-            await pools[0].add(f"key {number}", {"even": number % 2 == 0})
-        inside, tokens, served, many = set(), {}, [], depth.share(1000)
-
-        async def work(number):
-            where = {"even": number % 4 == 0} if number % 2 == 0 else None
-            async with pools[number % 2].claim(where=where) as claim:
-                assert claim.resource not in inside
-                assert claim.token > tokens.get(claim.resource, 0)
-                assert where is None or claim.metadata == where
-                inside.add(claim.resource)
-                tokens[claim.resource] = claim.token
-                await anyio.lowlevel.checkpoint()
-                inside.remove(claim.resource)
-            served.append(number)
-
-        async with anyio.create_task_group() as group:
-            for number in range(many):
-                group.start_soon(work, number)
-        assert sorted(served) == list(range(many))
-        assert len(tokens) == 10
-        assert await pools[0].statistics() == ResourcePoolStatistics(10, 0, 0, 0, 0)
-
-
 async def test_a_timeout_reports_the_position(store, virtual_clock):
     pool = ResourcePool(store, "keys")
     await pool.add("key")
@@ -335,21 +231,6 @@ async def test_what_a_dead_claimer_held_comes_back(store, virtual_clock):
     assert 2 <= virtual_clock.now() < 3
 
 
-async def test_what_a_dead_claimer_held_rests_for_its_quarantine(store, virtual_clock):
-    pool = ResourcePool(store, "keys")
-    await pool.add("key")
-    await a_dead_claimer(store, quarantine=10)
-    with pytest.raises(AcquireTimeout):
-        async with pool.claim(timeout=8):
-            pytest.fail("in quarantine")
-    (resource,) = await pool.resources()
-    assert (resource.state, resource.process) == ("resting", "")
-    assert 0 < resource.rest <= 5
-    async with pool.claim(timeout=8):
-        pass
-    assert 12 <= virtual_clock.now() < 14
-
-
 @pytest.mark.parametrize("where_from", ["pool", "claim"])
 async def test_the_quarantine_is_asked_for_with_the_claim(recording, where_from):
     async with tenure.open_store(recording) as store:
@@ -360,57 +241,10 @@ async def test_the_quarantine_is_asked_for_with_the_claim(recording, where_from)
         assert [claim.quarantine for claim in recording.take(Claim)] == [5]
 
 
-async def test_one_that_lives_leaves_no_quarantine(store, virtual_clock):
-    pool = ResourcePool(store, "keys", quarantine=60)
-    await pool.add("key")
-    for _ in range(3):
-        with pytest.raises(KeyError):
-            async with pool.claim(0):
-                raise KeyError
-    assert virtual_clock.now() == 0
-
-
 # faults
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.DELAY])
-@pytest.mark.parametrize("operation", [AddResource, RemoveResource, Resources])
-async def test_a_fault_changes_nothing(faulty, faulty_store, virtual_clock, fault, operation):
-    pool = ResourcePool(faulty_store, "keys")
-    faulty.plan(fault, on=operation)
-    await pool.add("key", {"tier": "paid"})
-    await pool.add("other")
-    removed = await pool.remove("other")
-    # sent again, it was no longer there
-    again = operation is RemoveResource and fault in (Fault.LOST_REPLY, Fault.DUPLICATE)
-    assert removed is not again
-    assert await pool.resources() == [PooledResource("key", {"tier": "paid"}, 0, "free", "", 0, 0.0, "")]
-    assert faulty.suffered == {fault: 1}
-
-
-async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
-    pool = ResourcePool(faulty_store, "keys")
-    faulty.refused = (AddResource, RemoveResource, Claim)
-    for call in (pool.add("key"), pool.remove("key"), use(pool)):
-        with pytest.raises(EngineError, match="refused"):
-            await call
-    faulty.refused = ()
-    assert await pool.resources() == []
-
-
 # arguments
-
-
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    pool = ResourcePool(store, "keys")
-    with pytest.raises(RuntimeError, match="not open"):
-        await pool.add("key")
-    async with store:
-        await pool.add("key")
-    for call in (pool.add("key"), pool.remove("key"), pool.resources(), pool.statistics(), use(pool)):
-        with pytest.raises(StoreClosed):
-            await call
 
 
 async def test_wrong_arguments_are_named(store):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from random import Random
-
 import anyio
 import pytest
 
@@ -31,36 +29,6 @@ async def test_a_writer_is_alone(open_store_on):
             with pytest.raises(AcquireTimeout):
                 async with theirs.write(timeout=0):
                     pytest.fail("not alone")
-
-
-async def test_exclusion_under_load(open_store_on, virtual_clock):
-    random = Random(1)
-    readers = writers = most_readers = 0
-
-    async def read(lock):
-        nonlocal readers, most_readers
-        async with lock.read():
-            readers += 1
-            most_readers = max(readers, most_readers)
-            assert writers == 0
-            await anyio.sleep(random.random())
-            readers -= 1
-
-    async def write(lock):
-        nonlocal writers
-        async with lock.write():
-            writers += 1
-            assert (readers, writers) == (0, 1)
-            await anyio.sleep(random.random())
-            writers -= 1
-
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        locks = RWLock(a, "table"), RWLock(b, "table")
-        async with anyio.create_task_group() as group:
-            for _ in range(80):
-                group.start_soon(random.choice((read, read, read, write)), random.choice(locks))
-                await anyio.sleep(random.random() / 10)
-    assert most_readers > 1
 
 
 async def test_neither_side_starves(store, virtual_clock):

@@ -10,8 +10,6 @@ from tenure import AcquireTimeout, CapacityMismatch, LeaseLost, Semaphore
 from tenure.engine import Acquire, Release
 from tenure.testing import FaultyEngine
 
-KEY = "tenure:semaphore:api"
-
 
 async def test_it_is_held_for_the_block(store):
     semaphore = Semaphore(store, "api", 3)
@@ -44,25 +42,6 @@ async def test_never_above_the_limit(open_store_on, virtual_clock):
                 semaphore = Semaphore((a, b)[n % 2], "api", 5)
                 group.start_soon(work, semaphore, random.randint(1, 5), random.random())
     assert most == 5
-
-
-async def test_first_come_first_served_with_weights(open_store_on, virtual_clock):
-    came = []
-
-    async def wait(store, permits):
-        async with Semaphore(store, "api", 4).hold(permits) as lease:
-            came.append((lease.token, permits))
-            await anyio.sleep(1)
-
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b, anyio.create_task_group() as group:
-        async with Semaphore(a, "api", 4).hold(3):
-            for n, permits in enumerate((4, 1, 2, 3)):
-                group.start_soon(wait, (a, b)[n % 2], permits)
-                await virtual_clock.settle()
-            # one permit is free, but the heavy one at the head is not overtaken
-            await anyio.sleep(1)
-            assert came == []
-    assert [permits for _, permits in sorted(came)] == [4, 1, 2, 3]
 
 
 async def test_the_permits_of_a_dead_holder_come_back(engine, virtual_clock):
@@ -158,26 +137,6 @@ async def test_a_waiter_that_is_too_heavy_after_a_resize_is_reported(open_store_
         assert (await semaphore.holders()).waiting == ()
 
 
-async def test_a_waiter_that_gives_up_lets_lighter_ones_in(store, virtual_clock):
-    semaphore = Semaphore(store, "api", 2)
-    entered = anyio.Event()
-
-    async def light():
-        async with semaphore:
-            entered.set()
-
-    async with anyio.create_task_group() as group, semaphore:
-        with anyio.move_on_after(1):
-            async with anyio.create_task_group() as inner:
-                inner.start_soon(semaphore.hold(2).__aenter__)
-                await virtual_clock.settle()
-                group.start_soon(light)
-                await anyio.sleep(0.5)
-                assert not entered.is_set()
-        with anyio.fail_after(0.1):
-            await entered.wait()
-
-
 async def test_one_command_to_acquire_and_one_to_release(recording):
     async with tenure.open_store(recording) as store:
         semaphore = Semaphore(store, "api", 2)
@@ -213,43 +172,3 @@ async def test_wrong_arguments(store):
         Semaphore(store, "api", 1, ttl=0.1)
     with pytest.raises(ValueError, match="permits"):
         await Semaphore(store, "api", 1).resize(0)
-
-
-async def test_nothing_is_left_wherever_it_is_cancelled(store, nothing_of, cancelled_at_every_step):
-    async def scenario():
-        async with Semaphore(store, "api", 2).hold(2):
-            await anyio.lowlevel.checkpoint()
-
-    async for _ in cancelled_at_every_step(scenario):
-        await nothing_of(store, KEY)
-    assert not store.entered
-
-
-@pytest.mark.backends("asyncio")
-async def test_nothing_is_left_wherever_it_is_cancelled_natively(store, nothing_of, cancelled_at_every_step):
-    async def scenario():
-        async with Semaphore(store, "api", 2).hold(2):
-            await anyio.lowlevel.checkpoint()
-
-    async for _ in cancelled_at_every_step(scenario, native=True):
-        await nothing_of(store, KEY)
-
-
-async def test_nothing_is_left_wherever_a_waiter_is_cancelled(
-    store, nothing_of, cancelled_at_every_step, virtual_clock
-):
-    semaphore = Semaphore(store, "api", 2)
-
-    async def scenario():
-        async with anyio.create_task_group() as group:
-            group.start_soon(hold_for_a_second)
-            await anyio.sleep(0.1)
-            async with semaphore.hold(2):
-                await anyio.lowlevel.checkpoint()
-
-    async def hold_for_a_second():
-        async with semaphore:
-            await anyio.sleep(1)
-
-    async for _ in cancelled_at_every_step(scenario):
-        await nothing_of(store, KEY)

@@ -9,7 +9,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import OutcomeUnknown, RateLimiter, StoreClosed, WouldExceedDeadline
+from tenure import OutcomeUnknown, RateLimiter, WouldExceedDeadline
 from tenure.engine import Refund, Spend
 from tenure.testing import Fault, assert_checkpoints
 from tenure.waiting import Line
@@ -39,15 +39,6 @@ async def test_a_block_spends_one_before_it_and_gives_nothing_back(store, virtua
         async with limiter:
             raise ZeroDivisionError
     assert not await limiter.try_acquire()
-
-
-async def test_a_burst_comes_back_after_a_pause_and_not_more(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=10, burst=3)
-    for _ in range(3):
-        assert await limiter.try_acquire()
-    assert not await limiter.try_acquire()
-    await anyio.sleep(100)
-    assert [await limiter.try_acquire() for _ in range(5)] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -114,24 +105,6 @@ async def test_many_callers_share_a_round_trip(recording, virtual_clock):
         assert len(recording.take(Spend, Refund)) == 1
 
 
-async def test_first_come_first_served_with_costs(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=5)
-    await limiter.acquire(5)
-    start = virtual_clock.now()
-    came = []
-
-    async def spend(cost):
-        await limiter.acquire(cost)
-        came.append((cost, virtual_clock.now() - start))
-
-    async with anyio.create_task_group() as group:
-        for cost in (5, 1, 2.5, 0.5):
-            group.start_soon(spend, cost)
-            await virtual_clock.settle()
-    assert [cost for cost, _ in came] == [5, 1, 2.5, 0.5]
-    assert [when for _, when in came] == pytest.approx([5, 6, 8.5, 9], abs=NEAR)
-
-
 async def test_two_stores_share_the_rate(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
         limiters = [RateLimiter(store, "api", rate=10, burst=1) for store in (a, b)]
@@ -140,13 +113,6 @@ async def test_two_stores_share_the_rate(open_store_on, virtual_clock):
             for n in range(101):
                 group.start_soon(limiters[n % 2].acquire)
         assert virtual_clock.now() - start == pytest.approx(10, abs=NEAR)
-
-
-async def test_names_part(store, virtual_clock):
-    a, b = (RateLimiter(store, name, rate=1, burst=1) for name in "ab")
-    assert await a.try_acquire()
-    assert await b.try_acquire()
-    assert not await a.try_acquire()
 
 
 async def test_a_cancelled_wait_refunds(store, virtual_clock):
@@ -162,43 +128,6 @@ async def test_a_cancelled_wait_refunds(store, virtual_clock):
     await limiter.acquire()
     # all that was booked is given back, although those who booked first leave first
     assert virtual_clock.now() - start <= 0.5 + NEAR
-
-
-async def test_what_later_bookings_have_overtaken_is_not_given_back(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
-    await limiter.acquire()
-    start = virtual_clock.now()
-    async with anyio.create_task_group() as group:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as inner:
-                inner.start_soon(limiter.acquire)  # at 1, cancelled
-                await virtual_clock.settle()
-                group.start_soon(limiter.acquire)  # at 2
-                await virtual_clock.settle()
-                scope.cancel()
-        await virtual_clock.settle()
-        await limiter.acquire()
-        assert virtual_clock.now() - start == pytest.approx(3, abs=NEAR)
-
-
-async def test_the_rate_is_kept_whichever_is_cancelled(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=10, burst=3)
-    random = Random(8)
-    spent = []
-
-    async def spend():
-        with anyio.move_on_after(random.random() * 3 if random.random() < 0.5 else inf):
-            await limiter.acquire()
-            spent.append(virtual_clock.now())
-
-    async with anyio.create_task_group() as group:
-        for _ in range(100):
-            group.start_soon(spend)
-            await anyio.sleep(random.random() / 20)
-    spent.sort()
-    for n, first in enumerate(spent):
-        for m, last in enumerate(spent[n + 1 :], 2):
-            assert m <= 3 + 10 * (last - first) + 0.1
 
 
 async def test_refused_at_once_when_the_deadline_does_not_leave_the_time(recording, virtual_clock):
@@ -256,59 +185,6 @@ async def test_in_a_scope_that_is_cancelled_already(store, virtual_clock):
     assert await limiter.try_acquire()
 
 
-async def test_nothing_is_spent_wherever_it_is_cancelled(store, virtual_clock, cancelled_at_every_step):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
-    spent = False
-
-    async def scenario():
-        nonlocal spent
-        await limiter.acquire()
-        spent = True
-
-    async for _ in cancelled_at_every_step(scenario):
-        await virtual_clock.settle()
-        assert await limiter.try_acquire() is not spent
-        await anyio.sleep(10)
-        spent = False
-
-
-async def test_nothing_is_spent_wherever_a_wait_is_cancelled(store, virtual_clock, cancelled_at_every_step):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
-    spent = False
-
-    async def scenario():
-        nonlocal spent
-        await limiter.acquire()
-        spent = True
-
-    await limiter.acquire()
-    async for k in cancelled_at_every_step(scenario):
-        if not spent:
-            await anyio.sleep(1)
-            assert await limiter.try_acquire(), k
-
-
-@pytest.mark.backends("asyncio")
-@pytest.mark.parametrize("method", ["acquire", "try_acquire"])
-async def test_nothing_is_spent_wherever_it_is_cancelled_natively(
-    store, virtual_clock, cancelled_at_every_step, method
-):
-    """W3 too: booked, and then cancelled in the same turn."""
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
-    spent = False
-
-    async def scenario():
-        nonlocal spent
-        await getattr(limiter, method)()
-        spent = True
-
-    async for k in cancelled_at_every_step(scenario, native=True):
-        await virtual_clock.settle()
-        assert await limiter.try_acquire() is not spent, k
-        await anyio.sleep(10)
-        spent = False
-
-
 @pytest.mark.backends("asyncio")
 async def test_booked_and_then_cancelled_in_the_same_turn(store, virtual_clock, monkeypatch):
     """W3, natively: the only cancellation that still reaches one that was handed something."""
@@ -342,18 +218,6 @@ async def test_cancelled_while_the_booking_is_on_its_way(faulty, faulty_store, v
     assert await limiter.try_acquire()
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-async def test_nothing_is_booked_twice(faulty, faulty_store, virtual_clock, fault):
-    limiter = RateLimiter(faulty_store, "api", rate=1, burst=10)
-    await limiter.acquire()
-    await anyio.sleep(10)
-    for _ in range(5):
-        faulty.plan(fault, on=Spend)
-        assert await limiter.try_acquire(2)
-    assert faulty.suffered[fault] == 5
-    assert not await limiter.try_acquire(2)
-
-
 async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, faulty_store, virtual_clock):
     limiter = RateLimiter(faulty_store, "api", rate=1)
     await limiter.acquire()
@@ -374,15 +238,6 @@ async def test_a_frozen_link_delays_and_no_more(faulty, faulty_store, virtual_cl
         faulty.resume()
 
 
-async def test_keys_take_no_memory_once_they_are_idle(store, virtual_clock):
-    for n in range(300):
-        await RateLimiter(store, f"user {n}", rate=1).acquire()
-    await virtual_clock.settle()
-    assert len(store._listeners) == 1
-    (spenders,) = store._listeners.values()
-    assert spenders._by_key == {}
-
-
 async def test_it_is_a_checkpoint(store):
     limiter = RateLimiter(store, "api", rate=100)
     await limiter.acquire()
@@ -390,41 +245,6 @@ async def test_it_is_a_checkpoint(store):
         await limiter.acquire()
     with assert_checkpoints():
         await limiter.try_acquire()
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def spend(limiter):
-        with pytest.raises(StoreClosed):
-            await limiter.acquire()
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            limiter = RateLimiter(store, "api", rate=1)
-            await limiter.acquire()
-            faulty.pause()
-            group.start_soon(spend, limiter)
-            group.start_soon(spend, limiter)
-            await virtual_clock.settle()
-    await spend(limiter)
-
-
-async def test_a_wait_for_what_is_booked_ends_with_the_store(engine, virtual_clock):
-    async def acquire():
-        with pytest.raises(StoreClosed):
-            await limiter.acquire()
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            limiter = RateLimiter(store, "api", rate=0.01)
-            await limiter.acquire()
-            group.start_soon(acquire)
-            await virtual_clock.advance(1)
-    assert virtual_clock.now() < 2
-
-
-async def test_a_store_that_was_never_opened():
-    with pytest.raises(RuntimeError, match="not open"):
-        await RateLimiter(tenure.open_store("memory:"), "api", rate=1).acquire()
 
 
 async def test_wrong_arguments(store):

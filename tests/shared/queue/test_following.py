@@ -7,7 +7,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, StoreClosed, Worker, WorkQueue
+from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, Worker, WorkQueue
 from tenure.engine import GetTask
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
@@ -202,36 +202,7 @@ async def test_a_meta_that_will_not_do(store, meta, error, problem):
     assert (await queue.statistics()).put == 0
 
 
-async def test_a_meta_goes_through_retries_and_the_dead_letters(store):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    await queue.put_many([Item(1, meta={"n": "1"}), 2])
-    await fail(queue, ValueError("no"))
-    (dead,) = await queue.dead()
-    assert dead.meta == {"n": "1"}
-    await queue.requeue()
-    metas = []
-    for _ in range(2):
-        async with queue.take(timeout=1) as task:
-            metas.append(task.meta)
-    assert metas == [{}, {"n": "1"}]
-
-
 # -------------------------------------------------------------------------------------------------------- dead letters
-
-
-async def test_dead_letters_go_after_their_time(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), dead_ttl=60)
-    task_id = await queue.put(1)
-    await fail(queue, ValueError("no"))
-    await queue.put(2)  # it keeps the books of the queue
-    await anyio.sleep(59)
-    assert (await queue.statistics()).dead == 1
-    await anyio.sleep(2)
-    statistics = await queue.statistics()
-    assert (statistics.dead, statistics.purged) == (0, 1)
-    assert await queue.dead() == []
-    assert await queue.get(task_id) is None
-    assert await queue.verify()
 
 
 async def test_dead_letters_stay_for_half_a_year_unless_it_is_said_otherwise(store, virtual_clock):
@@ -263,24 +234,6 @@ async def test_a_delayed_task_is_made_ready_and_a_ready_one_delayed(store, virtu
     assert taken == [(one, 0), (other, 5)]
     assert not await queue.reschedule(one)
     assert not await queue.reschedule(other + 1)
-
-
-async def test_a_waiting_taker_gets_a_task_that_was_made_ready(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1, delay=1000)
-    async with anyio.create_task_group() as group:
-
-        async def take():
-            async with queue.take(timeout=100) as task:
-                assert task.id == task_id
-                taken.append(virtual_clock.now())
-
-        taken = []
-        group.start_soon(take)
-        await anyio.sleep(10)
-        start = virtual_clock.now()
-        await queue.reschedule(task_id)
-    assert taken[0] - start < 1
 
 
 async def test_odd_arguments_of_reschedule(store):
@@ -366,17 +319,6 @@ async def test_a_block_is_entered_again_but_not_twice_at_once(store):
                 await changes.__aenter__()
 
 
-async def test_a_task_that_was_requeued_is_followed_again(store):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    task_id = await queue.put(1)
-    await fail(queue, ValueError("no"))
-    async with queue.follow(task_id) as before:
-        assert [record.state async for record in before] == ["dead"]
-        await queue.requeue([task_id])
-        async with queue.follow(task_id) as after:
-            assert (await anext(after)).state == "waiting"
-
-
 async def test_a_purged_task_ends_its_followers(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
@@ -385,36 +327,6 @@ async def test_a_purged_task_ends_its_followers(store, virtual_clock):
         await queue.purge("waiting")
         with pytest.raises(ResultUnavailable):
             await anext(changes)
-
-
-async def test_a_cancelled_reader_misses_nothing(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1)
-    async with queue.follow(task_id) as changes:
-        await anext(changes)
-        with anyio.move_on_after(1):
-            await anext(changes)
-        async with queue.take():
-            pass
-        assert [record.state async for record in changes][-1] == "done"
-
-
-async def test_followers_end_when_the_store_closes(open_store_on, virtual_clock):
-    async with anyio.create_task_group() as group:
-        async with open_store_on() as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            following = anyio.Event()
-
-            async def follow():
-                async with queue.follow(task_id) as changes:
-                    await anext(changes)
-                    following.set()
-                    with pytest.raises(StoreClosed):
-                        await anext(changes)
-
-            group.start_soon(follow)
-            await following.wait()
 
 
 async def test_the_queue_object_may_go_while_it_is_followed(store, virtual_clock):

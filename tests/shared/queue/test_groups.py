@@ -13,8 +13,6 @@ import tenure
 from tenure import (
     AcquireTimeout,
     CursorConflict,
-    Discard,
-    DuplicateTask,
     EngineError,
     GroupStatistics,
     Item,
@@ -23,15 +21,11 @@ from tenure import (
     ResourcePool,
     Retry,
     RetryLater,
-    StoreClosed,
     Worker,
     WorkQueue,
 )
-from tenure.arguments import LONGEST_NAME
 from tenure.engine import CloseSession, Put, SetGroups
-from tenure.errors import LeaseLost
 from tenure.processor import Context, Processor
-from tenure.testing import Fault
 
 RETRY = Retry(attempts=4, backoff=1, jitter=0)
 
@@ -208,15 +202,6 @@ async def test_a_wrong_expectation(store):
     assert (await queue.statistics()).put == 0
 
 
-async def test_a_long_name_of_a_group(store):
-    queue, name = WorkQueue(store, "jobs", per_group=1), "ä" * (LONGEST_NAME // 2)
-    await queue.put_many([Item(1, group=name), Item(2, group=name)])
-    async with held(queue, 1) as tasks:
-        assert tasks[0].group == name
-        assert await queue.groups() == [GroupStatistics(name, 1, 0, 1)]
-        assert await take_all(queue) == []
-
-
 # turns
 
 
@@ -224,33 +209,6 @@ async def test_groups_take_turns_and_those_without_are_one_more(store):
     queue = WorkQueue(store, "jobs")
     await queue.put_many([*items("a", 4), *items("b", 2), 0, 1, 2])
     assert await take_all(queue) == [0, "a0", "b0", 1, "a1", "b1", 2, "a2", "a3"]
-
-
-async def test_priority_orders_within_a_group_only(store):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(Item(f"a{n}", priority=n, group="a") for n in range(3))
-    await queue.put_many([Item("b0", priority=9, group="b"), Item("b1", group="b")])
-    assert await take_all(queue) == ["a2", "b0", "a1", "b1", "a0"]
-
-
-async def test_aging_is_within_a_group(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", aging=10)
-    await queue.put("old", group="a")
-    await anyio.sleep(11)
-    await queue.put_many([Item("new", priority=5, group="a"), Item("other", priority=5, group="b")])
-    assert await take_all(queue) == ["old", "other", "new"]
-
-
-async def test_a_newcomer_beside_a_long_group_is_not_delayed_by_it(store, virtual_clock):
-    queue, many = WorkQueue(store, "jobs"), depth.share(5000)
-    await queue.put_many(items("big", many))
-    assert set(await in_turn(queue, 10)) == {"big"}
-    await queue.put_many(Item("new", group=f"new{n}") for n in range(100))
-    await queue.put_many(items("late", 100))
-    order = await in_turn(queue, 300)
-    assert all(order.count(f"new{n}") == 1 for n in range(100))
-    assert 99 <= order.count("late") <= 100, "no group waits behind the length of another"
-    await all_is_well(queue)
 
 
 async def test_weights_are_exact_in_each_window(store, virtual_clock):
@@ -263,57 +221,6 @@ async def test_weights_are_exact_in_each_window(store, virtual_clock):
     wanted = {group: window * share // 8 for group, share in shares.items()}
     for start in range(number - window + 1):
         assert Counter(order[start : start + window]) == wanted, start
-
-
-async def test_weights_that_are_no_round_numbers_are_kept_to_within_one_task(store, virtual_clock):
-    weights = {"a": 3.7, "b": 0.3, "c": 1}
-    queue = WorkQueue(store, "jobs", weights={"a": 3.7, "b": 0.3})
-    number = depth.share(1000)
-    for group, weight in weights.items():
-        await queue.put_many(Item(0, group=group) for _ in range(int(number * weight / 5) + 10))
-    order = await in_turn(queue, number)
-    for end in range(number + 1):
-        counts = Counter(order[:end])
-        for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
-            apart = abs(counts[one] / weights[one] - counts[other] / weights[other])
-            assert apart <= 1 / weights[one] + 1 / weights[other] + 1e-9, (end, counts)
-
-
-async def test_a_group_that_fails_uses_up_its_turns(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=100, backoff=0))
-    await queue.put_many([*items("bad", 3), *items("good", 9)])
-    order = []
-
-    async def handler(task: tenure.Task):
-        order.append(task.group)
-        if task.group == "bad":
-            raise KeyError
-
-    worker = Worker(queue, handler, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        while len(order) < 12:
-            await anyio.sleep(0.01)
-        group.cancel_scope.cancel()
-    assert order[:12] == ["bad", "good"] * 6
-
-
-async def test_what_is_given_back_or_postponed_costs_no_turn(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many([*items("a", 2), *items("b", 2)])
-    with anyio.move_on_after(1):
-        async with queue.take(0) as task:
-            assert task.payload == "a0"
-            await anyio.sleep_forever()
-    assert await take_one(queue) == "a0"
-    with anyio.move_on_after(1):
-        async with queue.take(0) as task:
-            assert task.payload == "b0"
-            await anyio.sleep_forever()
-    async with queue.take(0) as task:
-        assert task.payload == "b0"
-        raise RetryLater(0)
-    assert await take_all(queue) == ["b1", "a1", "b0"]
 
 
 # limits
@@ -330,97 +237,7 @@ async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock
     assert await take_all(queue) == ["a2", "a3", "a4"]
 
 
-async def test_the_limit_holds_whatever_becomes_of_the_tasks(store, virtual_clock):
-    """Done, failed, dead, postponed, discarded, given back, cancelled: each frees its place, and once."""
-    queue = WorkQueue(store, "jobs", per_group=2, retry=Retry(attempts=2, backoff=0.5, jitter=0))
-    ids = await queue.put_many(items("a", 40))
-    busy, most, seen = 0, 0, Counter()
-
-    async def handler(task: tenure.Task):
-        nonlocal busy, most
-        busy += 1
-        most = max(most, busy)
-        seen[task.payload] += 1
-        try:
-            await anyio.sleep(0.1)
-            match int(task.payload[1:]) % 6:
-                case 1:
-                    raise KeyError
-                case 2 if seen[task.payload] == 1:
-                    raise RetryLater(0.5)
-                case 3:
-                    raise Discard
-                case 4:
-                    await queue.cancel(task.id)
-                    await anyio.sleep_forever()
-        finally:
-            busy -= 1
-
-    async with anyio.create_task_group() as group:
-        workers = [Worker(queue, handler, concurrency=4, prefetch=n) for n in (0, 3)]
-        for worker in workers:
-            group.start_soon(worker.run)
-        await anyio.sleep(0.25)
-        await queue.cancel(ids[-1])
-        await queue.join()
-        for worker in workers:
-            await worker.drain()
-    assert 1 <= most <= 2
-    await all_is_well(queue, unfinished=0, groups=0)
-
-
-async def test_the_end_of_a_task_wakes_an_idle_taker(open_store_on, virtual_clock):
-    async with open_store_on(ttl=30) as here, open_store_on(ttl=30) as there:
-        queue, other = WorkQueue(here, "jobs", per_group=1), WorkQueue(there, "jobs")
-        await queue.put_many(items("a", 2))
-        times = []
-
-        async def second():
-            async with other.take() as task:
-                times.append((task.payload, anyio.current_time()))
-
-        async with anyio.create_task_group() as group:
-            async with queue.take() as task:
-                group.start_soon(second)
-                await anyio.sleep(2)
-                assert times == []
-                end = anyio.current_time()
-        assert task.payload == "a0"
-        ((payload, when),) = times
-        assert payload == "a1"
-        assert when - end < 1
-
-
-async def test_a_session_that_ends_frees_the_places_of_its_tasks(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as here:
-        queue = WorkQueue(here, "jobs", per_group=1)
-        await queue.put_many(items("a", 2))
-        async with open_store_on(ttl=3) as there:
-            other = WorkQueue(there, "jobs")
-            with pytest.raises(LeaseLost):
-                async with other.take(0):
-                    (session,) = there._sessions
-                    await here.call(CloseSession(session.id))
-                    assert await take_one(queue, timeout=5) == "a0"
-                    assert await take_all(queue) == ["a1"]
-                    await anyio.sleep(3)
-
-
 # order
-
-
-@pytest.mark.parametrize("how", [ZeroDivisionError, RetryLater(1)])
-async def test_a_task_that_failed_or_was_postponed_holds_its_group(store, virtual_clock, how):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=RETRY)
-    await queue.put_many([*items("a", 2), Item("urgent", 9, delay=0.5, group="a"), *items("b", 1)])
-    assert await fail(queue, how) == "a0"
-    assert await take_all(queue) == ["b0"]
-    await anyio.sleep(0.75)
-    assert await take_all(queue) == []
-    statistics = await queue.statistics()
-    assert statistics.unfinished == 3
-    await anyio.sleep(0.5)
-    assert await take_all(queue) == ["a0", "urgent", "a1"]
 
 
 async def test_others_pass_it_if_the_queue_says_so(store, virtual_clock):
@@ -432,181 +249,7 @@ async def test_others_pass_it_if_the_queue_says_so(store, virtual_clock):
     assert await take_all(queue) == ["a0"]
 
 
-async def test_with_a_higher_limit_others_pass_it_too(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=2, retry=RETRY)
-    await queue.put_many(items("a", 2))
-    assert await fail(queue) == "a0"
-    assert await take_all(queue) == ["a1"]
-
-
-@pytest.mark.parametrize("ending", ["cancelled", "expired", "purged"])
-async def test_a_group_goes_on_when_the_one_that_holds_it_has_ended(store, virtual_clock, ending):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(attempts=2, backoff=1000, jitter=0))
-    first = await queue.put("a0", group="a", expires=50)
-    await queue.put("a1", group="a")
-    woken = []
-
-    async def waiter():
-        woken.append(await take_one(queue, timeout=None))
-
-    assert await fail(queue) == "a0"
-    async with anyio.create_task_group() as group:
-        group.start_soon(waiter)
-        await virtual_clock.settle()
-        assert woken == []
-        match ending:
-            case "cancelled":
-                assert await queue.cancel(first)
-            case "expired":
-                await anyio.sleep(60)
-            case "purged":
-                assert await queue.purge("delayed") == 1
-    assert woken == ["a1"]
-    await all_is_well(queue, unfinished=0, groups=0)
-
-
-async def test_a_group_goes_on_when_its_task_is_dead_or_discarded(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(attempts=2, backoff=1, jitter=0))
-    await queue.put_many(items("a", 3))
-    await fail(queue)
-    assert await take_all(queue) == []
-    await anyio.sleep(1.5)
-    assert await fail(queue) == "a0"
-    async with queue.take(0) as task:
-        assert task.payload == "a1"
-        raise Discard
-    assert await take_all(queue) == ["a2"]
-    assert await queue.requeue() == 1
-    assert await take_all(queue) == ["a0"]
-    await all_is_well(queue, done=2, discarded=1)
-
-
-@pytest.mark.parametrize("prefetch", [0, 5])
-async def test_the_tasks_of_each_group_end_in_their_order(open_store_on, virtual_clock, prefetch):
-    """Through retries, postponement, tasks that die, and two processes with more takers than groups."""
-    async with open_store_on(ttl=30) as here, open_store_on(ttl=30) as there:
-        retry = Retry(attempts=3, backoff=0.2, jitter=0.5)
-        queues = [WorkQueue(store, "jobs", per_group=1, retry=retry) for store in (here, there)]
-        busy, ended, tries, number = set(), defaultdict(list), Counter(), depth.share(50)
-
-        async def handler(task: tenure.Task):
-            assert task.group not in busy
-            busy.add(task.group)
-            n = int(task.payload[1:])
-            tries[task.payload] += 1
-            try:
-                await anyio.sleep(0.01 * (n % 3))
-                if n % 3 == 1 and tries[task.payload] == 1:
-                    raise RetryLater(0.1)
-                if n % 5 == 2 and task.attempt < 3:
-                    raise KeyError
-            finally:
-                busy.remove(task.group)
-            ended[task.group].append(n)
-
-        await queues[0].put_many(item for n in range(number) for g in "abc" for item in items(g, 1, n))
-        workers = [Worker(queue, handler, concurrency=5, prefetch=prefetch) for queue in queues]
-        async with anyio.create_task_group() as group:
-            for worker in workers:
-                group.start_soon(worker.run)
-            await queues[0].join()
-            for worker in workers:
-                await worker.drain()
-        assert ended == {g: list(range(number)) for g in "abc"}
-        await all_is_well(queues[0], done=3 * number)
-
-
-async def test_a_task_whose_session_was_lost_is_the_next_of_its_group(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as here, open_store_on(ttl=3) as there:
-        queue, other = WorkQueue(here, "jobs", per_group=1), WorkQueue(there, "jobs")
-        await queue.put_many(items("a", 3))
-        with pytest.raises(LeaseLost):
-            async with other.take(0):
-                (session,) = there._sessions
-                await here.call(CloseSession(session.id))
-                assert await take_all(queue) == ["a0", "a1", "a2"]
-                await anyio.sleep(3)
-
-
 # full groups
-
-
-async def test_a_full_group_makes_its_own_producers_wait(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queues = [WorkQueue(store, "jobs", max_group_size=2) for store in (a, b)]
-        put = []
-
-        async def produce(n, group):
-            await queues[n % 2].put(n, group=group)
-            put.append(n)
-
-        async with anyio.create_task_group() as group:
-            for n in range(5):
-                group.start_soon(produce, n, "a")
-                await virtual_clock.settle()
-            assert put == [0, 1]
-            assert (await queues[0].statistics()).producers == 3
-            for n, other in ((10, "b"), (11, "b"), (12, None), (13, None), (14, None)):
-                group.start_soon(produce, n, other)
-                await virtual_clock.settle()
-            assert put == [0, 1, 10, 11, 12, 13, 14]
-            with pytest.raises(QueueFull):
-                await queues[0].try_put("barging", group="a")
-            del put[:]
-            while len(put) < 3:
-                await take_one(queues[0])
-                await virtual_clock.settle()
-            assert put == [2, 3, 4]
-        await take_all(queues[0])
-        await all_is_well(queues[0], unfinished=0, groups=0)
-
-
-async def test_a_full_queue_stays_first_come_first_served(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=3, max_group_size=2)
-    await queue.put_many([*items("a", 2), *items("b", 1)])
-    put = []
-
-    async def produce(name, group):
-        await queue.put(name, group=group)
-        put.append(name)
-
-    async with anyio.create_task_group() as group:
-        for name, of in (("b1", "b"), ("c0", "c"), ("plain", None), ("a2", "a"), ("b2", "b")):
-            group.start_soon(produce, name, of)
-            await virtual_clock.settle()
-        for _ in range(5):
-            await take_one(queue)
-            await virtual_clock.settle()
-    assert put[:3] == ["b1", "c0", "plain"]
-    assert sorted(put) == ["a2", "b1", "b2", "c0", "plain"]
-    await take_all(queue)
-    await all_is_well(queue, unfinished=0)
-
-
-async def test_a_cancelled_waiter_leaves_the_line_of_its_group(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_group_size=1)
-    await queue.put("first", group="a")
-    put = []
-
-    async def produce(name, scope):
-        with scope:
-            await queue.put(name, group="a")
-            put.append(name)
-
-    scopes = [anyio.CancelScope() for _ in range(3)]
-    async with anyio.create_task_group() as group:
-        for name, scope in zip("xyz", scopes, strict=True):
-            group.start_soon(produce, name, scope)
-            await virtual_clock.settle()
-        assert (await queue.statistics()).producers == 3
-        scopes[0].cancel()
-        scopes[1].cancel()
-        await virtual_clock.settle()
-        assert (await queue.statistics()).producers == 1
-        assert await take_one(queue) == "first"
-    assert put == ["z"]
-    assert await take_all(queue) == ["z"]
-    await all_is_well(queue, done=2, groups=0)
 
 
 async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_clock):
@@ -637,40 +280,6 @@ async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_cl
     assert await queue.put_many([], cursor=("input", 10)) == []
 
 
-@pytest.mark.parametrize("native", [False, True])
-async def test_wherever_a_producer_of_full_groups_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native
-):
-    """No place and no reserved slot is left, and the cursor is stored with the last portion or not at all."""
-    queue, number, put = WorkQueue(store, "jobs", max_group_size=2), 0, 2
-    await queue.put_many(items("a", 2))
-
-    async def make_room():
-        await anyio.sleep(1)
-        await take_all(queue)
-        await anyio.sleep(1)
-        await take_all(queue)
-
-    async def scenario():
-        nonlocal number
-        number += 1
-        async with anyio.create_task_group() as group:
-            group.start_soon(make_room)
-            await queue.put_many([*items("a", 3), *items("b", 1)], cursor=("input", number))
-            await take_all(queue)
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await virtual_clock.settle()
-        statistics = await queue.statistics()
-        assert (statistics.producers, statistics.reserved) == (0, 0)
-        stored = (await queue.cursors()).get("input") == number
-        assert stored is (statistics.put - put == 4)
-        await take_all(queue)
-        await all_is_well(queue, unfinished=0, groups=0)
-        await queue.put_many(items("a", 2))
-        put = statistics.put + 2
-
-
 async def test_put_many_fits_into_groups_whose_size_another_process_has_set(store, virtual_clock):
     await WorkQueue(store, "jobs", max_group_size=2).set_groups(max_group_size=2)
     queue, outcomes = WorkQueue(store, "jobs"), []
@@ -692,14 +301,6 @@ async def test_put_many_fits_into_groups_whose_size_another_process_has_set(stor
     await all_is_well(queue, done=9, groups=0)
 
 
-async def test_duplicates_need_no_room_in_a_group(store):
-    queue = WorkQueue(store, "jobs", max_group_size=1)
-    first = await queue.put(1, key="k", group="a")
-    with pytest.raises(DuplicateTask) as refused:
-        await queue.put(1, key="k", group="a")
-    assert refused.value.task_id == first
-
-
 async def test_tasks_without_a_group_have_no_limits(store):
     queue = WorkQueue(store, "jobs", per_group=1, max_group_size=1)
     await queue.put_many(range(10))
@@ -707,67 +308,7 @@ async def test_tasks_without_a_group_have_no_limits(store):
         await all_is_well(queue, leased=10, groups=0)
 
 
-async def test_a_raised_size_lets_waiting_producers_in(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_group_size=1)
-    await queue.put(0, group="a")
-    async with anyio.create_task_group() as group:
-        for n in range(1, 4):
-            group.start_soon(lambda n=n: queue.put(n, group="a"))
-            await virtual_clock.settle()
-        assert (await queue.statistics()).producers == 3
-        await queue.set_groups(max_group_size=3)
-        await virtual_clock.settle()
-        assert (await queue.statistics()).producers == 1
-        await queue.set_groups()
-    assert await take_all(queue) == [0, 1, 2, 3]
-    await all_is_well(queue, unfinished=0)
-
-
-async def test_a_producer_whose_store_closes_leaves_the_line_of_its_group(open_store_on, virtual_clock):
-    async def produce(queue):
-        with pytest.raises(StoreClosed):
-            await queue.put("x", group="a")
-
-    async with anyio.create_task_group() as group, open_store_on(ttl=3) as there:
-        other = WorkQueue(there, "jobs", max_group_size=1)
-        async with open_store_on(ttl=3) as here:
-            queue = WorkQueue(here, "jobs", max_group_size=1)
-            await queue.put(1, group="a")
-            group.start_soon(produce, queue)
-            await virtual_clock.settle()
-            assert (await other.statistics()).producers == 1
-        assert await take_all(other) == [1]
-        await all_is_well(other, groups=0)
-
-
 # settings
-
-
-async def test_a_raised_limit_wakes_idle_takers(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=1)
-    await queue.put_many(items("a", 5))
-    begun = []
-
-    async def handler(task: tenure.Task):
-        begun.append(task.payload)
-        await anyio.sleep(100)
-
-    worker = Worker(queue, handler, concurrency=5)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await anyio.sleep(1)
-        assert begun == ["a0"]
-        await queue.set_groups(per_group=3)
-        await virtual_clock.settle()
-        await anyio.sleep(0.5)
-        assert sorted(begun) == ["a0", "a1", "a2"]
-        await queue.set_groups(per_group=1)
-        await anyio.sleep(100)
-        assert sorted(begun) == ["a0", "a1", "a2", "a3"], "as many run on as ran, and then one at a time"
-        await queue.set_groups()
-        await anyio.sleep(0.5)
-        assert sorted(begun) == ["a0", "a1", "a2", "a3", "a4"]
-        group.cancel_scope.cancel()
 
 
 async def test_weights_change_while_it_runs(store, virtual_clock):
@@ -777,21 +318,6 @@ async def test_weights_change_while_it_runs(store, virtual_clock):
     await queue.set_groups(weights={"a": 3})
     counts = Counter(await in_turn(queue, 40))
     assert abs(counts["a"] - 30) <= 1, counts
-
-
-async def test_those_said_last_count_for_all(open_store_on):
-    async with open_store_on() as a, open_store_on() as b:
-        one, two = WorkQueue(a, "jobs", per_group=1), WorkQueue(b, "jobs", per_group=2)
-        await one.put_many(items("a", 9))
-        async with held(one, 1):
-            assert await take_all(one) == []
-            await two.put("x")
-            assert await take_one(one) == "x"
-            async with held(one, 1):
-                assert await take_all(two) == []
-                await one.set_groups(per_group=3)
-                async with held(two, 1):
-                    assert await take_all(two) == []
 
 
 async def test_a_description_without_settings_says_nothing(recording, open_store_on):
@@ -820,19 +346,6 @@ async def test_settings_are_said_once_in_a_session_and_before_anything_else(reco
         WorkQueue(store, "jobs", per_group=2)
         await queue.put(1)
         assert recording.take(SetGroups) == [SetGroups("tenure:queue:jobs", 2)]
-
-
-async def test_a_store_whose_session_was_lost_says_its_settings_again(recording, virtual_clock):
-    async with tenure.open_store(recording, ttl=3) as store:
-        queue = WorkQueue(store, "jobs", per_group=1)
-        await queue.put_many(items("a", 2))
-        assert len(recording.take(SetGroups)) == 1
-        (session,) = store._sessions
-        await store.call(CloseSession(session.id))
-        await anyio.sleep(4)
-        async with held(queue, 1):
-            assert await take_all(queue) == []
-        assert len(recording.take(SetGroups)) == 1
 
 
 async def test_settings_survive_an_engine_that_forgot_them(open_store_on, virtual_clock):
@@ -895,48 +408,7 @@ async def test_what_was_refused_is_not_said_later(faulty, faulty_store, virtual_
         assert await take_all(queue) == []
 
 
-async def test_settings_get_through_faults(faulty, faulty_store, virtual_clock):
-    for n, fault in enumerate((Fault.LOST_REPLY, Fault.CUT, Fault.DUPLICATE, Fault.LOST_REQUEST)):
-        queue = WorkQueue(faulty_store, f"jobs{n}", per_group=1)
-        faulty.plan(fault, on=SetGroups)
-        await queue.put_many(items("a", 2))
-        async with held(queue, 1):
-            assert await take_all(queue) == []
-
-
-async def test_settings_are_kept_and_the_defaults_keep_nothing(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as store:
-        await WorkQueue(store, "jobs").set_groups(per_group=1)
-    await anyio.sleep(1000)
-    async with open_store_on(ttl=3) as store:
-        queue = WorkQueue(store, "jobs")
-        await queue.put_many(items("a", 2))
-        async with held(queue, 1):
-            assert await take_all(queue) == []
-
-
 # what they are seen as
-
-
-async def test_the_longest_groups_are_listed(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    assert await queue.groups() == []
-    await queue.put_many([*items("b", 2), *items("c", 2), *items("a", 1), 1, 2, 3])
-    await queue.put("later", delay=100, group="c")
-    async with queue.take(0), queue.take(0), queue.take(0) as task:
-        assert task.group == "b"
-        assert await queue.groups() == [
-            GroupStatistics("c", 2, 1, 0),
-            GroupStatistics("b", 1, 0, 1),
-            GroupStatistics("a", 0, 0, 1),
-        ]
-        assert await queue.groups(1) == [GroupStatistics("c", 2, 1, 0)]
-        assert (await queue.groups())[0].unfinished == 3
-        await all_is_well(queue, groups=3)
-    await queue.put_many(Item(0, group=f"g{n:03}") for n in range(300))
-    assert len(await queue.groups(256)) == 256
-    assert len(await queue.groups()) == 20
-    assert (await queue.statistics()).groups == 302
 
 
 async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
@@ -959,19 +431,6 @@ async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
         assert task.group == "b"
 
 
-async def test_the_waiting_are_listed_by_group_page_by_page(store):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(item for n in range(3) for g in ("b", "a\" '", "") for item in items(g, 1, n) if g)
-    await queue.put_many([0, 1])
-    seen, after = [], ""
-    while True:
-        page = await queue.browse("waiting", after=after, limit=2)
-        seen += [record.group for record in page.tasks]
-        if not (after := page.next):
-            break
-    assert seen == [None] * 2 + ["a\" '"] * 3 + ["b"] * 3
-
-
 async def test_jobs_have_groups(store):
     ran = []
 
@@ -992,23 +451,6 @@ async def test_jobs_have_groups(store):
         await worker.drain()
     assert sorted(ran) == ["a", "b", "c", "d"]
     assert ran.index("a") < ran.index("b")
-
-
-async def test_a_paused_queue_gives_out_nothing_of_any_group(store, virtual_clock):
-    queue, taken = WorkQueue(store, "jobs", per_group=1), []
-
-    async def taker():
-        taken.append(await take_one(queue, None))
-
-    await queue.pause()
-    await queue.put_many([*items("a", 2), *items("b", 1)])
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(taker)
-        await anyio.sleep(1)
-        assert taken == []
-        await queue.resume()
-    assert sorted(taken) == ["a0", "a1", "b0"]
 
 
 # workers and processors
@@ -1097,110 +539,7 @@ async def test_a_cursor_is_stored_only_if_it_has_the_expected_value(store):
     assert await take_all(queue) == [1, 2]
 
 
-async def test_a_cursor_is_compared_when_the_wait_for_room_is_over(open_store_on, virtual_clock):
-    async with open_store_on(ttl=30) as a, open_store_on(ttl=30) as b:
-        one, two = (WorkQueue(store, "jobs", max_size=1) for store in (a, b))
-        await one.put(0)
-        outcomes = []
-
-        async def produce(queue, n):
-            try:
-                await queue.put_many([n], cursor=("input", n), expected=None)
-                outcomes.append(n)
-            except CursorConflict as error:
-                outcomes.append(("lost to", error.value))
-
-        async with anyio.create_task_group() as group:
-            for queue, n in ((one, 1), (two, 2), (one, 3)):
-                group.start_soon(produce, queue, n)
-                await virtual_clock.settle()
-            assert outcomes == []
-            assert await take_one(one) == 0
-            await virtual_clock.settle()
-            assert await take_one(one) == 1
-        assert sorted(outcomes, key=str) == [("lost to", 1), ("lost to", 1), 1]
-        assert await one.cursors() == {"input": 1}
-        await all_is_well(one, unfinished=0, put=2)
-
-
-async def test_a_conflict_gets_through_faults(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-    for n, fault in enumerate((Fault.LOST_REPLY, Fault.CUT, Fault.DUPLICATE, Fault.LOST_REQUEST)):
-        faulty.plan(fault, on=Put)
-        await queue.put_many([n], cursor=("input", n + 1), expected=n or None)
-        faulty.plan(fault, on=Put)
-        with pytest.raises(CursorConflict):
-            await queue.put_many([n], cursor=("input", n + 1), expected=n or None)
-    assert (await queue.statistics()).put == 4
-
-
 # claimers take turns
-
-
-@pytest.mark.parametrize("many", [3, 20])
-async def test_claimers_take_turns(open_store_on, virtual_clock, many):
-    async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
-        pools = [ResourcePool(store, "keys") for store in (a, b)]
-        await pools[0].add("one")
-        order = []
-
-        async def claim(n, name):
-            async with pools[n % 2].claim(fair_for=name):
-                order.append(name)
-                await anyio.sleep(1)
-
-        async with anyio.create_task_group() as group:
-            for n in range(many):
-                group.start_soon(claim, n, "big")
-                await virtual_clock.settle()
-            for n, name in enumerate(("x", "y", None, "x")):
-                group.start_soon(claim, n, name)
-                await virtual_clock.settle()
-        assert Counter(order) == {"big": many, "x": 2, "y": 1, None: 1}
-        assert set(order[2:5]) == {"x", "y", None} or set(order[1:4]) == {"x", "y", None}, order
-        assert "x" in order[4:7]
-
-
-async def test_claimers_of_one_tenant_and_those_of_none_are_served_as_they_came(store, virtual_clock):
-    pool = ResourcePool(store, "keys")
-    await pool.add("one")
-    order = []
-
-    async def claim(n, name):
-        async with pool.claim(fair_for=name):
-            order.append((name, n))
-            await anyio.sleep(1)
-
-    async with anyio.create_task_group() as group:
-        for n in range(6):
-            group.start_soon(claim, n, ("a", None)[n % 2])
-            await virtual_clock.settle()
-    for name in ("a", None):
-        mine = [n for who, n in order if who == name]
-        assert mine == sorted(mine)
-
-
-async def test_a_claimer_that_gives_up_delays_nobody_of_its_tenant(store, virtual_clock):
-    pool = ResourcePool(store, "keys")
-    await pool.add("one")
-    order = []
-
-    async def claim(name, timeout=None):
-        try:
-            async with pool.claim(timeout, fair_for=name):
-                order.append(name)
-                await anyio.sleep(1)
-        except AcquireTimeout:
-            order.append("gone")
-
-    async with anyio.create_task_group() as group:
-        for name, timeout in (("a", None), ("a", 0.5), ("a", 0.5), ("b", None), ("a", None), ("b", None)):
-            group.start_soon(claim, name, timeout)
-            await virtual_clock.settle()
-    assert order[:3] == ["a", "gone", "gone"]
-    assert order[3:] in (["b", "a", "b"], ["b", "b", "a"], ["a", "b", "b"])
-    statistics = await pool.statistics()
-    assert (statistics.free, statistics.waiting) == (1, 0)
 
 
 async def test_a_queue_in_use_verifies(store, virtual_clock):

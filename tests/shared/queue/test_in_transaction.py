@@ -13,16 +13,20 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 from traced import spans
-from transactions import state_of, work_off_with_kills
+from transactions import (
+    state_of,
+    test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it,
+    test_a_rollback_keeps_the_place_of_a_task_in_its_group,
+    test_put_in_keeps_and_replaces,
+    test_the_commit_wakes_those_that_wait_for_the_group,
+    work_off_with_kills,
+)
 
 import tenure
 from tenure import (
-    AcquireTimeout,
     Discard,
     DuplicateTask,
     EngineError,
-    GroupStatistics,
-    Item,
     LeaseLost,
     PayloadTooLarge,
     QueueFull,
@@ -37,6 +41,13 @@ from tenure.sql import in_session
 from tenure.testing import FaultyEngine
 
 DONE = b"null"
+
+__all__ = (
+    "test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it",
+    "test_a_rollback_keeps_the_place_of_a_task_in_its_group",
+    "test_put_in_keeps_and_replaces",
+    "test_the_commit_wakes_those_that_wait_for_the_group",
+)
 
 
 @pytest.fixture
@@ -65,6 +76,11 @@ def connect(path):
     yield make
     for db in made:
         db.close()
+
+
+@pytest.fixture
+def begin(db):
+    return lambda: db
 
 
 @pytest.fixture
@@ -336,28 +352,6 @@ async def test_put_in_refuses_as_try_put_does(store, db):
     assert await state_of(queue) == {"waiting": 1}
 
 
-async def test_put_in_keeps_and_replaces(store, db):
-    queue = WorkQueue(store, "jobs", max_size=2)
-    with db:
-        first = await queue.put_in(db, "a", key="k", delay=60, on_duplicate="replace", key_ttl=60)
-        await queue.put_in(db, "other")
-        # the queue is full, and this puts nothing new
-        assert await queue.put_in(db, "b", key="k", on_duplicate="keep") == first
-        assert await queue.put_in(db, "c", key="k", on_duplicate="replace", group="g") == first
-    db.execute("BEGIN")
-    await queue.put_in(db, "rolled back", key="k", on_duplicate="replace")
-    db.rollback()
-    assert (await queue.get(first)).payload == "c"
-    async with queue.take(0), queue.take(0):
-        with db, pytest.raises(QueueFull):
-            await queue.put_in(db, "d", key="k", on_duplicate="replace")
-    with db:
-        assert await queue.put_in(db, "e", key="k", on_duplicate="keep") == first
-        assert await queue.put_in(db, "f", key="k", on_duplicate="replace") != first
-    assert await state_of(queue) == {"waiting": 1, "done": 2}
-    assert await queue.verify()
-
-
 async def test_what_time_has_made_room_for_is_put(store, virtual_clock, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     await queue.put("a", key="k", expires=1)
@@ -402,78 +396,6 @@ async def test_a_transaction_that_sees_an_older_state_has_to_be_run_again(queue,
 
 
 # groups
-
-
-async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store, db):
-    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
-    await queue.put("a0", group="a")
-    async with queue.take() as task:
-        with db:
-            await task.complete_in(db)
-            await queue.put_in(db, "a1", group="a")
-            await queue.put_in(db, "a2", group="a")
-            with pytest.raises(QueueFull):
-                await queue.put_in(db, "a3", group="a")
-            with pytest.raises(ValueError, match="^group must"):
-                await queue.put_in(db, "a3", group="")
-            await queue.put_in(db, "b0", group="b")
-            await queue.put_in(db, "plain")
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0), GroupStatistics("b", 1, 0, 0)]
-    async with queue.take() as one, queue.take() as two, queue.take() as three:
-        taken = {task.group: task.payload for task in (one, two, three)}
-        assert taken == {"a": "a1", "b": "b0", None: "plain"}
-        with pytest.raises(AcquireTimeout):
-            async with queue.take(0):
-                pass
-        for task in (one, two, three):
-            with db:
-                await task.complete_in(db)
-    async with queue.take(0) as task:
-        assert task.payload == "a2"
-    assert await state_of(queue) == {"done": 5}
-    assert await queue.groups() == []
-
-
-async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(backoff=0))
-    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take() as task:
-            with db:
-                await task.complete_in(db)
-                await queue.put_in(db, "b0", group="b")
-                raise ZeroDivisionError
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0)]
-    for name in ("a0", "a1"):
-        async with queue.take() as task:
-            assert task.payload == name
-            with db:
-                await task.complete_in(db)
-    assert await state_of(queue) == {"done": 2}
-
-
-async def test_the_commit_wakes_those_that_wait_for_the_group(store, db):
-    """A taker for its next task, and a producer for room in it."""
-    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
-    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
-    taken = []
-
-    async def take():
-        async with queue.take() as task:
-            taken.append(task.payload)
-
-    with anyio.fail_after(50):
-        async with queue.take() as task, anyio.create_task_group() as group:
-            group.start_soon(take)
-            group.start_soon(lambda: queue.put("a2", group="a"))
-            while not (await queue.statistics()).producers:
-                await anyio.sleep(0.01)
-            await anyio.sleep(0.05)
-            assert taken == []
-            with db:
-                await task.complete_in(db)
-    assert taken == ["a1"]
-    assert await queue.groups() == [GroupStatistics("a", 1, 0, 0)]
 
 
 # which connections

@@ -11,8 +11,6 @@ from tenure import (
     DuplicateTask,
     Item,
     Job,
-    OutcomeUnknown,
-    QueueFull,
     ResultUnavailable,
     Retry,
     Task,
@@ -20,9 +18,7 @@ from tenure import (
     WorkQueue,
 )
 from tenure.arguments import LONGEST
-from tenure.engine import Put
 from tenure.processor import Context, Processor
-from tenure.testing import Fault
 
 RETRY = Retry(attempts=4, backoff=1, jitter=0)
 
@@ -147,35 +143,6 @@ async def test_while_a_task_is_worked_on_one_successor_gathers_what_is_put(store
     assert (await queue.statistics()).unfinished == 0
 
 
-async def test_a_task_that_rests_between_two_tries_is_replaced(virtual_clock, store):
-    queue = WorkQueue(store, "q", retry=RETRY)
-    first = await queue.put(1, key="a")
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take():
-            1 / 0  # noqa: B018
-    assert (await queue.get(first)).attempts == 1
-    assert await queue.put(2, key="a", on_duplicate="replace") == first
-    async with queue.take(0) as task:
-        assert (task.id, task.payload, task.attempt, task.deliveries) == (first, 2, 1, 1)
-    record = await queue.get(first)
-    assert (record.attempts, record.traceback, record.earlier_errors) == (0, "", ())
-
-
-async def test_a_dead_task_whose_key_another_one_has_stays_dead(virtual_clock, store):
-    queue = WorkQueue(store, "q", retry=Retry(attempts=1), key_ttl=60)
-    first = await queue.put(1, key="a")
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take():
-            1 / 0  # noqa: B018
-    second = await queue.put(2, key="a", on_duplicate="replace")
-    assert await queue.requeue() == 0
-    await take_one(queue)
-    assert await queue.requeue([first]) == 0
-    await anyio.sleep(61)
-    assert await queue.requeue([first]) == 1
-    assert await queue.put(3, key="a", on_duplicate="keep") == first != second
-
-
 async def test_those_who_follow_a_task_see_its_replacement(store):
     queue = WorkQueue(store, "q")
     first = await queue.put(1, key="a")
@@ -234,44 +201,6 @@ async def test_items_with_one_key_stay_in_order_where_groups_are_full(store, vir
     assert await queue.verify()
 
 
-async def test_racing_producers(open_store_on):
-    """The payload that was put last runs, and nobody's is put twice."""
-    async with open_store_on(ttl=30) as one, open_store_on(ttl=30) as other:
-        queues = [WorkQueue(store, "q") for store in (one, other)]
-        ids = []
-
-        async def put(queue):
-            for n in range(20):
-                ids.append(await queue.put(n, key="k", on_duplicate="replace"))
-
-        async with anyio.create_task_group() as group:
-            for queue in queues * 3:
-                group.start_soon(put, queue)
-        assert len(set(ids)) == 1
-        last = await queues[0].put("last", key="k", on_duplicate="replace")
-        assert last == ids[0]
-        assert await take_one(queues[1]) == "last"
-        statistics = await queues[1].statistics()
-        assert (statistics.put, statistics.done) == (1, 1)
-
-
-async def test_a_full_queue_is_no_hindrance(store):
-    queue = WorkQueue(store, "q", max_size=1)
-    first = await queue.put(1, key="a")
-    async with anyio.create_task_group() as group:
-        group.start_soon(queue.put, "waits")
-        while not (await queue.statistics()).producers:
-            await anyio.sleep(0.01)
-        assert await queue.put(2, key="a", on_duplicate="replace") == first
-        assert await queue.try_put(3, key="a", on_duplicate="keep") == first
-        with pytest.raises(DuplicateTask):
-            await queue.put(4, key="a")
-        with pytest.raises(QueueFull):
-            await queue.try_put(5, key="b", on_duplicate="replace")
-        assert await take_one(queue) == 2
-        assert await take_one(queue, 5) == "waits"
-
-
 # other ways to put
 
 
@@ -322,7 +251,7 @@ async def test_a_processor(virtual_clock, faulty_store):
             {"key": "a", "on_duplicate": "ignore"},
             "on_duplicate must be 'refuse', 'keep' or 'replace', not 'ignore'",
         ),
-        ({"on_duplicate": None, "key": "a"}, "on_duplicate must be"),
+        ({"on_duplicate": 1, "key": "a"}, "on_duplicate must be"),
         ({"key": "a", "key_ttl": -1}, "key_ttl must be at least 0 seconds, not -1"),
         ({"key": "a", "key_ttl": nan}, "key_ttl must be at least 0 seconds, not nan"),
         ({"key": "a", "key_ttl": inf}, "key_ttl must be at most"),
@@ -340,9 +269,8 @@ async def test_wrong_arguments_of_a_put(faulty_store, wrong, message):
         await queue.put(1, **wrong)
     with pytest.raises(ValueError, match=message):
         await queue.try_put(1, **wrong)
-    if wrong.get("on_duplicate", "") is not None:
-        with pytest.raises(ValueError, match=message):
-            await queue.put_many([0, Item(1, **wrong)])
+    with pytest.raises(ValueError, match=message):
+        await queue.put_many([0, Item(1, **wrong)])
     with pytest.raises(ValueError, match=message):
         queue.put_in(object(), 1, **wrong)
     assert (await queue.statistics()).put == 0
@@ -364,28 +292,3 @@ async def test_other_wrong_arguments(faulty_store):
 
 
 # what is lost on the way
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-async def test_a_put_that_is_sent_again_has_one_id(virtual_clock, faulty, faulty_store, fault):
-    queue = WorkQueue(faulty_store, "q")
-    for on_duplicate in ("keep", "replace"):
-        faulty.plan(fault, on=Put)
-        first = await queue.put(1, key="a", key_ttl=600, on_duplicate=on_duplicate)
-        assert await queue.put(1, key="a", key_ttl=600, on_duplicate=on_duplicate) == first
-    assert (await queue.statistics()).put == 1
-
-
-async def test_a_client_that_got_no_answer_gets_the_id_when_it_tries_again(
-    virtual_clock, faulty, faulty_store
-):
-    queue = WorkQueue(faulty_store, "charge")
-    await queue.put(0)
-    faulty.plan(Fault.LOST_REPLY, on=Put)
-    faulty.plan(Fault.LOST_REQUEST, times=30)
-    with pytest.raises(OutcomeUnknown):
-        await queue.put(1, key="req", key_ttl=600, on_duplicate="keep")
-    assert [await take_one(queue) for _ in range(2)] == [0, 1]
-    first = await queue.put(1, key="req", key_ttl=600, on_duplicate="keep")
-    assert (await queue.get(first)).state == "done"
-    assert (await queue.statistics()).put == 2

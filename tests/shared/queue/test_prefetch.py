@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import EngineError, LeaseLost, StoreClosed, TaskCancelled, Worker, WorkQueue
+from tenure import EngineError, LeaseLost, TaskCancelled, Worker, WorkQueue
 from tenure.engine import CAP, Exchange, Hint, Notice, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault, FaultyEngine
@@ -129,20 +129,6 @@ async def test_more_than_an_exchange_can_bring(recording, virtual_clock):
         assert await leased(queue) == 0
 
 
-@in_process
-async def test_backlogs_that_come_and_go(recording, virtual_clock):
-    async with tenure.open_store(recording, ttl=300) as store:
-        queue, handler = WorkQueue(store, "jobs"), Handler(1)
-        async with running(Worker(queue, handler, concurrency=1, prefetch=4)):
-            for n in range(3):
-                await anyio.sleep(10)
-                await queue.put_many(range(9 * n, 9 * n + 9))
-                with anyio.fail_after(9.1):
-                    await queue.join()
-    assert handler.begun == list(range(27))
-    assert {exchange.want for exchange in recording.take(Exchange)} <= {*range(1 + 4 + 1)}
-
-
 # what it saves
 
 
@@ -232,32 +218,6 @@ async def test_spare_tasks_are_done_in_the_order_in_which_they_were_taken(store,
     assert handler.deliveries == {(1, 1)}
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("timeout", [None, 0, 10])
-@in_process
-async def test_wherever_a_taker_of_a_spare_one_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, timeout, native
-):
-    queue = WorkQueue(store, "jobs")
-    async with with_spare_tasks(queue) as (_, handler, _):
-        handler.seconds = 1000
-
-        async def scenario():
-            async with queue.take(timeout) as task:
-                assert (task.attempt, task.deliveries) == (1, 1)
-                await anyio.lowlevel.checkpoint()
-
-        async for k in cancelled_at_every_step(scenario, native=native):
-            await queue.takers.until_idle()
-            statistics = await queue.statistics()
-            assert statistics.leased == 1 + len(queue.takers._prefetched), k
-            assert statistics.leased + statistics.waiting + statistics.done == 60, k
-        assert (await queue.statistics()).done >= 10
-    statistics = await queue.statistics()
-    assert (statistics.leased, statistics.waiting + statistics.done) == (0, 60)
-    assert {record.deliveries for record in (await queue.browse("waiting")).tasks} == {0}
-
-
 @in_process
 async def test_one_try_need_not_wait_for_the_engine(engine, virtual_clock):
     async with tenure.open_store(far(engine), ttl=300) as store:
@@ -295,44 +255,6 @@ async def test_cancelling_run_gives_them_back_and_it_can_run_again(store, virtua
     async with running(worker):
         await anyio.sleep(9.5)
         assert await leased(queue) == 6
-
-
-async def until_closed(worker):
-    with pytest.raises(StoreClosed):
-        await worker.run()
-
-
-async def test_closing_the_store_gives_them_back(engine, virtual_clock):
-    handler = Handler(1)
-    async with tenure.open_store(engine, ttl=300) as other, anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=300) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put_many(range(60))
-            group.start_soon(until_closed, Worker(queue, handler, concurrency=1, prefetch=5))
-            await anyio.sleep(9.5)
-            assert await leased(queue) == 6
-        await nothing_of_them_is_left(WorkQueue(other, "jobs"), handler)
-
-
-@in_process
-async def test_the_store_closes_while_more_are_on_their_way(engine, virtual_clock):
-    link, handler = FaultyEngine(engine), Handler(1)
-
-    async def resume_later():
-        await anyio.sleep(0.3)
-        link.resume()
-
-    async with tenure.open_store(engine, ttl=300) as other, anyio.create_task_group() as group:
-        async with tenure.open_store(link, ttl=300) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put_many(range(60))
-            group.start_soon(until_closed, Worker(queue, handler, concurrency=1, prefetch=5))
-            await anyio.sleep(9.5)
-            link.pause()
-            await anyio.sleep(1)  # what settles one task fetches another
-            assert await leased(WorkQueue(other, "jobs")) == 6
-            group.start_soon(resume_later)
-        await nothing_of_them_is_left(WorkQueue(other, "jobs"), handler)
 
 
 async def test_an_engine_error_gives_them_back(faulty, faulty_store, virtual_clock):
@@ -415,19 +337,6 @@ async def test_a_spare_task_that_is_cancelled_is_never_begun(store, virtual_cloc
     statistics = await queue.statistics()
     assert (statistics.cancelled, statistics.done) == (1, 59)
     assert await queue.verify()
-
-
-@in_process
-async def test_a_spare_task_that_is_cancelled_when_hints_get_lost(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1.0})
-    async with tenure.open_store(link, ttl=300) as store:
-        queue = WorkQueue(store, "jobs")
-        async with with_spare_tasks(queue) as (_, handler, ids):
-            await queue.cancel(ids[12])
-            await anyio.sleep(10)
-        assert {10, 11, 13} < {*handler.begun}
-        assert 12 not in handler.begun
-        assert (await queue.statistics()).cancelled == 1
 
 
 @in_process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from random import Random
 
 import anyio
 import depth
@@ -17,7 +16,6 @@ from tenure import (
     OutcomeUnknown,
     PayloadTooLarge,
     QueueFull,
-    StoreClosed,
     WorkQueue,
 )
 from tenure.engine import Put
@@ -74,33 +72,6 @@ async def test_a_full_queue_makes_producers_wait_in_line(open_store_on, virtual_
         await nobody_in_line(queues[0])
 
 
-async def test_a_large_portion_is_not_overtaken_by_small_ones(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=4)
-    await queue.put_many(range(3))
-    put = []
-
-    async def produce(items):
-        await queue.put_many(items)
-        put.append(items)
-
-    async with anyio.create_task_group() as group:
-        for items in (["a", "b", "c"], ["d"]):
-            group.start_soon(produce, items)
-            await virtual_clock.settle()
-        assert put == []  # although there is room for one
-        with pytest.raises(QueueFull):
-            await queue.try_put("barging")
-        await do_one(queue)
-        await virtual_clock.settle()
-        assert put == []
-        await do_one(queue)
-        await virtual_clock.settle()
-        assert put == [["a", "b", "c"]]
-        await do_one(queue)
-    assert put == [["a", "b", "c"], ["d"]]
-    assert await drain(queue) == ["a", "b", "c", "d"]
-
-
 async def test_try_put_is_refused_when_full(store):
     queue = WorkQueue(store, "jobs", max_size=1)
     await queue.try_put(1)
@@ -112,229 +83,6 @@ async def test_try_put_is_refused_when_full(store):
     await nobody_in_line(queue)
 
 
-async def test_leased_and_delayed_tasks_take_room_too(store):
-    queue = WorkQueue(store, "jobs", max_size=2)
-    await queue.put(1)
-    await queue.put(2, delay=100)
-    async with queue.take():
-        with pytest.raises(QueueFull):
-            await queue.try_put(3)
-    await queue.try_put(3)
-
-
-async def test_a_cancelled_producer_leaves_and_the_next_goes_in(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs", max_size=4) for store in (a, b))
-        await queue.put_many(range(3))
-        put = anyio.Event()
-
-        async def produce():
-            await other.put("light")
-            put.set()
-
-        async with anyio.create_task_group() as group:
-            with anyio.CancelScope() as scope:
-                async with anyio.create_task_group() as inner:
-                    inner.start_soon(queue.put_many, ["heavy", "heavy"])
-                    await virtual_clock.settle()
-                    group.start_soon(produce)
-                    await virtual_clock.settle()
-                    assert not put.is_set()
-                    scope.cancel()
-            with anyio.fail_after(0.1):
-                await put.wait()
-        assert await drain(queue) == [0, 1, 2, "light"]
-        await nobody_in_line(queue)
-
-
-@pytest.mark.parametrize("native", [False, True])
-async def test_wherever_putting_is_cancelled(store, cancelled_at_every_step, native):
-    queue = WorkQueue(store, "jobs", max_size=100)
-    finished = 0
-
-    async def scenario():
-        nonlocal finished
-        await queue.put(1)
-        finished += 1
-
-    steps = 0
-    async for k in cancelled_at_every_step(scenario, native=native):
-        steps = k
-        await nobody_in_line(queue)
-    # it may be put although its caller was cancelled, but not lost once its caller knows
-    assert finished <= (await queue.statistics()).put <= steps
-
-
-@pytest.mark.parametrize("native", [False, True])
-async def test_wherever_a_waiting_producer_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native
-):
-    """W1 to W3: no place and no reserved slot is left, and nothing is put unknown to the caller's successor."""
-    queue = WorkQueue(store, "jobs", max_size=2)
-    await queue.put_many([0, 1])
-
-    async def make_room():
-        await anyio.sleep(1)
-        await do_one(queue)
-        await do_one(queue)
-
-    async def scenario():
-        async with anyio.create_task_group() as group:
-            group.start_soon(make_room)
-            await queue.put_many(["a", "b"])
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await nobody_in_line(queue)
-        await drain(queue)
-        await queue.put_many([0, 1])
-
-
-async def test_room_that_is_made_before_the_answer_arrives(engine, virtual_clock):
-    """The hint overtakes the answer that tells of the place in the line."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
-        queue, other = (WorkQueue(store, "jobs", max_size=1) for store in (a, b))
-        await queue.put(1)
-        start = virtual_clock.now()
-        async with anyio.create_task_group() as group:
-            link.pause()
-            group.start_soon(queue.put, 2)
-            await virtual_clock.settle()
-            await do_one(other)
-            link.resume()
-        assert virtual_clock.now() - start < 1
-        assert await do_one(other) == 2
-
-
-async def test_a_lost_hint_of_room(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs", max_size=1) for store in (a, b))
-        await queue.put(1)
-        async with anyio.create_task_group() as group:
-            for n in (2, 3):
-                group.start_soon(queue.put, n)
-            await virtual_clock.settle()
-            start = virtual_clock.now()
-            assert await do_one(other) == 1
-            await do_one(other)
-            assert virtual_clock.now() - start < 4
-            await do_one(other)
-        assert virtual_clock.now() - start < 8
-        await nobody_in_line(other)
-
-
-async def test_room_for_somebody_that_has_gone_is_given_back(engine, virtual_clock):
-    async with tenure.open_store(engine, ttl=3) as store:
-        queue = WorkQueue(store, "jobs", max_size=1)
-        await queue.put(1)
-        session = await store.session(3.0)
-        # a place of which nobody here knows any more
-        request = tenure.engine.PutRequest("stray", (tenure.engine.NewTask(b"null"),))
-        await store.call(Put(session.id, 10**9, queue.key, (request,), 1))
-        await do_one(queue)
-        await virtual_clock.settle()
-        await nobody_in_line(queue)
-        await queue.try_put(2)
-
-
-@pytest.mark.parametrize("reserved", [False, True])
-async def test_the_place_of_a_dead_producer(engine, virtual_clock, reserved):
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
-        queue, other = (WorkQueue(store, "jobs", max_size=2) for store in (dead, alive))
-        await other.put_many([0, 1])
-        async with anyio.create_task_group() as group:
-            group.start_soon(queue.put_many, ["x", "y"])
-            await virtual_clock.settle()
-            group.start_soon(other.put, 2)
-            await virtual_clock.settle()
-            link.pause(before_effect=True)
-            died = virtual_clock.now()
-            await do_one(other)
-            if reserved:
-                await do_one(other)
-            await anyio.sleep(0.1)
-            with anyio.fail_after(4 - (virtual_clock.now() - died)):
-                while (await other.statistics()).put < 3:
-                    await anyio.sleep(0.05)
-            # the one that came back to life stands in line anew
-            link.resume()
-            if reserved:
-                await do_one(other)
-            else:
-                assert [await do_one(other) for _ in range(2)] == [1, 2]
-        payloads = await drain(other)
-        assert payloads[-2:] == ["x", "y"]
-        await nobody_in_line(other)
-
-
-async def test_the_session_is_lost_in_line(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs", max_size=1)
-    await queue.put(1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(queue.put, 2)
-        await virtual_clock.settle()
-        faulty.pause()
-        await anyio.sleep(10)
-        faulty.resume()
-        await anyio.sleep(1)
-        assert await drain(queue) == [1, 2]
-    await nobody_in_line(queue)
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-async def test_nothing_is_put_twice_or_lost(faulty, faulty_store, virtual_clock, fault):
-    queue = WorkQueue(faulty_store, "jobs")
-    for n in range(5):
-        faulty.plan(fault, on=Put)
-        await queue.put(n)
-    assert faulty.suffered[fault] == 5
-    assert await drain(queue) == list(range(5))
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_under_all_sorts_of_faults(virtual_clock, seed):
-    faults = dict.fromkeys(
-        (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE, Fault.DELAY), 0.05
-    )
-    hints = dict.fromkeys((Fault.LOST_HINT, Fault.DUPLICATE_HINT), 0.2)
-    link = FaultyEngine(MemoryEngine(), seed=seed, rates=faults | hints, delay=0.2)
-    async with tenure.open_store(link, ttl=30) as store:
-        queue = WorkQueue(store, "jobs", max_size=7)
-        random = Random(seed)
-        put, cancelled, taken = [], [], []
-
-        async def produce(n):
-            with anyio.move_on_after(random.choice((0.05, 0.5, 1000))):
-                await queue.put_many([f"{n}.{m}" for m in range(random.randint(1, 7))])
-                put.append(n)
-                return
-            cancelled.append(n)
-
-        async def consume():
-            while True:
-                taken.append(await do_one(queue))
-                await anyio.sleep(0.02)
-
-        async with anyio.create_task_group() as consumers:
-            consumers.start_soon(consume)
-            async with anyio.create_task_group() as group:
-                for n in range(60):
-                    group.start_soon(produce, n)
-            await queue.join()
-            consumers.cancel_scope.cancel()
-        await nobody_in_line(queue)
-        assert len(put) + len(cancelled) == 60
-        assert len(taken) == len(set(taken))
-        # what was put is there as a whole; of the others, all or nothing
-        portions = {}
-        for payload in taken:
-            portions.setdefault(int(payload.split(".")[0]), []).append(payload)
-        assert set(put) <= set(portions) <= set(put) | set(cancelled)
-        assert (await queue.statistics()).done == len(taken)
-
-
 async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
     await queue.put(0)
@@ -344,37 +92,6 @@ async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, f
         await queue.put(1)
     await queue.put(2)
     assert await drain(queue) == [0, 1, 2]
-
-
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def produce(queue):
-        with pytest.raises(StoreClosed):
-            await queue.put("x")
-
-    async with anyio.create_task_group() as group, tenure.open_store(engine, ttl=3) as other:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs", max_size=1)
-            await queue.put(1)
-            group.start_soon(produce, queue)
-            group.start_soon(produce, queue)
-            await virtual_clock.settle()
-        group.start_soon(produce, queue)
-        await virtual_clock.settle()
-        await nobody_in_line(WorkQueue(other, "jobs", max_size=1))
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def produce(queue):
-        with pytest.raises(StoreClosed):
-            await queue.put("x")
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put(1)
-            faulty.pause()
-            group.start_soon(produce, queue)
-            await virtual_clock.settle()
 
 
 async def test_many_callers_share_an_operation(recording, virtual_clock):
@@ -452,15 +169,6 @@ async def test_put_many_in_few_operations(recording):
     async with tenure.open_store(recording) as store:
         await WorkQueue(store, "jobs").put_many(range(1000))
         assert len(recording.take(Put)) == 4
-
-
-async def test_duplicates_need_no_room(store):
-    queue = WorkQueue(store, "jobs", max_size=1)
-    await queue.put(1, key="a")
-    (outcome,) = await queue.put_many([Item(1, key="a")])
-    assert isinstance(outcome, DuplicateTask)
-    with pytest.raises(DuplicateTask):
-        await queue.put(1, key="a")
 
 
 async def test_descriptions_that_disagree_on_the_size(store):

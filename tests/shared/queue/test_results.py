@@ -7,9 +7,8 @@ import depth
 import pytest
 
 import tenure
-from tenure import ResultUnavailable, StoreClosed, TaskCancelled, TaskFailed, WorkQueue
+from tenure import ResultUnavailable, TaskCancelled, TaskFailed, WorkQueue
 from tenure.engine import Count, GetResult
-from tenure.testing import Fault, FaultyEngine
 
 
 async def complete(queue, result=None):
@@ -84,38 +83,6 @@ async def test_a_task_that_is_purged_while_its_result_is_waited_for(store, virtu
     assert virtual_clock.now() - start < 0.1
 
 
-async def test_lost_hints(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        task_id = await queue.put(1)
-        async with anyio.create_task_group() as group:
-            group.start_soon(queue.result, task_id)
-            group.start_soon(queue.join)
-            await virtual_clock.settle()
-            start = virtual_clock.now()
-            await complete(other)
-        assert virtual_clock.now() - start < 4
-
-
-async def test_the_session_is_lost_while_results_are_waited_for(engine, virtual_clock):
-    async with tenure.open_store(engine, ttl=300) as store:
-        queue = WorkQueue(store, "jobs")
-        task_id = await queue.put(1)
-        async with anyio.create_task_group() as group:
-            group.start_soon(queue.result, task_id)
-            group.start_soon(queue.join)
-            await virtual_clock.settle()
-            session = await store.session(300.0)
-            await store.call(tenure.engine.CloseSession(session.id))
-            session.lose("expired")
-            await virtual_clock.settle()
-            start = virtual_clock.now()
-            await complete(queue)
-        # watched for under the new session
-        assert virtual_clock.now() - start < 0.1
-
-
 async def test_a_session_that_has_gone_unnoticed(engine, virtual_clock):
     async with tenure.open_store(engine, ttl=3) as store:
         queue = WorkQueue(store, "jobs")
@@ -182,53 +149,3 @@ async def test_waiting_costs_next_to_nothing(recording, virtual_clock):
             await anyio.sleep(seconds)
             assert len(recording.take(GetResult, Count)) <= 2 * seconds / 20
             group.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("what", ["result", "join"])
-async def test_wherever_waiting_is_cancelled(store, virtual_clock, cancelled_at_every_step, native, what):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1)
-    finish_after = 5
-
-    async def scenario():
-        with anyio.move_on_after(finish_after):
-            await (queue.join() if what == "join" else queue.result(task_id))
-
-    before = (await store.statistics()).held
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await virtual_clock.settle()
-        assert (await store.statistics()).held == before
-        assert queue._client.watchers._lines == {}
-
-
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def wait(what, *args):
-        with pytest.raises(StoreClosed):
-            await what(*args)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            for _ in range(2):
-                group.start_soon(wait, queue.result, task_id)
-                group.start_soon(wait, queue.join)
-            await virtual_clock.settle()
-        group.start_soon(wait, queue.result, task_id)
-        group.start_soon(wait, queue.join)
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def wait(what, *args):
-        with pytest.raises(StoreClosed):
-            await what(*args)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            faulty.pause()
-            group.start_soon(wait, queue.result, task_id)
-            group.start_soon(wait, queue.join)
-            await virtual_clock.settle()

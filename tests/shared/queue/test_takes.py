@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from random import Random
 
 import anyio
 import depth
@@ -12,9 +11,9 @@ import pytest
 
 import tenure
 from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, WorkQueue
-from tenure.engine import Exchange, Notice, OpenSession, RenewSession
+from tenure.engine import Exchange, OpenSession, RenewSession
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine, assert_checkpoints
+from tenure.testing import FaultyEngine, assert_checkpoints
 
 
 async def nothing_leased(queue, *, left=None):
@@ -61,29 +60,6 @@ async def test_takers_are_served_in_the_order_in_which_they_came(store, virtual_
             await virtual_clock.settle()
         await queue.put_many(range(5))
     assert sorted(got) == [(n, n) for n in range(5)]
-
-
-async def test_processes_are_served_in_the_order_in_which_they_came(engine, virtual_clock):
-    async with (
-        tenure.open_store(engine, ttl=300) as a,
-        tenure.open_store(engine, ttl=300) as b,
-        tenure.open_store(engine, ttl=300) as c,
-    ):
-        queues = [WorkQueue(store, "jobs") for store in (a, b, c)]
-        got = []
-
-        async def take(n):
-            async with queues[n].take() as task:
-                got.append((n, task.payload))
-
-        async with anyio.create_task_group() as group:
-            for n in (1, 0, 2):
-                group.start_soon(take, n)
-                await virtual_clock.settle()
-            for k in range(3):
-                await queues[0].put(k)
-                await virtual_clock.settle()
-        assert got == [(1, 0), (0, 1), (2, 2)]
 
 
 async def test_each_task_is_taken_by_one(open_store_on, virtual_clock):
@@ -235,73 +211,6 @@ async def test_a_task_delayed_for_many_ttls_starts_once(store, virtual_clock):
     assert starts == [pytest.approx(30.1, abs=0.2)]
 
 
-async def test_a_new_task_that_is_due_sooner(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    start = virtual_clock.now()
-    await queue.put("later", delay=50)
-
-    async def put():
-        await anyio.sleep(1)
-        await queue.put("sooner", delay=1)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(put)
-        async with queue.take() as task:
-            assert task.payload == "sooner"
-            assert 2 <= virtual_clock.now() - start <= 2.3
-
-
-async def test_many_delayed_tasks_due_at_once(store, virtual_clock):
-    """Row 19: more than one exchange may promote."""
-    queue = WorkQueue(store, "jobs")
-    count = depth.share(1000)
-    await queue.put_many([tenure.Item(n, delay=5) for n in range(count)])
-    start = virtual_clock.now()
-    taken = 0
-
-    async def work():
-        nonlocal taken
-        while True:
-            async with queue.take():
-                taken += 1
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(work)
-        await queue.join()
-        group.cancel_scope.cancel()
-    assert taken == count
-    assert virtual_clock.now() - start < 6
-
-
-@pytest.mark.parametrize("rate", [0.5, 1.0])
-async def test_lost_hints(engine, virtual_clock, rate):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: rate}, seed=5)
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        for n in range(5):
-            async with anyio.create_task_group() as group:
-                group.start_soon(_take_and_settle, queue, None)
-                await virtual_clock.settle()
-                await other.put(n)
-                start = virtual_clock.now()
-            assert virtual_clock.now() - start <= 3.3
-
-
-async def test_doubled_hints(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.DUPLICATE_HINT: 1})
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(_take_and_settle, queue, None)
-            await virtual_clock.settle()
-            for n in range(5):
-                await other.put(n)
-        await nothing_leased(other, left=0)
-        assert (await other.statistics()).done == 5
-
-
 async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clock):
     """The engine counts on whom it has hinted, and tells nobody else."""
     async with tenure.open_store(engine, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
@@ -395,50 +304,6 @@ async def test_nobody_waits_nothing_is_sent(recording, virtual_clock):
 
 
 # cancellation
-
-
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("timeout", [None, 0, 10])
-async def test_wherever_taking_is_cancelled(store, cancelled_at_every_step, native, timeout):
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1)
-
-    async def scenario():
-        async with queue.take(timeout):
-            await anyio.lowlevel.checkpoint()
-
-    async for k in cancelled_at_every_step(scenario, native=native):
-        await queue.takers.until_idle()
-        statistics = await queue.statistics()
-        assert (statistics.leased, statistics.waiting + statistics.done) == (0, 1), k
-        if statistics.done:
-            await queue.purge("done")
-            queue = WorkQueue(store, f"jobs {k}")
-            await queue.put(1)
-        else:
-            # neither an attempt nor a delivery is counted
-            (record,) = (await queue.browse("waiting")).tasks
-            assert (record.attempts, record.deliveries) == (0, 0)
-
-
-@pytest.mark.parametrize("native", [False, True])
-async def test_wherever_a_waiting_taker_is_cancelled(store, virtual_clock, cancelled_at_every_step, native):
-    queue = WorkQueue(store, "jobs")
-
-    async def scenario():
-        async with anyio.create_task_group() as group:
-            group.start_soon(put_later)
-            async with queue.take():
-                await anyio.lowlevel.checkpoint()
-
-    async def put_later():
-        await anyio.sleep(1)
-        await queue.put(1)
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await virtual_clock.settle()
-        await nothing_leased(queue)
-        await take_all(queue)
 
 
 @pytest.mark.parametrize("newcomer", [False, True], ids=["W2", "W2N"])
@@ -558,108 +423,6 @@ async def _take_and_hold(queue):
             await anyio.sleep(1000)
 
 
-async def test_takers_that_have_waited_for_long_take_them_up_too(engine, virtual_clock):
-    """Row 2: taskiq-redis reclaims nothing on an idle queue."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
-        queue, other = (WorkQueue(store, "jobs") for store in (dead, alive))
-        async with anyio.create_task_group() as group:
-            group.start_soon(_take_and_hold, queue)
-            await virtual_clock.settle()
-            await queue.put(1)
-            await virtual_clock.settle()
-            took_up = []
-
-            async def take():
-                async with other.take():
-                    took_up.append(virtual_clock.now())
-
-            group.start_soon(take)
-            await anyio.sleep(100)
-            link.pause(before_effect=True)
-            died = virtual_clock.now()
-            await anyio.sleep(4)
-            assert took_up
-            assert took_up[0] - died <= 4
-            link.resume()
-
-
-@pytest.mark.parametrize("engine", ["memory", "wire"], indirect=True)
-async def test_ten_thousand_stranded_tasks_at_once(engine, virtual_clock):
-    """Row 8: saq's sweep takes up to five seconds for each, one after the other."""
-    link = FaultyEngine(engine)
-    count = depth.share(10_000)
-    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
-        queue, other = (WorkQueue(store, "jobs", max_size=count) for store in (dead, alive))
-        await queue.put_many(range(count))
-        async with anyio.create_task_group() as group:
-            for _ in range(count):
-                group.start_soon(queue.takers.take)
-            await virtual_clock.settle()
-            assert (await other.statistics()).leased == count
-            link.pause(before_effect=True)
-            died = virtual_clock.now()
-            taken = []
-
-            async def take():
-                while len(taken) < count:
-                    _, task = await other.takers.take()
-                    taken.append(task)
-
-            async with anyio.create_task_group() as takers:
-                for _ in range(100):
-                    takers.start_soon(take)
-                while len(taken) < count:
-                    await anyio.sleep(0.1)
-                takers.cancel_scope.cancel()
-            assert virtual_clock.now() - died <= 4
-            taken.sort(key=lambda task: task.token)
-            assert sorted(task.id for task in taken) == [task.id for task in taken]
-            assert {task.deliveries for task in taken} == {2}
-            link.resume()
-            group.cancel_scope.cancel()
-
-
-async def test_the_session_is_lost_while_takers_wait(faulty, faulty_store, virtual_clock):
-    """Row 6: the worker stays up and consumes nothing."""
-    queue = WorkQueue(faulty_store, "jobs")
-    async with anyio.create_task_group() as group:
-        group.start_soon(_take_and_settle, queue, None)
-        await virtual_clock.settle()
-        faulty.pause(before_effect=True)
-        await anyio.sleep(10)
-        faulty.resume()
-        await queue.put(1)
-    await nothing_leased(queue, left=0)
-
-
-async def test_the_session_is_lost_while_a_task_is_on_its_way(engine, virtual_clock):
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        await other.put(1)
-        taken = []
-
-        async def take():
-            async with queue.take() as task:
-                task.check()
-                taken.append(task.token)
-
-        async with queue.take():
-            pass
-        await other.put(2)
-        async with anyio.create_task_group() as group:
-            link.pause()
-            group.start_soon(take)
-            await anyio.sleep(2.8)  # lost here, not yet there
-            assert (await other.statistics()).leased == 1
-            link.resume()
-        # whoever got it, got it under a session that was alive
-        assert len(taken) == 1
-        await nothing_leased(other, left=0)
-        assert (await other.statistics()).done == 2
-
-
 async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     granted = queue.takers._line.grant
@@ -678,77 +441,6 @@ async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, v
         task.check()
         assert task.token > losses[0][1].token
     await nothing_leased(queue, left=0)
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-async def test_no_task_is_lost_or_taken_twice_with_an_answer(faulty, faulty_store, virtual_clock, fault):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put_many(range(10))
-    for n in range(10):
-        faulty.plan(fault, on=Exchange)
-        async with queue.take() as task:
-            assert (task.payload, task.deliveries) == (n, 1)
-            faulty.plan(fault, on=Exchange)
-    assert faulty.suffered[fault] == 20
-    assert (await queue.statistics()).done == 10
-
-
-@pytest.mark.parametrize("seed", range(6 if depth.full else 1))
-async def test_under_all_sorts_of_faults(engine, virtual_clock, seed):
-    faults = dict.fromkeys(
-        (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE, Fault.DELAY), 0.05
-    )
-    hints = dict.fromkeys((Fault.LOST_HINT, Fault.DUPLICATE_HINT), 0.2)
-    random = Random(seed)
-    links = [FaultyEngine(engine, seed=seed + n, rates=faults | hints, delay=0.3) for n in range(3)]
-    done, lost = [], []
-
-    async def work(queue):
-        while True:
-            try:
-                with anyio.move_on_after(random.choice((0.01, 0.1, 100))):
-                    async with queue.take() as task:
-                        await anyio.sleep(random.random() / 10)
-                        payload = task.payload
-                    done.append(payload)
-            except LeaseLost as loss:
-                lost.append(loss)
-
-    async def nemesis():
-        while True:
-            await anyio.sleep(random.random() * 10)
-            link = random.choice(links)
-            link.pause(before_effect=random.random() < 0.5)
-            await anyio.sleep(random.random() * 5)
-            link.resume()
-
-    async with (
-        tenure.open_store(engine, ttl=3) as calm,
-        tenure.open_store(links[0], ttl=3) as a,
-        tenure.open_store(links[1], ttl=3) as b,
-        tenure.open_store(links[2], ttl=3) as c,
-    ):
-        truth = WorkQueue(calm, "jobs", results_ttl=None)
-        async with anyio.create_task_group() as group:
-            group.start_soon(nemesis)
-            for n in range(12):
-                group.start_soon(
-                    work, WorkQueue((a, b, c)[n % 3], "jobs", results_ttl=None, max_deliveries=1000)
-                )
-            for n in range(150):
-                await truth.put(n, delay=random.choice((0, 0, 1)))
-                await anyio.sleep(random.random() / 5)
-            with anyio.fail_after(300):
-                await truth.join()
-            group.cancel_scope.cancel()
-            for link in links:
-                link.resume()
-        statistics = await truth.statistics()
-        assert (statistics.done, statistics.put) == (150, 150)
-        assert await truth.verify()
-        # whoever was told that it completed the task did so, and alone
-        assert len(done) == len(set(done))
-        assert len(done) + len(lost) >= 150
 
 
 # errors, and closing
@@ -826,21 +518,6 @@ async def test_when_no_session_can_be_opened(virtual_clock):
         assert engine.batches == batches
 
 
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def take(queue, timeout=None):
-        with pytest.raises(StoreClosed):
-            await _take_and_settle(queue, timeout)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            for _ in range(3):
-                group.start_soon(take, queue)
-            await virtual_clock.settle()
-    for timeout in (None, 0, 5):
-        await take(queue, timeout)
-
-
 async def test_closing_while_an_exchange_is_on_its_way(faulty, virtual_clock):
     async def take(queue):
         with pytest.raises(StoreClosed):
@@ -863,14 +540,6 @@ async def test_closing_while_an_exchange_is_on_its_way(faulty, virtual_clock):
         await nothing_leased(WorkQueue(store, "jobs"), left=1)
 
 
-async def test_a_store_that_was_never_opened():
-    queue = WorkQueue(tenure.open_store("memory:"), "jobs")
-    for timeout in (None, 0, 5):
-        with pytest.raises(RuntimeError, match="not open"):
-            await _take_and_settle(queue, timeout)
-    assert len(queue.takers) == 0
-
-
 async def test_more_takers_than_an_exchange_can_serve_do_not_ask_all_the_time(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
         queue = WorkQueue(store, "jobs")
@@ -886,20 +555,6 @@ async def test_more_takers_than_an_exchange_can_serve_do_not_ask_all_the_time(re
             assert len(recording.take(Exchange)) < 10
             await queue.put_many(range(300))
         assert (await queue.statistics()).done == 300
-
-
-async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        start = virtual_clock.now()
-        async with anyio.create_task_group() as group:
-            group.start_soon(_take_and_settle, queue, None)
-            await virtual_clock.settle()
-            await other.put(1)
-            await virtual_clock.settle()
-            a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.MISSED))
-        assert virtual_clock.now() - start < 0.1
 
 
 async def test_a_store_that_closes_does_not_wait_for_a_taker_whose_answer_is_late(virtual_clock):

@@ -435,25 +435,6 @@ async def test_whose_completion_met_a_session_that_had_gone(engine, virtual_cloc
             assert task.deliveries == 2
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-@pytest.mark.parametrize("ending", [None, ZeroDivisionError, RetryLater, Discard])
-async def test_a_verdict_counts_once(faulty, faulty_store, virtual_clock, fault, ending):
-    queue = WorkQueue(faulty_store, "jobs", retry=SOON)
-    await queue.put(1)
-    with suppress(ZeroDivisionError):
-        async with queue.take():
-            faulty.plan(fault, on=Exchange)
-            if ending is not None:
-                raise ending(1)
-    assert faulty.suffered[fault] == 1
-    statistics = await queue.statistics()
-    assert statistics.leased == 0
-    if ending in {ZeroDivisionError, RetryLater}:
-        (record,) = (await queue.browse("delayed")).tasks
-        assert record.attempts == (ending is not RetryLater)
-    assert await queue.verify()
-
-
 # cancelling a task
 
 
@@ -540,20 +521,6 @@ async def test_a_request_that_comes_before_the_task(engine, virtual_clock):
             await virtual_clock.settle()
             link.resume()
         assert virtual_clock.now() - start < 1
-
-
-async def test_a_request_whose_hint_is_lost(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        task_id = await other.put(1)
-        start = virtual_clock.now()
-        with pytest.raises(TaskCancelled):
-            async with queue.take():
-                await virtual_clock.settle()
-                await other.cancel(task_id)
-                await anyio.sleep(100)
-        assert virtual_clock.now() - start < 4
 
 
 async def test_progress_reports_a_request(engine, virtual_clock):

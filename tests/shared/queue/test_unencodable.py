@@ -18,13 +18,8 @@ POISON = (
 )
 
 
-@pytest.fixture
-def engine(engine, request):
-    if request.node.callspec.params["engine"] in ("memory", "wire"):
-        pytest.skip("encodes nothing")
-    return engine
-
-
+# memory encodes nothing
+@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgres"], indirect=True)
 @pytest.mark.parametrize("poison", POISON, ids=lambda one: type(one).__name__)
 async def test_it_fails_alone(store, engine, poison):
     with anyio.fail_after(20):

@@ -462,46 +462,6 @@ async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, 
     assert (await queue.statistics()).waiting == 1
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("prefetch", [0, 3])
-async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_every_step, prefetch, native):
-    queue = WorkQueue(store, "jobs")
-
-    async def handler(task: tenure.Task):
-        await anyio.lowlevel.checkpoint()
-
-    async def scenario():
-        await queue.put_many(range(5 + 2 * prefetch))
-        worker = Worker(queue, handler, concurrency=2, prefetch=prefetch)
-        async with anyio.create_task_group() as group:
-            group.start_soon(stop, worker)
-            await worker.run()
-
-    async def stop(worker):
-        await queue.join()
-        await worker.drain()
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await nothing_leased(queue)
-        assert queue.takers._demand.prefetch == 0
-
-
-@pytest.mark.parametrize("turns", range(12))
-async def test_run_cancelled_in_each_of_its_first_turns(faulty, faulty_store, virtual_clock, turns):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put_many(range(10))
-
-    async def handler(task: tenure.Task):
-        await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(Worker(queue, handler, concurrency=3).run)
-        for _ in range(turns):
-            await anyio.lowlevel.checkpoint()
-        group.cancel_scope.cancel()
-    await nothing_leased(queue)
-
-
 async def test_draining_finishes_and_takes_no_more(store, virtual_clock):
     """Row 26: taskiq#380: SIGTERM keeps fetching."""
     queue = WorkQueue(store, "jobs")
@@ -543,49 +503,6 @@ async def test_draining_an_idle_worker(store, virtual_clock):
     await queue.put(1)
     await virtual_clock.settle()
     await nothing_leased(queue)
-
-
-async def test_draining_while_tasks_are_on_their_way(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=300) as store, tenure.open_store(engine, ttl=300) as other:
-        queue = WorkQueue(store, "jobs")
-
-        async def handler(task: tenure.Task):
-            pytest.fail("taken after draining")
-
-        async def resume():
-            await anyio.sleep(0.5)
-            link.resume()
-
-        worker = Worker(queue, handler)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
-            await virtual_clock.settle()
-            link.pause()
-            await WorkQueue(other, "jobs").put_many(range(5))
-            queue.takers.reask()
-            await virtual_clock.settle()
-            assert (await WorkQueue(other, "jobs").statistics()).leased == 5
-            group.start_soon(resume)
-            await worker.drain()
-            statistics = await WorkQueue(other, "jobs").statistics()
-            assert (statistics.leased, statistics.waiting) == (0, 5)
-
-
-async def test_draining_is_cancelled_and_goes_on(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(range(3))
-
-    async def handler(task: tenure.Task):
-        await anyio.sleep(10)
-
-    worker = Worker(queue, handler, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await anyio.sleep(1)
-        with anyio.move_on_after(1):
-            await worker.drain()
-    assert worker.statistics().done == 1
 
 
 async def test_two_workers_and_one_is_drained(store, virtual_clock):

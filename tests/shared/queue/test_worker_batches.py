@@ -13,13 +13,11 @@ from workers import work_off, working
 import tenure
 from tenure import (
     Discard,
-    EngineError,
     Item,
     Job,
     LeaseLost,
     Retry,
     RetryLater,
-    StoreClosed,
     Worker,
     WorkQueue,
 )
@@ -357,26 +355,6 @@ async def test_a_task_may_be_marked_only_in_a_batch_and_until_it_has_ended(store
 # losing, cancelling, draining
 
 
-async def test_a_task_that_is_cancelled_is_cancelled_alone(store, virtual_clock):
-    queue, seen = WorkQueue(store, "jobs"), []
-
-    async def handler(tasks: list[tenure.Task]):
-        await anyio.sleep(5)
-        for task in tasks:
-            seen.append((task.payload, task.cancelled))
-            task.check()
-
-    worker = Worker(queue, handler, batch=10)
-    ids = await queue.put_many(list("abc"))
-    async with working(queue, worker):
-        await anyio.sleep(1)
-        assert await queue.cancel(ids[1])
-    assert seen == [("a", False), ("b", True), ("c", False)]
-    assert (worker.statistics().done, worker.statistics().cancelled) == (2, 1)
-    with pytest.raises(tenure.TaskCancelled):
-        await queue.result(ids[1])
-
-
 async def test_one_that_is_cancelled_before_its_batch_begins_is_left_out(store, virtual_clock):
     queue, seen = WorkQueue(store, "jobs"), []
 
@@ -415,31 +393,6 @@ async def test_when_all_are_cancelled_the_handler_is_and_the_runner_goes_on(stor
             await queue.cancel(task_id)
     assert ended == [["a", "b"], ["c"]] and virtual_clock.now() - start < 100
     assert (worker.statistics().done, worker.statistics().cancelled) == (1, 2)
-
-
-async def test_a_lost_session_cancels_the_batch_and_another_does_its_tasks(engine, virtual_clock):
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as store:
-        queue = WorkQueue(store, "jobs")
-        lost, done = [], []
-
-        async def handler(tasks: list[tenure.Task]):
-            try:
-                await anyio.sleep(5)
-            finally:
-                for task in tasks:
-                    (lost if task.lost else done).append(task.payload)
-
-        worker = Worker(queue, handler, batch=4, concurrency=1)
-        await queue.put_many(range(8))
-        async with working(queue, worker):
-            await anyio.sleep(0.5)
-            link.pause(before_effect=True)
-            await anyio.sleep(10)
-            link.resume()
-        assert lost == [0, 1, 2, 3]
-        assert sorted(done) == list(range(8))
-        assert (worker.statistics().done, worker.statistics().lost) == (8, 4)
 
 
 async def test_one_that_is_lost_alone_costs_the_others_nothing(store, virtual_clock):
@@ -513,30 +466,6 @@ async def test_draining_does_not_wait_for_more(store, virtual_clock):
     assert worker.statistics().done == 5
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("prefetch", [0, 3])
-async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_every_step, prefetch, native):
-    if native and virtual_clock.backend == "trio":
-        pytest.skip("asyncio's own")
-    queue = WorkQueue(store, "jobs")
-    seen = []
-
-    async def handler(tasks: list[tenure.Task]):
-        seen.extend(task.attempt for task in tasks)
-        await anyio.sleep(0.5)
-
-    async def scenario():
-        with anyio.move_on_after(2):
-            await Worker(queue, handler, batch=3, concurrency=2, prefetch=prefetch).run()
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await store.ping()
-        assert (await queue.statistics()).leased == 0
-        assert set(seen) <= {1}
-        await queue.put_many(range(max(0, 9 - (await queue.statistics()).waiting)))
-    assert await queue.verify()
-
-
 async def test_an_abandoned_batch_is_refused_whatever_it_says_later(store):
     queue, refused = WorkQueue(store, "jobs", retry=Retry(attempts=1)), []
     stuck, ended = threading.Event(), threading.Event()
@@ -557,54 +486,6 @@ async def test_an_abandoned_batch_is_refused_whatever_it_says_later(store):
     stuck.set()
     assert await anyio.to_thread.run_sync(ended.wait, 30)
     assert refused == ["released", "released"]
-
-
-@pytest.mark.parametrize("linger", [0, 100])
-async def test_the_store_closes_while_it_runs(engine, virtual_clock, linger):
-    async with tenure.open_store(engine, ttl=3) as other:
-        ended = []
-
-        async def handler(tasks: list[tenure.Task]):
-            try:
-                await anyio.sleep(100)
-            finally:
-                ended.append(len(tasks))
-
-        async def work(worker):
-            with pytest.raises(StoreClosed):
-                await worker.run()
-
-        async with anyio.create_task_group() as group:
-            async with tenure.open_store(engine, ttl=3) as store:
-                queue = WorkQueue(store, "jobs")
-                await queue.put_many(range(3))
-                group.start_soon(work, Worker(queue, handler, batch=5, linger=linger))
-                await anyio.sleep(1)
-        assert ended == ([] if linger else [3])
-        statistics = await WorkQueue(other, "jobs").statistics()
-        assert (statistics.leased, statistics.waiting) == (0, 3)
-
-
-async def test_an_engine_error_ends_it_with_that_error(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-
-    async def handler(tasks: list[tenure.Task]):
-        pass
-
-    async def work():
-        with pytest.raises(EngineError, match="refused"):
-            await Worker(queue, handler, batch=5, linger=10).run()
-
-    async with anyio.create_task_group() as group:
-        await queue.put(1)
-        group.start_soon(work)
-        await anyio.sleep(1)
-        faulty.refused = (Exchange,)
-        await queue.put(2)
-        await anyio.sleep(20)
-        faulty.refused = ()
-    statistics = await queue.statistics()
-    assert (statistics.leased, statistics.waiting) == (0, 2)
 
 
 # what the engine is asked
@@ -631,35 +512,6 @@ async def test_a_batch_is_taken_and_settled_in_an_exchange_each(virtual_clock):
         await queue.put_many(range(1000))
         await work_off(queue, Worker(queue, handler, batch=100, concurrency=1))
         assert len(engine.exchanges) <= 1000 / 100 + 3
-
-
-async def test_while_a_batch_is_handled_others_get_what_comes(engine, virtual_clock):
-    """A batch that is not full was registered as so many takers more: they are gone when its handler begins."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link) as store, tenure.open_store(engine) as elsewhere:
-        queue, other, taken = WorkQueue(store, "jobs"), WorkQueue(elsewhere, "jobs"), []
-
-        async def handler(tasks: list[tenure.Task]):
-            taken.extend((task.payload, task.deliveries) for task in tasks)
-            await anyio.sleep(1000)
-
-        async def take():
-            async with other.take() as task:
-                taken.append((task.payload, task.deliveries))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(Worker(queue, handler, batch=100, linger=1, concurrency=1).run)
-            await queue.put("first")
-            await anyio.sleep(2)
-            group.start_soon(take)
-            await anyio.sleep(1)
-            link.pause()
-            await other.put("second")
-            await anyio.sleep(1)
-            link.resume()
-            group.cancel_scope.cancel()
-        assert taken == [("first", 1), ("second", 1)]
-        assert (await queue.statistics()).done == 1
 
 
 # traces

@@ -10,12 +10,25 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
 from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_durations, handlers
-from tenure.engines.rules import Barriers, Claims, Holds, Rates, Sessions
+from tenure.engines.rules import (
+    Barriers,
+    Claims,
+    Holds,
+    Producers,
+    Rates,
+    Room,
+    Sessions,
+    Settling,
+    Takers,
+    Tasks,
+)
 from tenure.errors import EngineError
 
-from ._state import State, attached
+from ._admin import Admin
+from ._queue import Queues
+from ._state import State
 from ._survey import Introspection
-from ._tasks import Tasks
+from ._tasks import TaskRows
 
 __all__ = ("MemoryEngine",)
 
@@ -41,29 +54,33 @@ class MemoryEngine(Engine):
         self._barriers = barriers = Barriers(state)
         self._holds = holds = Holds(state)
         self._claims = claims = Claims(state)
-        self._tasks = tasks = Tasks(state)
+        self._queues = queues = Queues(state)
+        self._rows = rows = TaskRows(state, queues)
+        room = Room(state, queues)
+        takers = Takers(state, queues, rows)
+        self._settling = settling = Settling(state, queues, rows, room, takers)
         self._sessions = sessions = Sessions(
             state,
             [
                 (state.of_session("hold"), holds.drop),
                 (state.of_session("claim"), claims.drop),
                 (state.of_session("participant"), barriers.drop),
-                attached("producers", lambda _, item: tasks.drop_producer(item)),
-                attached("tasks", lambda _, item: tasks.drop(item)),
-                attached("takers", tasks.drop_taker),
-                attached("watches", state.unwatch),
+                (state.of_session("producer"), room.drop),
+                (rows.first_of_session, settling.drop),
+                (state.of_session("taker"), takers.drop),
+                (state.first_watch, state.unwatch),
             ],
         )
         self._handlers = handlers(
             sessions=sessions,
             holds=holds,
             claims=claims,
-            producers=tasks,
-            tasks=tasks,
-            admin=tasks,
+            producers=Producers(state, queues, rows, room, takers),
+            tasks=Tasks(state, queues, rows, room, takers, settling),
+            admin=Admin(state, queues, rows, takers, settling),
             rates=self._rates,
             barriers=barriers,
-            introspection=Introspection(state, holds, claims, barriers, tasks),
+            introspection=Introspection(state, queues, holds, claims, barriers, room, takers),
         )
 
     def __repr__(self) -> str:
@@ -117,19 +134,23 @@ class MemoryEngine(Engine):
     def _clear_up(self) -> bool:
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
-        state.forget_replies()
-        if state.is_due("limiter"):
+        due = state.next_due <= state.now
+        state.replies_due.look(state.now, A_FEW)
+        if due and state.is_due("limiter"):
             self._rates.forget(A_FEW)
-        if state.is_due("barrier"):
+        if due and state.is_due("barrier"):
             self._barriers.forget(A_FEW)
-        self._tasks.forget()
-        if state.is_due("line"):
+        self._rows.forget()
+        self._queues.forget()
+        if due and state.is_due("line"):
             self._holds.serve_unserved()
         # one after the other: a task that an ended session still seems to have would not expire
         if not state.unfinished and state.soonest_expiry <= state.now:
             self._sessions.end_expired()
         if not state.unfinished:
-            self._tasks.clear_up()
-        if not state.unfinished and state.is_due("rest"):
+            self._settling.expire()
+        if not state.unfinished:
+            self._rows.delete_letters()
+        if due and not state.unfinished and state.is_due("rest"):
             self._claims.clear_up()
         return not state.unfinished

@@ -15,11 +15,11 @@ _SLACK = 64
 class Order:
     """Ranks from low to high, those of a `group`. `stands` returns whether a rank still stands for something there."""
 
-    __slots__ = ("_group", "_heap", "stands")
+    __slots__ = ("_heap", "group", "stands")
 
     def __init__(self, stands: Callable[[str, Rank], bool], group: str = "") -> None:
         self.stands = stands
-        self._group = group
+        self.group = group
         self._heap: list[Rank] = []
 
     def add(self, rank: Rank, count: int) -> None:
@@ -31,7 +31,7 @@ class Order:
 
     def alive(self) -> list[Rank]:
         """Those that still stand, in no order."""
-        return [rank for rank in self._heap if self.stands(self._group, rank)]
+        return [rank for rank in self._heap if self.stands(self.group, rank)]
 
     def until(self, last: Rank) -> set[Rank]:
         """Those up to `last`. The time depends on how many ranks there are up to it, standing or not."""
@@ -40,16 +40,42 @@ class Order:
         while places:
             place = places.pop()
             if place < len(self._heap) and (rank := self._heap[place]) <= last:
-                if self.stands(self._group, rank):
+                if self.stands(self.group, rank):
                     found.add(rank)
                 places += (2 * place + 1, 2 * place + 2)
         return found
 
     def first(self) -> Rank | None:
         heap = self._heap
-        while heap and not self.stands(self._group, heap[0]):
+        while heap and not self.stands(self.group, heap[0]):
             heappop(heap)
         return heap[0] if heap else None
 
     def pop(self) -> Rank:
         return heappop(self._heap)
+
+
+class ReadyTasks:
+    """The waiting tasks of a group in the order of priority, and in that of age once anybody asks for it."""
+
+    __slots__ = ("by_age", "by_priority")
+
+    def __init__(self, group: str, is_ready: Callable[[str, Rank], bool]) -> None:
+        self.by_priority = Order(is_ready, group)
+        self.by_age: Order | None = None
+
+    def pop(self, now: float, aging: float | None) -> int | None:
+        """The id of the task that is next by priority or age; it leaves that order."""
+        order = self.by_priority
+        if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
+            order = self._ages()
+        return None if order.first() is None else int(order.pop()[-1])
+
+    def _ages(self) -> Order:
+        if self.by_age is None:
+            by_priority = self.by_priority
+            self.by_age = Order(by_priority.stands, by_priority.group)
+            alive = by_priority.alive()
+            for rank in alive:
+                self.by_age.add(rank[1:], len(alive))
+        return self.by_age

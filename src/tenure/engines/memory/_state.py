@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from math import inf
 from time import time
 from typing import Any
 
-from tenure.engine import A_FEW, CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout
+from tenure.engine import CAP, Hint, Notice, Reply
+from tenure.engines.rules import Layout, News, Numbers
 
 from ._due import Due
 from ._tables import MemoryTable
+from ._task import Task
 
-SESSION_ITEMS = ("producers", "tasks", "takers", "watches")
-"""The families of things that a session may have beside the rows of tables."""
-
-ItemKey = tuple[str, ...]
-"""The names of something that a session has: its key, and what it is called there."""
+Topic = tuple[str, ...]
+"""What can be watched: its kind, its key, and what it is called there."""
 
 
 @dataclass(slots=True)
@@ -32,42 +31,15 @@ class CachedReply:
 
 @dataclass(slots=True)
 class Session:
-    """A process's life sign, with all that it has, by family and in the order in which it was made."""
+    """A process's life sign, with the tasks that it has and what it watches, in the order in which it began to."""
 
     id: str
     process: str
     ttl: float
     expires: float
     number: int
-    items: dict[str, dict[ItemKey, None]] = field(
-        default_factory=lambda: {name: {} for name in SESSION_ITEMS}
-    )
-
-    def attach(self, family: str, *key: str) -> None:
-        self.items[family][key] = None
-
-    def detach(self, family: str, *key: str) -> None:
-        del self.items[family][key]
-
-
-Drop = Callable[[Session, ItemKey], object]
-
-
-def attached(
-    family: str, drop: Drop
-) -> tuple[Callable[[Session], tuple[Session, ItemKey] | None], Callable[[tuple[Session, ItemKey]], object]]:
-    """Finds the first item of a family that a session has, and drops it."""
-
-    def first(session: Session) -> tuple[Session, ItemKey] | None:
-        item = next(iter(session.items[family]), None)
-        return None if item is None else (session, item)
-
-    def remove(found: tuple[Session, ItemKey]) -> None:
-        session, item = found
-        session.detach(family, *item)
-        drop(session, item)
-
-    return first, remove
+    tasks: dict[int, Task] = field(default_factory=dict["int", "Task"])
+    watches: dict[Topic, None] = field(default_factory=dict["Topic", None])
 
 
 class State:
@@ -76,20 +48,23 @@ class State:
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.now = 0.0
-        self.last_token = 0
+        self.last = Numbers()
         self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
+        self.session: Callable[[str], Session | None] = self.sessions.get
         self.soonest_expiry = inf
         self.hints: list[Hint] = []
-        self.watches: dict[ItemKey, dict[str, None]] = {}
+        self.watches: dict[Topic, dict[str, None]] = {}
         self.steps_left = cap
         self.unfinished = False
         self.tables: dict[str, MemoryTable] = {}
         self.soonest: dict[str, float] = {}
+        self.next_due = inf
+        """Until then nothing of `soonest` is due."""
         self._processes: dict[int, str] = {}
-        self._ranks = 0
+        self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
-        self._replies_due = Due(self._look_at_reply)
+        self.replies_due = Due(self._look_at_reply)
         self._opened = 0
 
     def wall_time(self) -> float:
@@ -98,13 +73,26 @@ class State:
             self._epoch = time() - self.now
         return self._epoch + self.now
 
-    def token(self) -> int:
-        self.last_token = max(self.last_token + 1, int(self.now * 1e6))
-        return self.last_token
+    # the times of tasks
 
-    def rank(self) -> int:
-        self._ranks += 1
-        return self._ranks
+    @property
+    def moment(self) -> float:
+        return self.now
+
+    def after(self, seconds: float) -> float:
+        return self.now + seconds
+
+    def seconds_since(self, moment: float) -> float:
+        return self.now - moment
+
+    def clock_time(self, moment: float | None) -> float | None:
+        return moment
+
+    # numbers, tables and hints
+
+    def token(self) -> int:
+        self.last.token = max(self.last.token + 1, int(self.now * 1e6))
+        return self.last.token
 
     def table(self, layout: Layout) -> MemoryTable:
         if layout.name not in self.tables:
@@ -119,15 +107,15 @@ class State:
     def wake_at(self, kind: str, when: float | None) -> None:
         if when is None:
             self.soonest.pop(kind, None)
-        else:
-            self.soonest[kind] = min(when, self.soonest.get(kind, inf))
+            self.next_due = min(self.soonest.values(), default=inf)
+        elif when < self.soonest.get(kind, inf):
+            self.soonest[kind] = when
+            self.next_due = min(when, self.next_due)
 
     def is_due(self, kind: str) -> bool:
         return self.soonest.get(kind, inf) <= self.now
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self) -> bool:
@@ -139,9 +127,6 @@ class State:
         return False
 
     # sessions
-
-    def session(self, name: str) -> Session | None:
-        return self.sessions.get(name)
 
     def process(self, session: int) -> str:
         return self._processes[session]
@@ -192,11 +177,7 @@ class State:
         known = self.sessions[session]
         reply = CachedReply(n, answer, self.now + 2 * known.ttl)
         self._replies[known.number, name] = reply
-        self._replies_due.add((known.number, name), reply.until)
-
-    def forget_replies(self) -> None:
-        """Forget a few of those that are kept no longer."""
-        self._replies_due.look(self.now, A_FEW)
+        self.replies_due.add((known.number, name), reply.until)
 
     def _look_at_reply(self, name: tuple[int, str]) -> float | None:
         reply = self._replies[name]
@@ -210,20 +191,32 @@ class State:
     def subscribe_once(self, kind: str, key: str, session: str) -> None:
         self.watch(session, (kind, key))
 
+    def watch_task(self, kind: str, key: str, task: int, session: str) -> None:
+        self.watch(session, (kind, key, str(task)))
+
     def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
-        self.fire((kind, key), key, "", notice)
+        if self.watches:
+            self.fire((kind, key), key, "", notice)
 
-    def watch(self, session: str, topic: ItemKey) -> None:
+    def watch(self, session: str, topic: Topic) -> None:
         self.watches.setdefault(topic, {})[session] = None
-        self.sessions[session].attach("watches", *topic)
+        self.sessions[session].watches[topic] = None
 
-    def fire(self, topic: ItemKey, key: str, name: str, notice: Notice) -> None:
+    def fire(self, topic: Topic, key: str, name: str, notice: Notice) -> None:
         for session in self.watches.pop(topic, {}):
             known = self.sessions[session]
-            known.detach("watches", *topic)
+            del known.watches[topic]
             self.hint(known.process, key, name, notice)
 
-    def unwatch(self, session: Session, topic: ItemKey) -> None:
+    def first_watch(self, session: Session) -> tuple[Session, Topic] | None:
+        """What a session began to watch first."""
+        topic = next(iter(session.watches), None)
+        return None if topic is None else (session, topic)
+
+    def unwatch(self, found: tuple[Session, Topic]) -> None:
+        """Forget a watch of a session."""
+        session, topic = found
+        del session.watches[topic]
         watchers = self.watches[topic]
         del watchers[session.id]
         if not watchers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -18,34 +18,39 @@ from tenure.engine import (
     SessionItem,
     SessionPage,
 )
-from tenure.engines.rules import Barriers, Claims, Holds
+from tenure.engines.rules import Barriers, Claims, Holds, Room, Takers
 
-from ._state import ItemKey, Session, State
-from ._tasks import Tasks
+from ._queue import Queues
+from ._state import Session, State
 
 
 class Introspection:
     """What is asked about all families together."""
 
-    def __init__(self, state: State, holds: Holds, claims: Claims, barriers: Barriers, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        state: State,
+        queues: Queues,
+        holds: Holds,
+        claims: Claims,
+        barriers: Barriers,
+        room: Room,
+        takers: Takers,
+    ) -> None:
         self._state = state
-        self._tasks = tasks
         self._kinds = {
             "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],
-            "pools": lambda: [pool.name for pool in state.tables["pool"].rows.values() if pool.size],
-            "queues": tasks.in_use,
+            "pools": lambda: [pool.key for pool in state.tables["pool"].rows.values() if pool.size],
+            "queues": queues.in_use,
             "sessions": lambda: list(state.sessions),
         }
         self._rows = (
             ("holds", state.tables["hold"], holds.item),
             ("claims", state.tables["claim"], claims.item),
             ("arrivals", state.tables["participant"], barriers.item),
+            ("producers", state.tables["producer"], room.item),
+            ("takers", state.tables["taker"], takers.item),
         )
-        self._has: dict[str, Callable[[ItemKey], bool]] = {
-            "producers": tasks.has_slots,
-            "tasks": lambda _: True,
-            "takers": lambda _: False,
-        }
 
     def list_keys(self, op: ListKeys) -> KeyPage:
         names = sorted(n for n in self._kinds[op.kind]() if n > op.after and n.startswith(op.prefix))
@@ -71,16 +76,12 @@ class Introspection:
         for family, rows, item_of in self._rows:
             for row in rows.each("session", session.number):
                 yield (FAMILIES.index(family), row.rank), item_of(row)
-        for family, has in self._has.items():
-            for item in session.items[family]:
-                key, *names = item
-                token = self._tasks.token(item) if family == "tasks" else 0
-                if token:
-                    names.append(str(token))
-                yield (
-                    (FAMILIES.index(family), *item),
-                    SessionItem(family, key, " ".join(names), has(item), token),
-                )
+        for task in session.tasks.values():
+            name = f"{task.id} {task.token}"
+            yield (
+                (FAMILIES.index("tasks"), task.token),
+                SessionItem("tasks", task.queue, name, True, task.token),
+            )
 
     def check_health(self, _op: CheckHealth) -> Health:
         facts = (

@@ -1,11 +1,12 @@
-"""Tables of rows in memory: a dictionary by key, and a sorted list for each order and each value of its prefix."""
+"""Tables of rows in memory: a dictionary by key, and for each order dictionaries in that order."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenure.engines.rules import Layout, Order
 
@@ -13,88 +14,128 @@ Values = tuple[Any, ...]
 
 
 class MemoryTable:
-    """The rows of one layout. `get` returns the row itself: a change counts for the orders once the row is saved."""
+    """The rows of one layout. `get` returns the row itself, so that saving it again has nothing to do."""
 
     def __init__(self, layout: Layout) -> None:
+        self.rows: dict[Any, Any] = {}
+        get = self.rows.get
+        self.get: Callable[..., Any] = get if len(layout.key) == 1 else lambda *key: get(key)
         self._key = _values(layout.key)
-        self._orders = {name: _SortedKeys(order) for name, order in layout.orders.items()}
-        self.rows: dict[Values, Any] = {}
-
-    def get(self, *key: Any) -> Any:
-        return self.rows.get(key)
+        self._orders = {name: _ordered(order) for name, order in layout.orders.items()}
+        self._layout = layout
+        self._all = tuple(self._orders.values())
+        self._placing: dict[Values, tuple[_Ordered, ...]] = {}
+        """The orders that read these fields."""
 
     def save(self, row: Any) -> None:
         key = self._key(row)
-        self.rows[key] = row
-        for order in self._orders.values():
-            order.put(key, row)
+        known = self.rows.get(key)
+        if known is not row:
+            if known is not None:
+                _leave(known, self._all)
+            self.rows[key] = row
+            if self._all:
+                _enter(row, self._all)
+
+    def move(self, row: Any, **fields: Any) -> None:
+        names = tuple(fields)
+        orders = self._placing.get(names)
+        if orders is None:
+            orders = self._placing[names] = tuple(
+                self._orders[name] for name in self._layout.orders_with(*names)
+            )
+        _leave(row, orders)
+        for name, value in fields.items():
+            setattr(row, name, value)
+        _enter(row, orders)
 
     def remove(self, row: Any) -> None:
-        key = self._key(row)
-        del self.rows[key]
-        for order in self._orders.values():
-            order.remove(key)
+        del self.rows[self._key(row)]
+        if self._all:
+            _leave(row, self._all)
 
     def first(self, order: str, *of: Any) -> Any:
-        entries = self._orders[order].entries.get(of)
-        return self.rows[entries[0][1]] if entries else None
+        group = self._orders[order].groups.get(of[0] if len(of) == 1 else of)
+        return next(iter(group.values())) if group else None
 
     def last(self, order: str, *of: Any) -> Any:
-        entries = self._orders[order].entries.get(of)
-        return self.rows[entries[-1][1]] if entries else None
+        group = self._orders[order].groups.get(of[0] if len(of) == 1 else of)
+        return group[next(reversed(group))] if group else None
 
     def each(self, order: str, *of: Any) -> Iterator[Any]:
-        return (self.rows[key] for _, key in self._orders[order].entries.get(of, ()))
+        group = self._orders[order].groups.get(of[0] if len(of) == 1 else of)
+        return iter(group.values() if group else ())
 
     def some(self, order: str, *of: Any, limit: int, after: Values = ()) -> list[Any]:
-        entries = self._orders[order].entries.get(of, [])
-        start = bisect_right(entries, after, key=_by) if after else 0
-        return [self.rows[key] for _, key in entries[start : start + limit]]
+        group = self._orders[order].groups.get(of[0] if len(of) == 1 else of, {})
+        if after:
+            keys = group.keys_in_order if isinstance(group, _Sorted) else list(group)
+            behind = bisect_right(keys, after[0] if len(after) == 1 else after)
+            return [group[key] for key in keys[behind : behind + limit]]
+        return list(islice(group.values(), limit))
 
 
-class _SortedKeys:
-    """The keys of the rows of one order. To add or remove a key moves the keys behind it, which memory does fast."""
+class _Ordered(NamedTuple):
+    """The rows in an order, by the values of the fields `of` and then of `by`; those with a value, if it has `when`."""
 
-    def __init__(self, order: Order) -> None:
-        self._of = _values(order.of)
-        self._by = _values(order.by)
-        self._when = order.when
-        self._places: dict[Values, tuple[Values, Values]] = {}
-        self.entries: dict[Values, list[tuple[Values, Values]]] = {}
-
-    def put(self, key: Values, row: Any) -> None:
-        if self._when is not None and getattr(row, self._when[0]) != self._when[1]:
-            self.remove(key)
-            return
-        place = of, by = self._of(row), self._by(row)
-        if self._places.get(key) != place:
-            self.remove(key)
-            self._places[key] = place
-            entries = self.entries.setdefault(of, [])
-            if not entries or entries[-1][0] < by:
-                entries.append((by, key))
-            else:
-                entries.insert(bisect_left(entries, (by,)), (by, key))
-
-    def remove(self, key: Values) -> None:
-        place = self._places.pop(key, None)
-        if place is not None:
-            of, by = place
-            entries = self.entries[of]
-            del entries[bisect_left(entries, (by,))]
-            if not entries:
-                del self.entries[of]
+    of: Callable[[Any], Any]
+    by: Callable[[Any], Any]
+    when: Callable[[Any], Any] | None
+    value: Any
+    new: Callable[[], dict[Any, Any]]
+    groups: dict[Any, dict[Any, Any]]
 
 
-def _by(entry: tuple[Values, Values]) -> Values:
-    return entry[0]
+def _ordered(order: Order) -> _Ordered:
+    when, value = (None, None) if order.when is None else (attrgetter(order.when[0]), order.when[1])
+    return _Ordered(_values(order.of), _values(order.by), when, value, dict if order.grows else _Sorted, {})
 
 
-def _values(fields: tuple[str, ...]) -> Callable[[Any], Values]:
-    """Reads these fields of a row, as a tuple also if there is one or none."""
-    if len(fields) > 1:
-        return attrgetter(*fields)
-    if not fields:
-        return lambda _: ()
-    read = attrgetter(*fields)
-    return lambda row: (read(row),)
+def _enter(row: Any, orders: tuple[_Ordered, ...]) -> None:
+    for of_row, by_row, when, value, new, groups in orders:
+        if when is None or when(row) == value:
+            of = of_row(row)
+            if (group := groups.get(of)) is None:
+                group = groups[of] = new()
+            group[by_row(row)] = row
+
+
+def _leave(row: Any, orders: tuple[_Ordered, ...]) -> None:
+    for of_row, by_row, when, value, _, groups in orders:
+        if when is None or when(row) == value:
+            group = groups[of := of_row(row)]
+            del group[by_row(row)]
+            if not group:
+                del groups[of]
+
+
+_set, _delete = dict[Any, Any].__setitem__, dict[Any, Any].__delitem__
+
+
+class _Sorted(dict[Any, Any]):
+    """A dictionary in the order of its keys. A key that comes or goes moves those behind it, which memory does fast."""
+
+    def __init__(self) -> None:
+        self.keys_in_order: list[Any] = []
+
+    def __setitem__(self, key: Any, row: Any) -> None:
+        insort(self.keys_in_order, key)
+        _set(self, key, row)
+
+    def __delitem__(self, key: Any) -> None:
+        del self.keys_in_order[bisect_left(self.keys_in_order, key)]
+        _delete(self, key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys_in_order)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(self.keys_in_order)
+
+    def values(self) -> Any:
+        return map(self.__getitem__, self.keys_in_order)
+
+
+def _values(fields: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Reads these fields of a row: the value, if there is one, else a tuple."""
+    return attrgetter(*fields) if fields else lambda _: ()

@@ -26,6 +26,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import address
+from ._binary import Argument, Columns, Value
 from ._codec import answered, arguments, row_of
 from ._connection import Connection
 from ._enlisting import enlistment
@@ -126,9 +127,9 @@ class PostgresEngine(Remote):
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:
-        """The statements to send behind so many operations: now and then a call of `forget`."""
+        """The statements to send behind so many operations: now and then a call of `forget_outdated`."""
         due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
-        return [self._call("forget")] * due
+        return [self._call("forget_outdated")] * due
 
     def statement(self, operation: Operation[Any]) -> Statement:
         """The function call for an operation. Raises `EngineError`, `OverflowError`."""
@@ -136,10 +137,17 @@ class PostgresEngine(Remote):
         codec = CODECS[type(operation)]
         return self._call(codec.function, *arguments(codec, operation))
 
-    def _call(self, function: str, *arguments: Any) -> Statement:
+    def _call(self, function: str, *arguments: Argument) -> Statement:
         now = None if self._clock is None else round(self._clock() * 1e6)
-        values = (now, self._cap, *arguments)
-        places = ", ".join(f"${i}" for i in range(1, len(values) + 1))
+        values: list[Value] = []
+
+        def place(argument: Argument) -> str:
+            if isinstance(argument, Columns):
+                return f"ROW({', '.join(map(place, argument.arrays))})::{self._schema}.{argument.kind}"
+            values.append(argument)
+            return f"${len(values)}"
+
+        places = ", ".join(map(place, (now, self._cap, *arguments)))
         return Statement.of(f"SELECT word, n, b FROM {self._schema}.{function}({places})", *values)  # noqa: S608 - plain names
 
     def _answer(self, operation: Operation[Any], result: Result) -> Any:

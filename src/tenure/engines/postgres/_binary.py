@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 _BYTES, _BOOL, _INT, _TEXT, _FLOAT = 17, 16, 20, 25, 701
 _INTS, _FLOATS, _TEXTS, _BLOBS = 1016, 1022, 1009, 1001
@@ -30,7 +30,17 @@ class Blobs(list["bytes | None"]):
     """An array of bytes: also when it is empty."""
 
 
+class Columns(NamedTuple):
+    """Arrays that belong together: one argument, of a composite type of the schema."""
+
+    kind: str
+    arrays: tuple[Value, ...]
+
+
 Value = bytes | str | int | float | bool | Ints | Floats | Texts | Blobs | None
+
+
+Argument = Value | Columns
 
 
 def oid(value: Any) -> int:

@@ -16,11 +16,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_h
 from tenure.engine import (
     A,
     Broken,
-    Changed,
     Claimed,
     Granted,
     Metadata,
     Mismatch,
+    MovedCount,
     Operation,
     Outcome,
     Queued,
@@ -30,7 +30,7 @@ from tenure.engine import (
     Waiting,
 )
 
-from ._binary import Blobs, Ints, Value, blobs, numbers
+from ._binary import Argument, Blobs, Ints, blobs, numbers
 from ._values import fields, metadata, microseconds, name, seconds, text
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Codec(Generic[A]):
     """How operations of one type are executed: the function to call, its arguments, and the answer that rows are."""
 
     function: str
-    arguments: Callable[[Any], Iterable[Value]] | None = None
+    arguments: Callable[[Any], Iterable[Argument]] | None = None
     """None: the fields of the operation."""
     answer: Callable[[Sequence[Row]], A] = _answer_of_the_first
     """Called unless the first row is a lone word, a `Reply`."""
@@ -68,7 +68,7 @@ class Codec(Generic[A]):
 Codecs = dict[type[Operation[Any]], Codec[Any]]
 
 
-def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Value]:
+def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument]:
     """What the function is called with."""
     if codec.arguments is not None:
         return codec.arguments(operation)
@@ -130,7 +130,7 @@ _ANSWERS: dict[str, Any] = {
     "broken": Broken,
     "outcome": Outcome,
     "unfinished": Unfinished,
-    "changed": Changed,
+    "changed": MovedCount,
 }
 
 

@@ -8,17 +8,17 @@ from math import inf, nan
 from tenure.engine import (
     Arrivals,
     Arrive,
+    BarrierStatus,
     Booking,
-    Gathering,
     HoldOff,
-    Look,
-    Looked,
+    LimiterStatus,
     RateLimit,
+    ReadLimiter,
     Refund,
     ResetBarrier,
     Spend,
     Spending,
-    Spent,
+    SpendResults,
     Withdraw,
 )
 
@@ -40,9 +40,9 @@ def _spending(row: Row) -> Spending:
     return Spending(row.word == "booked", delay, held, tuple(map(Booking, bookings[::2], bookings[1::2])))
 
 
-def _looked(rows: Sequence[Row]) -> Looked:
+def _looked(rows: Sequence[Row]) -> LimiterStatus:
     held_off, held, *debts = map(float, rows[0].b)
-    return Looked(held_off, held, tuple(debts))
+    return LimiterStatus(held_off, held, tuple(debts))
 
 
 COUNTERS: Codecs = {
@@ -58,7 +58,7 @@ COUNTERS: Codecs = {
             Floats(float(cost) for costs, _ in op.requests for cost in costs),
             Floats(inf if max_wait is None else max_wait for _, max_wait in op.requests),
         ),
-        lambda rows: Spent(tuple(map(_spending, rows[1:]))),
+        lambda rows: SpendResults(tuple(map(_spending, rows[1:]))),
     ),
     Refund: Codec(
         "refund",
@@ -78,12 +78,14 @@ COUNTERS: Codecs = {
         ),
     ),
     HoldOff: Codec("hold_off"),
-    Look: Codec("look", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked),
+    ReadLimiter: Codec(
+        "read_limiter", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked
+    ),
     Arrive: Codec(
-        "arrive_at",
+        "arrive",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
     ),
     Withdraw: Codec("withdraw"),
     ResetBarrier: Codec("reset_barrier"),
-    Arrivals: Codec("gathering", answer=lambda rows: decoded(Gathering, rows[0])),
+    Arrivals: Codec("arrivals", answer=lambda rows: decoded(BarrierStatus, rows[0])),
 }

@@ -9,7 +9,6 @@ from tenure.engine import (
     Acquire,
     AddResource,
     Ask,
-    Asked,
     BreakHold,
     Claim,
     CloseSession,
@@ -18,6 +17,7 @@ from tenure.engine import (
     Holder,
     Holders,
     Holdings,
+    HoldStatuses,
     OpenSession,
     Ping,
     Release,
@@ -55,7 +55,7 @@ def _holdings(rows: Sequence[Row]) -> Holdings:
 
 _HOLDS: Codecs = {
     Acquire: Codec("acquire"),
-    Ask: Codec("ask", answer=lambda rows: Asked(tuple(map(answer_of, rows[1:])))),
+    Ask: Codec("ask", answer=lambda rows: HoldStatuses(tuple(map(answer_of, rows[1:])))),
     Release: Codec("release"),
     SetValue: Codec("set_value"),
     BreakHold: Codec("break_hold"),
@@ -75,7 +75,7 @@ _CLAIMS: Codecs = {
     Claim: Codec("claim"),
     GiveBack: Codec("give_back"),
     EditClaim: Codec("edit_claim"),
-    Resources: Codec("resource_page", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
+    Resources: Codec("resources", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
 }
 
 CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | SURVEY

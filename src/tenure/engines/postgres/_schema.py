@@ -24,6 +24,7 @@ _FUNCTIONS = (
         "tasks",
         "keys",
         "producers",
+        "verdicts",
         "takers",
     ),
     *("records", "survey", "sweep", "enlisting"),

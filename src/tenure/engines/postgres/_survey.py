@@ -82,7 +82,7 @@ def _problems(settings: dict[str, str], dead: int, longest: int, full: float) ->
 
 SURVEY: Codecs = {
     ListKeys: Codec(
-        "survey",
+        "list_keys",
         lambda op: (
             op.kind,
             name(op.prefix),
@@ -90,14 +90,14 @@ SURVEY: Codecs = {
             name(op.after),
             min(op.limit, CAP),
         ),
-        lambda rows: _surveyed(rows[0]),
+        lambda rows: _key_page(rows[0]),
     ),
-    DescribeSession: Codec("belongings", _session_page, _session_items),
-    CheckHealth: Codec("examine", lambda _: (), _health),
+    DescribeSession: Codec("describe_session", _session_page, _session_items),
+    CheckHealth: Codec("check_health", lambda _: (), _health),
 }
 
 
-def _surveyed(row: Row) -> KeyPage:
+def _key_page(row: Row) -> KeyPage:
     # a page that is full may be the last one: then the next one is empty
     last, *names = map(text, row.b)
     return KeyPage(tuple(names), last)

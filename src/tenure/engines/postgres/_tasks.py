@@ -13,7 +13,6 @@ from tenure.engine import (
     Duplicate,
     Exchange,
     Exchanged,
-    Found,
     GetResult,
     GetTask,
     GroupCounts,
@@ -33,10 +32,11 @@ from tenure.engine import (
     SetGroups,
     SetPaused,
     Taken,
+    TaskFound,
 )
 from tenure.errors import EngineError
 
-from ._binary import Blobs, Floats, Ints, Texts, Value
+from ._binary import Argument, Blobs, Columns, Floats, Ints, Texts, Value
 from ._codec import Codec, Codecs, Row, answer_of, decoded
 from ._values import microseconds, name, seconds, text
 
@@ -59,32 +59,41 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
     return Blobs(value or None for value in values) if any(values) else None
 
 
-def _put(op: Put) -> tuple[Value, ...]:
+def _put(op: Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
     tasks = [task for request in requests for task in request.tasks]
     keyed = any(task.key is not None for task in tasks)
     expected = [None if request.cursor is None else request.expected for request in requests]
-    about = (Texts(map(about_key, tasks)),) if keyed and any(map(_does_more, tasks)) else ()
     return (
         name(op.session),
         op.n,
         name(op.key),
         op.max_size,
-        Blobs(name(request.producer) for request in requests),
-        Ints(int(request.wait) for request in requests),
-        Blobs(_or_null(cursor) for cursor, _ in cursors),
-        Blobs(value for _, value in cursors),
-        Ints(len(request.tasks) for request in requests),
-        Blobs([task.payload for task in tasks]),
-        Ints([task.priority for task in tasks]),
-        Ints([microseconds(task.delay) for task in tasks]),
-        Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-        Ints([_or_never(task.expires) for task in tasks]),
-        _unless_empty([task.meta for task in tasks]),
-        Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
-        Blobs(expected) if any(value is not None for value in expected) else None,
-        *about,
+        Columns(
+            "put_requests",
+            (
+                Blobs(name(request.producer) for request in requests),
+                Ints(int(request.wait) for request in requests),
+                Blobs(_or_null(cursor) for cursor, _ in cursors),
+                Blobs(value for _, value in cursors),
+                Ints(len(request.tasks) for request in requests),
+                Blobs(expected) if any(value is not None for value in expected) else None,
+            ),
+        ),
+        Columns(
+            "new_tasks",
+            (
+                Blobs([task.payload for task in tasks]),
+                Ints([task.priority for task in tasks]),
+                Ints([microseconds(task.delay) for task in tasks]),
+                Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
+                Ints([_or_never(task.expires) for task in tasks]),
+                _unless_empty([task.meta for task in tasks]),
+                Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
+                Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
+            ),
+        ),
     )
 
 
@@ -110,24 +119,29 @@ def _put_answer(row: Row) -> Accepted | Conflict | Queued | Reply:
     return answer_of(row)
 
 
-def _exchange(op: Exchange) -> tuple[Value, ...]:
+def _exchange(op: Exchange) -> tuple[Argument, ...]:
     settle = op.settle
     return (
         name(op.session),
         op.n,
         name(op.key),
-        Ints([one.id for one in settle]),
-        Ints([one.token for one in settle]),
-        Texts([one.verdict.value for one in settle]),
-        Blobs([one.result for one in settle]),
-        Ints([microseconds(one.delay) for one in settle]),
-        Ints([_or_never(one.ttl) for one in settle]),
+        Columns(
+            "settlements",
+            (
+                Ints([one.id for one in settle]),
+                Ints([one.token for one in settle]),
+                Texts([one.verdict.value for one in settle]),
+                Blobs([one.result for one in settle]),
+                Ints([microseconds(one.delay) for one in settle]),
+                Ints([_or_never(one.ttl) for one in settle]),
+                _unless_empty([one.failure for one in settle]),
+            ),
+        ),
         op.want,
         op.wait,
         _or_nothing(op.aging),
         op.max_deliveries,
         op.keep,
-        _unless_empty([one.failure for one in settle]),
         _or_nothing(op.dead_ttl),
     )
 
@@ -169,9 +183,9 @@ def _move(op: Move) -> tuple[Value, ...]:
     )
 
 
-def _found(rows: Sequence[Row]) -> Found:
+def _found(rows: Sequence[Row]) -> TaskFound:
     (_, (ask_again_in,), _), record = rows
-    return Found(decoded(Record, record), seconds(ask_again_in))
+    return TaskFound(decoded(Record, record), seconds(ask_again_in))
 
 
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
@@ -225,9 +239,9 @@ TASKS: Codecs = {
     GetResult: Codec("get_result"),
     GetTask: Codec("get_task", answer=_found),
     Move: Codec("move", _move),
-    Browse: Codec("browse_tasks", _browse, _page),
+    Browse: Codec("browse", _browse, _page),
     SetPaused: Codec("set_paused"),
     SetGroups: Codec("set_groups", _set_groups),
-    Groups: Codec("longest_groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
-    Count: Codec("count_tasks", answer=_counts),
+    Groups: Codec("groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
+    Count: Codec("count", answer=_counts),
 }

@@ -18,19 +18,18 @@ from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hin
 
 from tenure.engine import (
     A,
-    Asked,
+    BarrierStatus,
     Broken,
-    Changed,
     Claimed,
-    Found,
-    Gathering,
     Granted,
     GroupPage,
     Hint,
     Holdings,
+    HoldStatuses,
     KeyPage,
-    Looked,
+    LimiterStatus,
     Mismatch,
+    MovedCount,
     Notice,
     Operation,
     Outcome,
@@ -41,6 +40,7 @@ from tenure.engine import (
     Reply,
     ResourcePage,
     SessionPage,
+    TaskFound,
     Tripped,
     Unfinished,
     Waiting,
@@ -53,28 +53,28 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({RateLimit, Looked})
+_AMOUNTS = frozenset({RateLimit, LimiterStatus})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
-    "asked": Asked,
+    "asked": HoldStatuses,
     "broken": Broken,
-    "changed": Changed,
+    "changed": MovedCount,
     "claimed": Claimed,
     "counts": QueueCounts,
-    "found": Found,
-    "gathering": Gathering,
+    "found": TaskFound,
+    "gathering": BarrierStatus,
     "granted": Granted,
     "groups": GroupPage,
     "holdings": Holdings,
-    "inspected": SessionPage,
-    "looked": Looked,
+    "keys": KeyPage,
+    "limiter": LimiterStatus,
     "mismatch": Mismatch,
     "outcome": Outcome,
     "page": Page,
     "queued": Queued,
     "resources": ResourcePage,
-    "surveyed": KeyPage,
+    "session": SessionPage,
     "tripped": Tripped,
     "unfinished": Unfinished,
     "waiting": Waiting,

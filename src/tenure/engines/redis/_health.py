@@ -14,7 +14,7 @@ _FULL = 0.9
 
 
 def health(raw: Sequence[Any]) -> Health:
-    """What `examine` in `survey.lua` returns."""
+    """What `check_health` in `survey.lua` returns."""
     _, now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
     return Health(

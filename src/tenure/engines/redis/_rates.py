@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import Booking, RateLimit, Refund, Spend, Spending, Spent
+from tenure.engine import Booking, RateLimit, Refund, Spend, Spending, SpendResults
 
 from ._codec import Argument, microseconds
 
@@ -17,10 +17,10 @@ def spend(op: Spend) -> list[Argument]:
     return arguments
 
 
-def spent(raw: list[Any]) -> Spent:
+def spent(raw: list[Any]) -> SpendResults:
     """The answer to `Spend`."""
     held = raw[1] / 1e9
-    return Spent(tuple([_spending(held, one) for one in raw[2:]]))
+    return SpendResults(tuple([_spending(held, one) for one in raw[2:]]))
 
 
 def _spending(held: float, raw: list[int]) -> Spending:

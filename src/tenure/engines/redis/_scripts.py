@@ -8,30 +8,54 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
+
+class Module(NamedTuple):
+    """Functions that a script makes together, when it first needs one of them: `cold().admit(queue)`.
+
+    A script makes its functions anew each time it runs, and making one costs as much as a small command.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+
+
 _START = ("prelude", "numbers", "check")
-_OBJECTS = (*_START, "step", "time", "session_items", "keep")
-_PARTS = {
+_SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
+_OBJECTS = (*_START, *_SESSIONS, "operations")
+_GROUPS = Module("groups", ("groups",))
+_COLD = ("order", "group_lines", "producers")
+_HOT = (
+    *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", _GROUPS),
+    Module("cold", ("notify_watchers", "session_items", *_COLD)),
+)
+_ADMINISTRATION = (
+    *("queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
+    *(_GROUPS, Module("cold", _COLD)),
+)
+
+_PARTS: dict[str, tuple[str | Module, ...]] = {
     "probe": ("probe",),
     "sessions": (*_START, "due", "sessions"),
     "acquire": ("prelude", "acquire"),
     "release": ("prelude", "release"),
-    "holds": (*_OBJECTS, "holds", "dispatch"),
-    "claims": (*_OBJECTS, "claims", "dispatch"),
-    "rates": (*_START, "rates"),
-    "barriers": (*_OBJECTS, "barriers", "dispatch"),
-    "put": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "put"),
-    "exchange": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "exchange"),
-    "records": (*_OBJECTS, "queue", "takers", "tasks", "rare", "records", "dispatch"),
+    "holds": (*_OBJECTS, "serve_line", "serve_key", "remove_hold", "holds", "dispatch"),
+    "claims": (*_OBJECTS, "claims", "claim_operations", "dispatch"),
+    "rates": (*_START, "replies", "rates"),
+    "barriers": (*_OBJECTS, "barriers", "barrier_operations", "dispatch"),
+    "put": (*_HOT, Module("keys", ("keys",)), "put"),
+    "exchange": (*_HOT, "endings", "exchange"),
+    "records": (*_OBJECTS, *_ADMINISTRATION, "keys", "records", "dispatch"),
     "survey": (*_OBJECTS, "claims", "barriers", "survey", "dispatch"),
     "sweep": (
-        *("prelude", "numbers", "step", "time", "session_items", "keep", "due"),
-        *("claims", "barriers", "queue", "takers", "tasks", "rare", "sweep"),
+        *("prelude", "numbers", *_SESSIONS, "due"),
+        *("serve_line", "serve_key", "remove_hold", "claims", "barriers", *_ADMINISTRATION, "sweep"),
     ),
 }
-
+"""The parts of each script, in their order: files in `lua/`, and modules of such files."""
 
 _call = re.compile(r"\bcall\('([A-Z]+)'")
 _include = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
+_made = re.compile(r"^local (?:function )?(\w+)\b", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -44,7 +68,7 @@ class Script(NamedTuple):
 @cache
 def script(name: str) -> Script:
     """The script of that name."""
-    source = source_of(*_PARTS[name])
+    source = source_of(name)
     if name == "probe":
         names = ", ".join(map(repr, _commands()))
         source = f"local COMMANDS = {{{names}}}\n".encode() + source
@@ -53,18 +77,54 @@ def script(name: str) -> Script:
 
 def _commands() -> list[str]:
     """The commands that the scripts call, apart from PUBLISH or SPUBLISH."""
-    text = b"".join(source_of(*parts) for name, parts in _PARTS.items() if name != "probe").decode()
+    text = b"".join(source_of(name) for name in _PARTS if name != "probe").decode()
     return sorted(set(_call.findall(text)))
 
 
-def source_of(*parts: str) -> bytes:
-    """The text of a script that consists of these parts; a line `-- include NAME` stands for another part."""
-    return "\n".join(map(_text, parts)).encode()
+def source_of(name: str) -> bytes:
+    """The text of a script; a line `-- include NAME` stands for another file."""
+    modules = [part for part in _PARTS[name] if isinstance(part, Module)]
+    texts = [_text(part) for part in _PARTS[name]]
+    used = set(re.findall(r"\.(\w+)", "\n".join(texts)))
+    declared = [f"local {', '.join(module.name for module in modules)}"] if modules else []
+    made = (
+        _module(part.name, text, used) if isinstance(part, Module) else text
+        for part, text in zip(_PARTS[name], texts, strict=True)
+    )
+    return "\n".join((*declared, *made)).encode()
 
 
-def _text(part: str) -> str:
-    text = (files(__spec__.parent) / "lua" / f"{part}.lua").read_text(encoding="utf-8")
-    return _include.sub(lambda found: _text(found[1]), text)
+def _text(part: str | Module) -> str:
+    return text_of(part) if isinstance(part, str) else "\n".join(map(text_of, part.parts))
+
+
+def text_of(name: str) -> str:
+    """The text of a file in `lua/`, with those that it includes."""
+    text = (files(__spec__.parent) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+    return _include.sub(lambda found: text_of(found[1]), text)
+
+
+def _module(name: str, text: str, used: set[str]) -> str:
+    """The function of a module: it returns a table of those functions that the script uses elsewhere."""
+    shown = ", ".join(f"{made} = {made}" for made in _made.findall(text) if made in used)
+    return f"""local made_{name}
+{name} = function()
+    if not made_{name} then
+{text}
+        made_{name} = {{{shown}}}
+    end
+    return made_{name}
+end"""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all scripts."""
+    return tuple(_PARTS)
+
+
+def parts_of(name: str) -> list[str]:
+    """The files in `lua/` that a script consists of, apart from those that they include."""
+    return [file for part in _PARTS[name] for file in ((part,) if isinstance(part, str) else part.parts)]
 
 
 def all_scripts() -> list[Script]:

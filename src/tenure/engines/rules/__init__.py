@@ -1,36 +1,71 @@
 """The rules of the operations, once, for the engines that are Python: plain functions over tables, without I/O.
 
 An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). The rules decide, and the
-tables remember. The scripts of the other engines follow these rules, and the conformance suite compares both.
+tables remember. Tasks come in hundreds: `_rows.py` says what the rules need of them, in sets. The rules of a queue are
+in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`
+and `_settling.py`. The scripts of the other engines follow these rules, and the conformance suite compares both.
 """
 
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
+from ._groups import Group, Grouping, Groups, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
+from ._names import decoded_name, encoded_name
+from ._producers import Producers
+from ._queues import DELAYED, LEASED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
+from ._room import PRODUCERS, Room
+from ._rows import Owner, Task, TaskRows
 from ._sessions import Sessions
-from ._state import Session, State
+from ._settling import Settling
+from ._state import Moment, News, Numbers, Session, State
 from ._tables import Layout, Order, Table
+from ._takers import TAKERS, Takers
+from ._tasks import Tasks
 
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
-    *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS),
+    *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
 )
 """The tables of all rules."""
 
 __all__ = (
     "CLAIMERS",
+    "DELAYED",
     "HOLDS",
     "LAYOUTS",
+    "LEASED",
     "PARTICIPANTS",
+    "PRODUCERS",
+    "TAKERS",
+    "WAITING",
     "Barriers",
     "Claims",
+    "Group",
+    "Grouping",
+    "Groups",
     "Holds",
     "Layout",
+    "Moment",
+    "News",
+    "Next",
+    "Numbers",
     "Order",
+    "Owner",
+    "Producers",
+    "Queue",
     "Rates",
+    "Room",
     "Session",
     "Sessions",
+    "Settling",
     "State",
     "Table",
+    "Takers",
+    "Task",
+    "TaskRows",
+    "Tasks",
+    "Turn",
+    "decoded_name",
+    "encoded_name",
 )

@@ -9,17 +9,17 @@ from tenure.engine import (
     ArrivalAnswer,
     Arrivals,
     Arrive,
+    BarrierStatus,
     Broken,
-    Gathering,
     Mismatch,
     Reply,
     ResetBarrier,
-    SessionItem,
     Tripped,
     Waiting,
     Withdraw,
 )
 
+from ._places import Place, Places
 from ._state import State
 from ._tables import OF_SESSION, Layout, Order, Table
 
@@ -28,33 +28,29 @@ _BROKEN = -1
 
 @dataclass(slots=True)
 class Barrier:
-    """A barrier; `arrived` counts the waiting participants, `born` is a token that tells it from earlier ones.
+    """A barrier; `born` is a token that tells it from earlier ones. It counts its participants, and those who wait.
 
-    Time alone keeps it until `keep_until`. At `forget_at` it may go; that is infinite while something else keeps it.
+    Time alone keeps it until `keep_until`. At `forget_at` or later it may go: never while something else keeps it.
     """
 
     key: str
     parties: int
     on_departure: str
     born: int
+    keep_until: float
+    forget_at: float
     generation: int = 0
     broken: bool = False
+    participants: int = 0
     arrived: int = 0
-    keep_until: float = 0.0
-    forget_at: float = inf
 
 
 @dataclass(slots=True)
-class Participant:
+class Participant(Place):
     """A participant, which waits or has the outcome of a generation: its place, or that it was broken."""
 
-    key: str
-    name: str
-    session: int
-    rank: int
-    waits: bool = True
-    generation: int = 0
-    place: int = 0
+    generation: int
+    place: int
 
     @property
     def outcome(self) -> Tripped | Broken:
@@ -66,51 +62,54 @@ PARTICIPANTS = Layout(
     "participant",
     Participant,
     ("key", "name"),
-    all=Order(("key",), ("name",)),
-    waiting=Order(("key",), ("rank",), when=("waits", True)),
+    line=Order(("key",), ("rank",), when=("waits", True), grows=True),
     session=OF_SESSION,
 )
 
 
-class Barriers:
+class Barriers(Places[Participant]):
     """The family of arrivals."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        super().__init__(state, "arrivals", PARTICIPANTS)
         self._barriers: Table[Barrier] = state.table(BARRIERS)
-        self._participants: Table[Participant] = state.table(PARTICIPANTS)
 
     def arrive(self, op: Arrive) -> ArrivalAnswer:
         state = self._state
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        barrier = self._barrier(op.key) or Barrier(op.key, op.parties, op.on_departure, state.token())
-        participant = self._participants.get(op.key, op.participant)
-        if participant is not None:
+        barrier, keep_until = self._barrier(op.key), state.now + 2 * session.ttl
+        if barrier is None:
+            barrier = Barrier(op.key, op.parties, op.on_departure, state.token(), keep_until, keep_until)
+            state.wake_at("barrier", keep_until)
+        elif (participant := self._places.get(op.key, op.participant)) is not None:
             return self._waiting(barrier) if participant.waits else participant.outcome
-        if barrier.broken:
+        elif barrier.broken:
             return Broken(barrier.generation)
         if not barrier.arrived:
             barrier.parties, barrier.on_departure = op.parties, op.on_departure
         elif barrier.parties != op.parties:
             return Mismatch(barrier.parties)
-        participant = Participant(op.key, op.participant, session.number, state.rank())
-        self._participants.save(participant)
-        barrier.arrived += 1
-        barrier.keep_until = max(barrier.keep_until, state.now + 2 * session.ttl)
-        answer: Waiting | Tripped | Broken = self._waiting(barrier)
-        if barrier.arrived == barrier.parties:
-            for place, each in enumerate(self._all_waiting(barrier)):
-                answer = self._decide(each, barrier, place)
-                if each.name != op.participant:
-                    self._hint(each)
+        trips = barrier.arrived + 1 == barrier.parties
+        participant = Participant(
+            *(op.key, op.participant, session.number, state.rank(), not trips),
+            *(barrier.generation, barrier.arrived),
+        )
+        self._places.save(participant)
+        if trips:
+            for place, waiting in enumerate(self._all_waiting(barrier)):
+                self._hint(waiting, self._decide(waiting, barrier, place))
             barrier.generation += 1
+        else:
+            barrier.arrived += 1
+        barrier.participants += 1
+        barrier.keep_until = max(barrier.keep_until, keep_until)
         self._save(barrier)
-        return answer
+        return participant.outcome if trips else self._waiting(barrier)
 
     def withdraw(self, op: Withdraw) -> ArrivalAnswer:
-        participant = self._participants.get(op.key, op.participant)
+        participant = self._places.get(op.key, op.participant)
         if participant is None:
             return Reply.UNKNOWN
         self.drop(participant)
@@ -118,9 +117,10 @@ class Barriers:
 
     def drop(self, participant: Participant) -> None:
         """Remove a participant, whose session may have ended."""
-        self._participants.remove(participant)
+        self._places.remove(participant)
         barrier = self._barriers.get(participant.key)
         assert barrier is not None
+        barrier.participants -= 1
         if participant.waits:
             barrier.arrived -= 1
             if barrier.on_departure == "break":
@@ -136,16 +136,12 @@ class Barriers:
             self._save(barrier)
         return Reply.OK
 
-    def arrivals(self, op: Arrivals) -> Gathering:
+    def arrivals(self, op: Arrivals) -> BarrierStatus:
         barrier = self._barrier(op.key)
         if barrier is None:
-            return Gathering(0, 0, 0, False)
+            return BarrierStatus(0, 0, 0, False)
         broken = bool(barrier.broken)  # a file has no booleans
-        return Gathering(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
-
-    def item(self, participant: Participant) -> SessionItem:
-        """Describe a participant as a part of its session."""
-        return SessionItem("arrivals", participant.key, participant.name, not participant.waits)
+        return BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
 
     def forget(self, count: int) -> None:
         """Forget up to `count` barriers that nothing keeps any more."""
@@ -153,7 +149,11 @@ class Barriers:
         for barrier in self._barriers.some("forget", limit=count):
             if barrier.forget_at > state.now:
                 break
-            self._save(barrier)
+            if self._is_kept(barrier):
+                again = barrier.keep_until if barrier.keep_until > state.now else inf
+                self._barriers.move(barrier, forget_at=again)
+            else:
+                self._barriers.remove(barrier)
         first = self._barriers.first("forget")
         state.wake_at("barrier", None)
         state.wake_at("barrier", inf if first is None else first.forget_at)
@@ -161,22 +161,16 @@ class Barriers:
     def _break(self, barrier: Barrier) -> None:
         barrier.broken = True
         for participant in self._all_waiting(barrier):
-            self._decide(participant, barrier, _BROKEN)
-            self._hint(participant)
+            self._hint(participant, self._decide(participant, barrier, _BROKEN))
 
     def _all_waiting(self, barrier: Barrier) -> list[Participant]:
         """The waiting participants in the order of their arrival; none waits afterwards."""
         count, barrier.arrived = barrier.arrived, 0
-        return self._participants.some("waiting", barrier.key, limit=count)
+        return self._places.some("line", barrier.key, limit=count)
 
     def _decide(self, participant: Participant, barrier: Barrier, place: int) -> Tripped | Broken:
-        participant.waits, participant.generation, participant.place = False, barrier.generation, place
-        self._participants.save(participant)
+        self._places.move(participant, waits=False, generation=barrier.generation, place=place)
         return participant.outcome
-
-    def _hint(self, participant: Participant) -> None:
-        process = self._state.process(participant.session)
-        self._state.hint(process, participant.key, participant.name, participant.outcome)
 
     def _waiting(self, barrier: Barrier) -> Waiting:
         return Waiting(barrier.generation, self._state.ask_again_in(), barrier.born)
@@ -184,22 +178,17 @@ class Barriers:
     def _barrier(self, key: str) -> Barrier | None:
         """A barrier in use; a barrier that nothing keeps is forgotten."""
         barrier = self._barriers.get(key)
-        if barrier is None or not self._is_forgotten(barrier):
+        if barrier is None or self._is_kept(barrier):
             return barrier
         self._barriers.remove(barrier)
         return None
 
-    def _is_forgotten(self, barrier: Barrier) -> bool:
-        if barrier.keep_until > self._state.now or barrier.broken or barrier.arrived:
-            return False
-        return self._participants.first("all", barrier.key) is None
+    def _is_kept(self, barrier: Barrier) -> bool:
+        return bool(barrier.keep_until > self._state.now or barrier.broken or barrier.participants)
 
     def _save(self, barrier: Barrier) -> None:
         """Keep a barrier, or forget it if nothing keeps it."""
-        if self._is_forgotten(barrier):
-            if self._barriers.get(barrier.key) is not None:
-                self._barriers.remove(barrier)
-            return
-        barrier.forget_at = barrier.keep_until if barrier.keep_until > self._state.now else inf
-        self._barriers.save(barrier)
-        self._state.wake_at("barrier", barrier.forget_at)
+        if self._is_kept(barrier):
+            self._barriers.save(barrier)
+        else:
+            self._barriers.remove(barrier)

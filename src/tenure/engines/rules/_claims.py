@@ -19,10 +19,10 @@ from tenure.engine import (
     Reply,
     ResourcePage,
     Resources,
-    SessionItem,
 )
 from tenure.engine import Resource as ShownResource
 
+from ._places import Place, Places
 from ._state import State
 from ._tables import OF_SESSION, Layout, Order, Table
 
@@ -31,10 +31,9 @@ _FREE, _CLAIMED, _RESTING, _RETIRED = "free", "claimed", "resting", "retired"
 
 @dataclass(slots=True)
 class Pool:
-    """A pool with resources or waiting claimers; `ordinal` counts the claims ever made."""
+    """A pool with resources or waiting claimers, and how many of each."""
 
-    name: str
-    ordinal: int = 0
+    key: str
     size: int = 0
     waiting: int = 0
 
@@ -43,7 +42,7 @@ class Pool:
 class Resource:
     """A resource. `used` is the rank of its last use; `reason` is that of its retirement, also while it is claimed."""
 
-    pool: str
+    key: str
     name: str
     metadata: Metadata
     dislike: int
@@ -58,64 +57,60 @@ class Resource:
 
 
 @dataclass(slots=True)
-class Claimer:
+class Claimer(Place):
     """A claimer, waiting or served. Its place in the line is its number, then the order of coming."""
 
-    pool: str
-    holder: str
-    session: int
-    rank: int
     wanted: Metadata
     quarantine: float
     group_name: bytes
-    ordinal: int
     number: int = 0
-    waits: bool = False
     resource: str = ""
+    token: int = 0
 
 
-POOLS = Layout("pool", Pool, ("name",))
+POOLS = Layout("pool", Pool, ("key",))
 RESOURCES = Layout(
     "resource",
     Resource,
-    ("pool", "name"),
-    name=Order(("pool",), ("name",)),
-    free=Order(("pool",), ("dislike", "used", "name"), when=("state", _FREE)),
-    rest=Order((), ("rest_until", "pool", "name"), when=("state", _RESTING)),
-    rest_in_pool=Order(("pool",), ("rest_until", "name"), when=("state", _RESTING)),
+    ("key", "name"),
+    name=Order(("key",), ("name",)),
+    free=Order(("key",), ("dislike", "used", "name"), when=("state", _FREE)),
+    rest=Order((), ("rest_until", "key", "name"), when=("state", _RESTING)),
+    rest_in_pool=Order(("key",), ("rest_until", "name"), when=("state", _RESTING)),
 )
+_WAITS = ("waits", True)
 CLAIMERS = Layout(
     "claim",
     Claimer,
-    ("pool", "holder"),
-    line=Order(("pool",), ("number", "ordinal"), when=("waits", True)),
-    line_of_group=Order(("pool", "group_name"), ("number", "ordinal"), when=("waits", True)),
+    ("key", "name"),
+    line=Order(("key",), ("number", "rank"), when=_WAITS),
+    line_of_group=Order(("key", "group_name"), ("number", "rank"), when=_WAITS, grows=True),
     session=OF_SESSION,
 )
 
 
-class Claims:
+class Claims(Places[Claimer]):
     """The family of claims."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        super().__init__(state, "claims", CLAIMERS)
         self._pools: Table[Pool] = state.table(POOLS)
         self._resources: Table[Resource] = state.table(RESOURCES)
-        self._claimers: Table[Claimer] = state.table(CLAIMERS)
 
     def add_resource(self, op: AddResource) -> Reply:
         pool, resource = self._pool(op.key), self._resources.get(op.key, op.resource)
         if resource is None:
             resource = Resource(op.key, op.resource, op.metadata, -op.preference)
+            self._resources.save(resource)
             pool.size += 1
             self._pools.save(pool)
-        resource.metadata, resource.dislike, resource.removed = op.metadata, -op.preference, False
-        if op.revive:
-            resource.reason = None
-            if resource.state == _RETIRED:
-                resource.state = _FREE
-        self._resources.save(resource)
-        self._offer(pool, resource)
+        else:
+            self._resources.move(resource, metadata=op.metadata, dislike=-op.preference, removed=False)
+        if op.revive and resource.reason is not None:
+            state = _FREE if resource.state == _RETIRED else resource.state
+            self._resources.move(resource, reason=None, state=state)
+        if resource.state == _FREE and pool.waiting:
+            self._offer(pool, resource, resource.used)
         return Reply.OK
 
     def remove_resource(self, op: RemoveResource) -> Reply:
@@ -130,54 +125,56 @@ class Claims:
         return Reply.OK
 
     def claim(self, op: Claim) -> ClaimAnswer:
+        """The next free resource that matches, or a place in the line."""
         state = self._state
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        pool, claimer = self._pool(op.key), self._claimers.get(op.key, op.holder)
-        if claimer is None:
-            free = self._best(op.key, op.where)
-            if free is None and not op.wait:
-                return Reply.REFUSED
-            pool.ordinal += 1
-            group = op.group.encode("utf-8", "surrogatepass")
-            claimer = Claimer(
-                *(op.key, op.holder, session.number, state.rank()),
-                *(op.where, op.quarantine, group, pool.ordinal),
-            )
-            if free is not None:
-                self._lend(free, claimer)
-            else:
-                claimer.number, claimer.waits = self._number(op.key, group), True
-                pool.waiting += 1
-                self._claimers.save(claimer)
-            self._pools.save(pool)
-        if not claimer.waits:
-            return _claimed(self._resource_of(claimer))
-        return Queued(pool.waiting, state.ask_again_in(self._next_rested(op.key)))
+        claimer = self._places.get(op.key, op.holder)
+        if claimer is not None:
+            return self._status(claimer)
+        free = (each for each in self._resources.each("free", op.key) if _matches(each, op.where))
+        resource = next(free, None)
+        if resource is None and not op.wait:
+            return Reply.REFUSED
+        group = op.group.encode("utf-8", "surrogatepass")
+        claimer = Claimer(
+            *(op.key, op.holder, session.number, state.rank(), resource is None),
+            *(op.where, op.quarantine, group),
+        )
+        if resource is not None:
+            claimer.resource, claimer.token = resource.name, state.token()
+            self._places.save(claimer)
+            return self._lend(resource, claimer, resource.used)
+        claimer.number = self._number(op.key, group)
+        self._places.save(claimer)
+        pool = self._pool(op.key)
+        pool.waiting += 1
+        self._pools.save(pool)
+        return self._queued(pool)
 
     def give_back(self, op: GiveBack) -> Reply:
-        claimer = self._claimers.get(op.key, op.holder)
-        return Reply.UNKNOWN if claimer is None else self._remove(claimer, 0.0)
+        claimer = self._places.get(op.key, op.holder)
+        if claimer is None:
+            return Reply.UNKNOWN
+        self._remove(claimer, 0.0)
+        return Reply.LEFT if claimer.waits else Reply.RELEASED
 
     def drop(self, claimer: Claimer) -> None:
         """Remove a claimer whose session has ended."""
         self._remove(claimer, claimer.quarantine)
 
     def edit_claim(self, op: EditClaim) -> Reply:
-        claimer = self._claimers.get(op.key, op.holder)
-        if claimer is None or claimer.waits:
+        claimer = self._with_token(op.key, op.holder, op.token)
+        if claimer is None:
             return Reply.REFUSED
         resource = self._resource_of(claimer)
-        if resource.token != op.token:
-            return Reply.REFUSED
         if op.metadata is not None:
-            resource.metadata = op.metadata
+            self._resources.move(resource, metadata=op.metadata)
         if op.cool_down is not None:
-            resource.rest_until = self._state.now + op.cool_down
+            self._resources.move(resource, rest_until=self._state.now + op.cool_down)
         if op.retire is not None:
-            resource.reason = op.retire
-        self._resources.save(resource)
+            self._resources.move(resource, reason=op.retire)
         return Reply.OK
 
     def resources(self, op: Resources) -> ResourcePage:
@@ -185,11 +182,6 @@ class Claims:
         rows = self._resources.some("name", op.key, limit=CAP + 1, after=after)
         shown = tuple(map(self._show, rows[:CAP]))
         return ResourcePage(shown, self._pool(op.key).waiting, shown[-1].resource if len(rows) > CAP else "")
-
-    def item(self, claimer: Claimer) -> SessionItem:
-        """Describe a claimer as a part of its session."""
-        token = 0 if claimer.waits else self._resource_of(claimer).token
-        return SessionItem("claims", claimer.pool, claimer.holder, not claimer.waits, token)
 
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
@@ -199,80 +191,83 @@ class Claims:
                 break
             if not state.step():
                 return
-            resource.state = _FREE
-            self._resources.save(resource)
-            self._offer(self._pool(resource.pool), resource)
+            self._offer(self._pool(resource.key), resource, resource.used)
         state.wake_at("rest", None)
         if resource is not None:
             state.wake_at("rest", resource.rest_until)
 
-    def _remove(self, claimer: Claimer, quarantine: float) -> Reply:
-        """The claimer goes; its resource rests for the quarantine or its cool-down, or goes to the next claimer."""
-        pool = self._pool(claimer.pool)
+    def _status(self, claimer: Claimer) -> ClaimAnswer:
         if claimer.waits:
-            was_head = self._is_head(claimer)
-            self._claimers.remove(claimer)
+            return self._queued(self._pool(claimer.key))
+        return _claimed(self._resource_of(claimer))
+
+    def _queued(self, pool: Pool) -> Queued:
+        return Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
+
+    def _remove(self, claimer: Claimer, quarantine: float) -> None:
+        """Remove a claimer; its resource rests for the quarantine or its cool-down, or goes to the next claimer."""
+        pool = self._pool(claimer.key)
+        if claimer.waits:
+            was_head = self._head(pool) == claimer
+            self._places.remove(claimer)
             self._count_out(pool)
             if was_head:
                 self._hint_head(pool)
-            return Reply.LEFT
+            return
         state, resource = self._state, self._resource_of(claimer)
-        self._claimers.remove(claimer)
+        self._places.remove(claimer)
+        rest_until = resource.rest_until
         if quarantine > 0:
-            resource.rest_until = max(resource.rest_until, state.now + quarantine)
-        resource.session, resource.token, resource.used = 0, 0, state.rank()
+            rest_until = max(rest_until, state.now + quarantine)
+        used = state.rank()
         if resource.removed:
             self._delete(pool, resource)
         elif resource.reason is not None:
-            self._change(resource, _RETIRED)
-        elif resource.rest_until > state.now:
-            soonest = self._next_rested(pool.name)
-            self._change(resource, _RESTING)
-            state.wake_at("rest", resource.rest_until)
-            if soonest is None or resource.rest_until < soonest:
+            self._put_back(resource, _RETIRED, used)
+        elif rest_until > state.now:
+            soonest = self._next_rested(pool.key)
+            self._put_back(resource, _RESTING, used, rest_until)
+            state.wake_at("rest", rest_until)
+            if soonest is None or rest_until < soonest:
                 self._hint_head(pool)
         else:
-            self._change(resource, _FREE)
-            self._offer(pool, resource)
-        return Reply.RELEASED
+            self._offer(pool, resource, used)
 
-    def _offer(self, pool: Pool, resource: Resource) -> None:
-        """Lend a free resource to the first claimer in the line that it matches."""
-        if not pool.waiting or resource.state != _FREE:
-            return
-        for claimer in self._claimers.each("line", pool.name):
+    def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
+        """Lend a resource to the first claimer in the line that it matches; it is free if there is none."""
+        for place, claimer in enumerate(self._places.each("line", pool.key) if pool.waiting else ()):
             if _matches(resource, claimer.wanted):
-                was_head = self._is_head(claimer)
+                self._places.move(claimer, waits=False, resource=resource.name, token=self._state.token())
                 self._count_out(pool)
-                self._lend(resource, claimer)
-                self._hint(claimer, _claimed(resource))
-                if was_head:
+                self._hint(claimer, self._lend(resource, claimer, used))
+                if place == 0:
                     self._hint_head(pool)
                 return
+        self._put_back(resource, _FREE, used)
 
-    def _lend(self, resource: Resource, claimer: Claimer) -> None:
-        claimer.waits, claimer.resource = False, resource.name
-        self._claimers.save(claimer)
-        resource.session, resource.token, resource.rest_until = claimer.session, self._state.token(), -1.0
-        self._change(resource, _CLAIMED)
+    def _lend(self, resource: Resource, claimer: Claimer, used: int) -> Claimed:
+        session, token = claimer.session, claimer.token
+        self._resources.move(
+            resource, state=_CLAIMED, session=session, token=token, used=used, rest_until=-1.0
+        )
+        return _claimed(resource)
 
-    def _is_head(self, claimer: Claimer) -> bool:
-        head = self._claimers.first("line", claimer.pool)
-        return head is not None and head.holder == claimer.holder
+    def _put_back(self, resource: Resource, state: str, used: int, rest_until: float = -1.0) -> None:
+        self._resources.move(resource, state=state, session=0, token=0, used=used, rest_until=rest_until)
+
+    def _head(self, pool: Pool) -> Claimer | None:
+        return self._places.first("line", pool.key)
 
     def _hint_head(self, pool: Pool) -> None:
         """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
-        head = self._claimers.first("line", pool.name)
-        if head is not None and self._next_rested(pool.name) is not None:
+        head = self._head(pool)
+        if head is not None and self._next_rested(pool.key) is not None:
             self._hint(head, Notice.ASK)
-
-    def _hint(self, claimer: Claimer, news: Claimed | Notice) -> None:
-        self._state.hint(self._state.process(claimer.session), claimer.pool, claimer.holder, news)
 
     def _number(self, pool: str, group: bytes) -> int:
         """The number of a claimer that begins to wait: those of a group come one after the other."""
-        head = self._claimers.first("line", pool)
-        last = self._claimers.last("line_of_group", pool, group)
+        head = self._places.first("line", pool)
+        last = self._places.last("line_of_group", pool, group)
         return max(head.number if head else 0, last.number + 1 if last else 0)
 
     def _next_rested(self, pool: str) -> float | None:
@@ -280,31 +275,14 @@ class Claims:
         resource = self._resources.first("rest_in_pool", pool)
         return resource and resource.rest_until
 
-    def _best(self, pool: str, where: Metadata) -> Resource | None:
-        """The next free resource that matches `where`."""
-        free = self._resources.each("free", pool)
-        return next((resource for resource in free if _matches(resource, where)), None)
-
     def _show(self, resource: Resource) -> ShownResource:
         state = self._state
         rest = max(0.0, resource.rest_until - state.now) if resource.state == _RESTING else 0.0
         process = state.process(resource.session) if resource.state == _CLAIMED else ""
         return ShownResource(
-            *(
-                resource.name,
-                resource.metadata,
-                -resource.dislike,
-                resource.state,
-                process,
-                resource.token,
-                rest,
-            ),
-            resource.reason or "",
+            *(resource.name, resource.metadata, -resource.dislike, resource.state),
+            *(process, resource.token, rest, resource.reason or ""),
         )
-
-    def _change(self, resource: Resource, state: str) -> None:
-        resource.state = state
-        self._resources.save(resource)
 
     def _delete(self, pool: Pool, resource: Resource) -> None:
         self._resources.remove(resource)
@@ -321,13 +299,16 @@ class Claims:
         else:
             self._pools.remove(pool)
 
-    def _pool(self, name: str) -> Pool:
-        return self._pools.get(name) or Pool(name)
+    def _pool(self, key: str) -> Pool:
+        return self._pools.get(key) or Pool(key)
 
     def _resource_of(self, claimer: Claimer) -> Resource:
-        resource = self._resources.get(claimer.pool, claimer.resource)
+        resource = self._resources.get(claimer.key, claimer.resource)
         assert resource is not None
         return resource
+
+    def _token(self, claimer: Claimer, /) -> int:
+        return claimer.token
 
 
 def _claimed(resource: Resource) -> Claimed:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from math import inf
 
-from tenure.engine import HoldOff, Limiter, Look, Looked, Notice, Refund, Reply, Spend, Spent
+from tenure.engine import (
+    HoldOff,
+    Limiter,
+    LimiterStatus,
+    Notice,
+    ReadLimiter,
+    Refund,
+    Reply,
+    Spend,
+    SpendResults,
+)
 
 from ._state import State
 from ._tables import Layout, Order, Table
@@ -13,7 +24,7 @@ from ._tables import Layout, Order, Table
 
 @dataclass(slots=True)
 class LimiterRow:
-    """A limiter, and until when it differs from a new one."""
+    """A limiter, and until when it has an effect at least."""
 
     key: str
     until: float
@@ -43,20 +54,24 @@ class Rates:
         self._limiters: Table[LimiterRow] = state.table(LIMITERS)
         self._waiters: Table[LimiterWaiter] = state.table(LIMITER_WAITERS)
 
-    def spend(self, op: Spend) -> Spent | Reply:
+    def spend(self, op: Spend) -> SpendResults | Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        limiter = self._limiter(op.key)
-        answer = Spent(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
+        row = self._row(op.key)
+        limiter = row.limiter
+        answer = SpendResults(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
         if any(spending.booked and spending.delay > 0 for spending in answer.answers):
             session = state.session(op.session)
             assert session is not None
             self._forget_waiters(op.key, limiter.time(state.now))
+            known = self._waiters.get(op.key, session.process)
+            if known is not None:
+                self._waiters.remove(known)
             self._waiters.save(LimiterWaiter(op.key, session.process, limiter.last_due))
         if any(spending.booked for spending in answer.answers):
-            self._keep(op.key, limiter)
+            self._keep(row)
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -65,10 +80,10 @@ class Rates:
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        limiter = self._limiter(op.key)
+        row = self._row(op.key)
         for request in op.requests:
-            limiter.refund(op.limits, request, state.now)
-        self._keep(op.key, limiter)
+            row.limiter.refund(op.limits, request, state.now)
+        self._keep(row)
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
@@ -77,42 +92,49 @@ class Rates:
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        limiter = self._limiter(op.key)
-        time = limiter.time(state.now)
-        if limiter.hold_off(op.seconds, state.now):
+        row = self._row(op.key)
+        time = row.limiter.time(state.now)
+        if row.limiter.hold_off(op.seconds, state.now):
             self._forget_waiters(op.key, time)
             for process in sorted(waiter.process for waiter in self._waiters.each("due", op.key)):
                 state.hint(process, op.key, "", Notice.HELD)
-        self._keep(op.key, limiter)
+        self._keep(row)
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def look(self, op: Look) -> Looked:
-        return self._limiter(op.key).look(op.limits, self._state.now)
+    def look(self, op: ReadLimiter) -> LimiterStatus:
+        return self._row(op.key).limiter.look(op.limits, self._state.now)
 
     def forget(self, count: int) -> None:
         """Forget up to `count` limiters that say nothing any more: they are as if never used."""
         state = self._state
-        for row in self._limiters.some("until", limit=count):
-            if row.until > state.now:
-                break
-            self._forget(row)
+        rows = islice(self._limiters.each("until"), count)
+        for row in list(takewhile(lambda row: row.until <= state.now, rows)):
+            self._keep(row)
         first = self._limiters.first("until")
         state.wake_at("limiter", None)
         state.wake_at("limiter", inf if first is None else first.until)
 
-    def _limiter(self, key: str) -> Limiter:
-        """The limiter; a new one if it says nothing any more."""
-        row = self._limiters.get(key)
-        return Limiter() if row is None or row.until <= self._state.now else row.limiter
+    def _row(self, key: str) -> LimiterRow:
+        """The limiter; a new one if it has no effect any more."""
+        row = self._limiters.get(key) or LimiterRow(key, 0.0, Limiter())
+        if not row.limiter.is_used(self._state.now):
+            row.limiter = Limiter()
+        return row
 
-    def _keep(self, key: str, limiter: Limiter) -> None:
-        row = LimiterRow(key, limiter.used_until(), limiter)
-        if limiter.is_used(self._state.now):
+    def _keep(self, row: LimiterRow) -> None:
+        """Keep a limiter while it has an effect, which is checked at `until`, and not sooner."""
+        now, until = self._state.now, row.limiter.used_until()
+        if until <= now:
+            if row.until:
+                self._forget(row)
+            return
+        if 0 < row.until <= now:
+            self._limiters.move(row, until=until, limiter=row.limiter)
+        else:
+            row.until = row.until or until
             self._limiters.save(row)
-            self._state.wake_at("limiter", row.until)
-        elif self._limiters.get(key) is not None:
-            self._forget(row)
+        self._state.wake_at("limiter", row.until)
 
     def _forget(self, row: LimiterRow) -> None:
         self._limiters.remove(row)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
 
 from ._tables import Layout, Table
+
+News = Granted | Claimed | Tripped | Broken | Notice
+"""The subject of a hint."""
+
+Moment: TypeAlias = Any
+"""A time of a task in the unit of the engine: a float or an integer."""
 
 
 class Session(Protocol):
@@ -22,8 +29,21 @@ class Session(Protocol):
     def ttl(self) -> float: ...
 
 
+@dataclass(slots=True)
+class Numbers:
+    """The last number given of each kind."""
+
+    token: int = 0
+    task: int = 0
+    ending: int = 0
+    rank: int = 0
+
+
 class State(Protocol):
     """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
+
+    @property
+    def last(self) -> Numbers: ...
 
     @property
     def now(self) -> float:
@@ -50,9 +70,7 @@ class State(Protocol):
         """A number above all ranks before it."""
         ...
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice, /
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News, /) -> None:
         """Hint a process."""
         ...
 
@@ -69,6 +87,23 @@ class State(Protocol):
         """Clear up this kind of thing at that time, or sooner if that was said before; None: forget what was said."""
         ...
 
+    @property
+    def moment(self) -> Moment:
+        """The time of the tasks, in the unit of the engine."""
+        ...
+
+    def after(self, seconds: float, /) -> Moment:
+        """The moment so many seconds from now."""
+        ...
+
+    def seconds_since(self, moment: Moment, /) -> float:
+        """How many seconds ago a moment was."""
+        ...
+
+    def clock_time(self, moment: Moment | None, /) -> float | None:
+        """A moment as seconds on the clock of `now`."""
+        ...
+
     def ask_again_in(self, due: float | None = None, /) -> float:
         """Seconds until the next session ends, or until `due` if that is earlier."""
         ...
@@ -83,6 +118,10 @@ class State(Protocol):
 
     def subscribe_once(self, kind: str, key: str, session: str, /) -> None:
         """Hint the open session of that name once, when the object has changed."""
+        ...
+
+    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None:
+        """Hint the open session of that name once, when the task of a queue has ended or changed."""
         ...
 
     def notify_watchers(self, kind: str, key: str, notice: Notice, /) -> None:

@@ -1,7 +1,7 @@
 """Tables: rows found by a key, and by orders. The rules read and write them; an engine says where they are.
 
 A row is a dataclass. Its fields are of the types int, float, str, bytes and bool, and int or None. A rule changes the
-fields of a row that it has read, and saves the row.
+fields of a row that it has read and saves the row; a field that places the row in an order changes by `move` alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ R = TypeVar("R")
 class Order(NamedTuple):
     """Rows with equal values of the fields `of`, in the order of the fields `by`, which tell them apart.
 
-    With `when`, a field and a value, the order has only the rows with that value.
+    With `when`, a field and a value, the order has only the rows with that value. With `grows`, a row that enters the
+    order comes behind all others.
     """
 
     of: tuple[str, ...]
     by: tuple[str, ...]
     when: tuple[str, Any] | None = None
+    grows: bool = False
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields that place a row in the order."""
+        return {*self.of, *self.by, *(self.when or ())[:1]}
 
 
-OF_SESSION = Order(("session",), ("rank",))
+OF_SESSION = Order(("session",), ("rank",), grows=True)
 """The rows of a session, in the order in which they were made."""
 
 
@@ -38,6 +45,10 @@ class Layout:
         self.key: tuple[str, ...] = key
         self.orders: dict[str, Order] = orders
 
+    def orders_with(self, *fields: str) -> list[str]:
+        """The names of the orders that read any of these fields."""
+        return [name for name, order in self.orders.items() if not order.fields.isdisjoint(fields)]
+
 
 class Table(Protocol[R]):
     """A table of one layout. What an operation costs depends on the number of rows that it returns."""
@@ -47,7 +58,11 @@ class Table(Protocol[R]):
         ...
 
     def save(self, row: R, /) -> None:
-        """Keep a new row, or the changed fields of a row, but not of its key."""
+        """Keep a new row, or the changed fields of a row that no order reads."""
+        ...
+
+    def move(self, row: R, /, **fields: Any) -> None:
+        """Change these fields of a row, which orders may read, but not its key."""
         ...
 
     def remove(self, row: R, /) -> None:

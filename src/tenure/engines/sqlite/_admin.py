@@ -8,25 +8,25 @@ from typing import Any
 from tenure.engine import (
     CAP,
     Browse,
-    Changed,
     Count,
     GroupPage,
     Groups,
     Move,
+    MovedCount,
     Notice,
     Page,
     QueueCounts,
     Reply,
 )
+from tenure.engines.rules import DELAYED, LEASED, Settling, Takers, decoded_name
 from tenure.errors import EngineError
 
 from ._clock import micros, seconds
-from ._endings import Endings
-from ._queue import DELAYED, LEASED, Queue, Queues
+from ._queue import Queue, Queues
 from ._records import ended_record, unfinished_record
 from ._sql import QUEUES, TASKS
 from ._state import State
-from ._tasks import Task, micros_or_none
+from ._tasks import TaskRows
 
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
@@ -37,91 +37,89 @@ _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
 class Admin:
     """Administration of queues."""
 
-    def __init__(self, state: State, queues: Queues, endings: Endings) -> None:
+    def __init__(
+        self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
+    ) -> None:
         self._state = state
         self._queues = queues
-        self._endings = endings
+        self._rows = rows
+        self._takers = takers
+        self._settling = settling
 
-    def move(self, op: Move) -> Changed | Reply:
+    def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
-            return Changed(0, more=False)
+            return MovedCount(0, more=False)
         takeable = queue.takeable
         changed = self._move(queue, op)
-        self._queues.offer(queue, queue.takeable - takeable)
+        self._takers.offer(queue, queue.takeable - takeable)
         return changed
 
-    def _move(self, queue: Queue, op: Move) -> Changed:
+    def _move(self, queue: Queue, op: Move) -> MovedCount:
         if op.to == "purged":
             return self._purge(queue, op.states)
         if op.to == "cancelled":
-            ttl = micros_or_none(op.ttl)
-            return Changed(sum(self._cancel(queue, task, ttl) for task in op.ids), more=False)
+            return MovedCount(sum(self._cancel(queue, task, op.ttl) for task in op.ids), more=False)
         if op.to == "delayed":
-            ready_at = self._state.wall + micros(op.delay)
-            return Changed(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
+            ready_at = self._state.moment + micros(op.delay)
+            return MovedCount(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
         state = self._state
         if op.states:
             rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-            changed = sum(self._revive(queue, *row) for _, *row in rows)
+            changed = sum(self._requeue(queue, *row) for _, *row in rows)
             more = len(rows) == state.cap
-            return Changed(changed, more, rows[-1][0] if more else 0)
+            return MovedCount(changed, more, rows[-1][0] if more else 0)
         dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-        return Changed(sum(self._revive(queue, task, *row) for task, row in dead if row), more=False)
+        return MovedCount(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
 
-    def _cancel(self, queue: Queue, task_id: int, ttl: int | None) -> bool:
+    def _cancel(self, queue: Queue, task_id: int, ttl: float | None) -> bool:
         state = self._state
-        row = state.one(TASKS.task, id=task_id, queue=queue.id)
-        if row is None:
+        task = self._rows.task(queue, task_id)
+        if task is None:
             return False
-        task = Task(*row)
         if task.place != LEASED:
-            self._endings.end_in_order(
-                queue, task.id, task.group, task.place, "cancelled", task.attempts, ttl
-            )
-            self._endings.write()
+            self._settling.end_untaken(queue, task, "cancelled", ttl)
+            self._rows.write()
         elif not task.stop:
+            assert task.session is not None
             state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
             queue.stops += task.stop is None
-            (process,) = state.one(TASKS.process, session=task.session)
-            state.hint(process, queue.name, str(task.token), Notice.STOP)
+            state.hint(state.process(task.session), queue.name, str(task.token), Notice.STOP)
         return True
 
     def _postpone(self, queue: Queue, task_id: int, ready_at: int) -> bool:
         state = self._state
-        row = state.one(TASKS.task, id=task_id, queue=queue.id)
-        if row is None:
+        task = self._rows.task(queue, task_id)
+        if task is None or task.place == LEASED:
             return False
-        task = Task(*row)
-        if task.place == LEASED:
-            return False
-        queue.step_out(task.place, task.group)
+        queue.dequeue(task.place, task.group)
         if task.place == DELAYED:
             # as long as it is not written, it is still found among the delayed ones
             (queue.known_due,) = state.one(TASKS.due_beside, queue=queue.id, id=task.id)
             queue.due_is_known = True
-        self._endings.give_back(queue, task.id, task.group, ready_at, task.attempts, task.deliveries)
-        self._endings.write()
+        self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
+        self._rows.write()
         return True
 
-    def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
+    def _requeue(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
         """Make a dead task ready, unless another one has its key."""
         state = self._state
         if key is not None:
-            owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.wall)
+            owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.moment)
             if owner is not None and owner[0] != task:
                 return False
-        state.run(TASKS.revive, id=task, now=state.wall)
+        state.run(TASKS.requeue, id=task, now=state.moment)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1
         queue.lasting -= expires is None
         queue.live += 1
-        if group:
-            self._queues.groups(queue).come(group)
-        queue.line_up(task, group, state.wall, state.wall)
+        name = decoded_name(group)
+        if name:
+            queue.groups.count_in(name, queue.waiting)
+        queue.enqueue(task, name, state.moment, state.moment)
         return True
 
-    def _purge(self, queue: Queue, states: tuple[str, ...]) -> Changed:
+    def _purge(self, queue: Queue, states: tuple[str, ...]) -> MovedCount:
         cap = left = self._state.cap
         for state in states:
             if state in ("waiting", "delayed"):
@@ -130,21 +128,21 @@ class Admin:
                 purged, finished = self._purge_ended(queue, state, left)
                 left -= purged
                 if not finished:
-                    return Changed(cap - left, more=True)
-        return Changed(cap - left, left == 0)
+                    return MovedCount(cap - left, more=True)
+        return MovedCount(cap - left, left == 0)
 
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
         tasks = self._listed(queue, name, (), count)
         ids = [task for *_, task, _ in tasks]
-        groups = queue.groups.of_tasks(ids) if queue.groups is not None else {}
-        self._endings.expect(queue, ids)
+        groups = queue.group_rows.of_tasks(ids) if queue.groups.named else {}
+        self._rows.expect_ends(queue, ids)
         for *_, task, place in tasks:
-            group = groups.get(task, b"")
-            queue.step_out(place, group)
+            group = groups.get(task, "")
+            queue.dequeue(place, group)
             queue.purged += 1
-            self._endings.remove(queue, task, group)
-            self._endings.finished(queue, task)
-        self._endings.write()
+            self._settling.remove(queue, task, group)
+            self._rows.finished(queue, task)
+        self._rows.write()
         if ids:
             self._state.run(TASKS.delete, ids=str(ids))
             self._state.changed(ids)
@@ -160,7 +158,7 @@ class Admin:
             looked += len(rows)
             queue.lasting -= sum(expires is None for (expires,) in rows)
             # outdated ones that are not forgotten yet do not count
-            purged += sum(expires is None or expires > self._state.wall for (expires,) in rows)
+            purged += sum(expires is None or expires > self._state.moment for (expires,) in rows)
         if name == "dead":
             queue.dead -= purged
             queue.purged += purged
@@ -194,7 +192,7 @@ class Admin:
         run, about = self._state.all, {"queue": queue.id, "limit": limit}
         if name == "leased":
             return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
-        due = run(TASKS.are_due, queue=queue.id, now=self._state.wall, limit=CAP)
+        due = run(TASKS.are_due, queue=queue.id, now=self._state.moment, limit=CAP)
         rows: list[Any] = []
         if name == "delayed":
             # due tasks that are not moved yet count as waiting, as many as an exchange would move
@@ -225,7 +223,7 @@ class Admin:
             )
         rows.sort()
         # outdated ones that are not forgotten yet are left out
-        shown = (row for *row, expires in rows[:limit] if expires is None or expires > self._state.wall)
+        shown = (row for *row, expires in rows[:limit] if expires is None or expires > self._state.moment)
         last = str(rows[limit - 1][0]) if len(rows) > limit else ""
         return Page(tuple(ended_record(self._state, *row) for row in shown), last)
 
@@ -234,17 +232,17 @@ class Admin:
         session = state.session(op.watch) if op.watch else None
         if op.watch and session is None:
             return Reply.GONE
-        queue = self._queues.find(op.key) or Queue(0, op.key, *[0] * 21)
+        queue = self._queues.find(op.key) or Queue(state, 0, None, 0, op.key)
         groups = queue.groups
         if session is not None and queue.live:
             state.watch("drain", op.key, 0, session)
         waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
         dead, due = queue.dead, 0
-        unfinished = group_counter = groups.unfinished if groups is not None else 0
+        unfinished = groups.unfinished
         if op.recount:
             waiting, delayed, leased, dead, unfinished = state.one(TASKS.recount, queue=queue.id)
         if delayed:
-            due = len(state.all(TASKS.are_due, queue=queue.id, now=state.wall, limit=CAP))
+            due = len(state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=CAP))
         return QueueCounts(
             put=queue.put,
             waiting=waiting + due,
@@ -257,34 +255,34 @@ class Admin:
             discarded=queue.discarded,
             purged=queue.purged,
             reserved=queue.reserved,
-            producers=queue.producers + (groups.producers if groups is not None else 0),
+            producers=queue.producers + groups.producers,
             groups=unfinished,
             paused=bool(queue.paused),
             oldest=self._oldest(queue),
             cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
             ask_again_in=state.ask_again_in(),
-            now=seconds(state.wall),
+            now=seconds(state.moment),
             max_size=queue.max_size if queue.put else 0,
-            group_counter=group_counter,
+            group_counter=groups.unfinished,
         )
 
     def _oldest(self, queue: Queue) -> float:
         """For how many seconds the longest waiting task has been ready."""
-        moments = [self._state.wall]
+        moments = [self._state.moment]
         if queue.waiting:
             rows = [self._state.one(TASKS.oldest, queue=queue.id)]
-            if queue.groups is not None:
+            if queue.groups.named:
                 rows.append(self._state.one(TASKS.oldest_in_groups, queue=queue.id))
             moments += [moment for (moment,) in rows if moment is not None]
-        if (due := self._queues.due(queue)) is not None:
+        if (due := self._takers.due(queue)) is not None:
             moments.append(due)
-        return seconds(self._state.wall - min(moments))
+        return seconds(self._state.moment - min(moments))
 
     def groups(self, op: Groups) -> GroupPage:
         queue = self._queues.find(op.key)
-        if queue is None or queue.groups is None:
+        if queue is None or not queue.groups.named:
             return GroupPage(())
-        return GroupPage(queue.groups.longest(min(op.limit, CAP)))
+        return GroupPage(queue.group_rows.longest(min(op.limit, CAP)))
 
 
 def _rank(row: Any) -> tuple[bytes, int, int, int]:

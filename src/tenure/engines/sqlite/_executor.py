@@ -25,22 +25,36 @@ from tenure.engine import (
     handlers,
     how_many_to_forget,
 )
-from tenure.engines.rules import CLAIMERS, HOLDS, PARTICIPANTS, Barriers, Claims, Holds, Rates, Sessions
+from tenure.engines.rules import (
+    CLAIMERS,
+    HOLDS,
+    PARTICIPANTS,
+    PRODUCERS,
+    TAKERS,
+    Barriers,
+    Claims,
+    Holds,
+    Producers,
+    Rates,
+    Room,
+    Sessions,
+    Settling,
+    Takers,
+    Tasks,
+)
 from tenure.errors import StoreUnavailable
 
 from ._admin import Admin
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
-from ._endings import Endings
 from ._errors import explain, is_full
 from ._hints import write_hints
-from ._producers import Producers
 from ._queue import Queues
-from ._room import Room
-from ._sql import QUEUES, SESSIONS, TASKS
+from ._room import Room as RoomOnDisk
+from ._sql import SESSIONS, TASKS
 from ._state import State
 from ._survey import Introspection
-from ._tasks import Tasks
+from ._tasks import TaskRows
 
 T = TypeVar("T")
 
@@ -68,25 +82,28 @@ class Executor:
         self._retry = retry or BusyRetry(path, 5.0)
         self._served = served
         self._path = path
-        self._room = Room(db, path)
+        self._room = RoomOnDisk(db, path)
         self._state = state = State(db, clocks, cap)
         self._rates = Rates(state)
         self._barriers = barriers = Barriers(state)
         self._holds = holds = Holds(state)
         self._claims = claims = Claims(state)
         self._queues = queues = Queues(state)
-        self._endings = endings = Endings(state, queues)
-        producers = Producers(state, queues)
-        self._tasks = tasks = Tasks(state, queues, endings)
+        self._rows = rows = TaskRows(state, queues)
+        room = Room(state, queues)
+        takers = Takers(state, queues, rows)
+        producers = Producers(state, queues, rows, room, takers)
+        self._settling = settling = Settling(state, queues, rows, room, takers)
+        tasks = Tasks(state, queues, rows, room, takers, settling)
         self._sessions = sessions = Sessions(
             state,
             [
                 (state.of_session(HOLDS), holds.drop),
                 (state.of_session(CLAIMERS), claims.drop),
                 (state.of_session(PARTICIPANTS), barriers.drop),
-                (state.of_session(QUEUES.next_producer_of_session), producers.drop),
-                (state.of_session(TASKS.next_of_session), tasks.drop),
-                (state.of_session(QUEUES.next_taker_of_session), tasks.drop_taker),
+                (state.of_session(PRODUCERS), room.drop),
+                (state.of_session(TASKS.next_of_session), settling.drop),
+                (state.of_session(TAKERS), takers.drop),
                 (state.of_session(SESSIONS.next_watch), state.unwatch),
             ],
         )
@@ -96,7 +113,7 @@ class Executor:
             claims=claims,
             producers=producers,
             tasks=tasks,
-            admin=Admin(state, queues, endings),
+            admin=Admin(state, queues, rows, takers, settling),
             rates=self._rates,
             barriers=barriers,
             introspection=Introspection(state, queues, path),
@@ -171,10 +188,10 @@ class Executor:
         state = self._state
         state.begin()
         self._queues.begin()
-        self._endings.begin()
+        self._rows.begin()
         result = step()
         few = how_many_to_forget(state.operations)
-        self._tasks.forget_records()
+        self._rows.forget_records()
         for what, forget in (("limiter", self._rates.forget), ("barrier", self._barriers.forget)):
             due = getattr(state.soonest, what)
             if due is not None and due <= state.now:
@@ -203,8 +220,8 @@ class Executor:
         # one after the other: an ended session leaves tasks that expire, and dead letters that may be outdated at once
         for what, now, clear_up in (
             ("session", state.boot, self._sessions.end_expired),
-            ("task", state.wall, self._tasks.clear_up),
-            ("letter", state.wall, self._tasks.delete_letters),
+            ("task", state.moment, self._settling.expire),
+            ("letter", state.moment, self._rows.delete_letters),
             ("rest", state.now, self._claims.clear_up),
         ):
             due = getattr(state.soonest, what)

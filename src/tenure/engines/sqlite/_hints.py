@@ -20,9 +20,9 @@ def write_hints(state: State, hints: Sequence[Hint]) -> set[str]:
     """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)
-        state.run(HINTS.write, process=hint.process, at=state.wall, key=hint.key, name=hint.name, news=news)
+        state.run(HINTS.write, process=hint.process, at=state.moment, key=hint.key, name=hint.name, news=news)
     if hints:
-        state.run(HINTS.forget, before=state.wall - _KEPT_FOR, count=how_many_to_forget(len(hints)))
+        state.run(HINTS.forget, before=state.moment - _KEPT_FOR, count=how_many_to_forget(len(hints)))
     return {hint.process for hint in hints}
 
 

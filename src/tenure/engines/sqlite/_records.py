@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.engine import Record
+from tenure.engines.rules import decoded_name
 
 from ._clock import seconds
 from ._state import State
@@ -24,7 +25,7 @@ def unfinished_record(
     group: bytes,
 ) -> Record:
     """An unfinished task in the state `shown`, from a row of `show`."""
-    age = seconds(state.wall - ready_at)
+    age = seconds(state.moment - ready_at)
     notes = (progress, failure, meta, decoded_name(group))
     return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes)
 
@@ -47,19 +48,9 @@ def ended_record(
     group: bytes,
 ) -> Record:
     """A task that has ended, from a row of `ended_task`."""
-    age = seconds(state.wall - ended_at)
+    age = seconds(state.moment - ended_at)
     notes = (progress, failure, meta, decoded_name(group))
     return Record(seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age, *notes)
-
-
-def encoded_name(name: str) -> bytes:
-    """The key of a task, or the name of a group, as it is stored: it may hold what is no text, and sorts the same."""
-    return name.encode("utf-8", "surrogatepass")
-
-
-def decoded_name(name: bytes) -> str:
-    """The reverse of `encoded_name`."""
-    return name.decode("utf-8", "surrogatepass")
 
 
 def _key(key: bytes | None) -> str | None:

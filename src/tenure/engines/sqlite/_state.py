@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout
+from tenure.engine import Hint, Notice, Reply
+from tenure.engines.rules import Layout, News, Numbers
 
-from ._clock import FAR, Clocks, micros
+from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
 from ._session import Session
 from ._sql import SESSIONS, repeated
@@ -22,16 +22,6 @@ from ._tables import SqliteTable
 
 _MOST = 64
 """The most rows of parameters that a statement has. They are powers of two, so that few are to be prepared."""
-
-
-@dataclass(slots=True)
-class Numbers:
-    """The last number given of each kind."""
-
-    token: int = 0
-    task: int = 0
-    ending: int = 0
-    rank: int = 0
 
 
 @dataclass(slots=True)
@@ -53,9 +43,9 @@ class Soonest:
     line: float | None = None
 
 
-def sooner(one: int, other: int | None) -> int:
+def sooner(moment: int, other: int | None) -> int:
     """The earlier of two moments; None is never."""
-    return one if other is None or one < other else other
+    return moment if other is None or moment < other else other
 
 
 class State:
@@ -65,7 +55,7 @@ class State:
         self.db = db
         self.cap = cap
         self.now = 0.0
-        self.wall = 0
+        self.moment = 0
         self.boot = 0
         self.last = Numbers()
         self.soonest = Soonest()
@@ -79,6 +69,7 @@ class State:
         self._clocks = clocks
         self._stored = Numbers()
         self._sessions: dict[str, Session | None] = {}
+        self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
 
     # the transaction
@@ -86,7 +77,7 @@ class State:
     def begin(self) -> None:
         """Read what every batch has to know; the transaction has begun."""
         self.now = self._clocks.wall()
-        self.wall = int(self.now * 1e6)
+        self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
@@ -95,6 +86,7 @@ class State:
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}
+        self._processes = {}
         self.replies.begin(self.boot)
         self.operations = 0
 
@@ -138,16 +130,14 @@ class State:
     # numbers, hints and steps
 
     def token(self) -> int:
-        self.last.token = max(self.last.token + 1, self.wall)
+        self.last.token = max(self.last.token + 1, self.moment)
         return self.last.token
 
     def rank(self) -> int:
         self.last.rank += 1
         return self.last.rank
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self) -> bool:
@@ -176,7 +166,9 @@ class State:
         return self._sessions[name]
 
     def process(self, session: int) -> str:
-        return self.one(SESSIONS.process, id=session)[0]
+        if session not in self._processes:
+            self._processes[session] = self.one(SESSIONS.process, id=session)[0]
+        return self._processes[session]
 
     def of_session(self, find: str | Layout) -> Callable[[Session], Any]:
         """Finds the first thing that a session has, by a statement or in a table."""
@@ -219,6 +211,17 @@ class State:
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 
+    # the times of tasks, in microseconds of the wall clock
+
+    def after(self, seconds: float) -> int:
+        return self.moment + micros(seconds)
+
+    def seconds_since(self, moment: int) -> float:
+        return seconds(self.moment - moment)
+
+    def clock_time(self, when: int | None) -> float | None:
+        return moment(when)
+
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
         seconds = inf if due is None else due - self.now
@@ -232,6 +235,11 @@ class State:
         known = self.session(session)
         assert known is not None
         self.watch(kind, key, 0, known)
+
+    def watch_task(self, kind: str, key: str, task: int, session: str) -> None:
+        known = self.session(session)
+        assert known is not None
+        self.watch(kind, key, task, known)
 
     def watch(self, kind: str, key: str, task: int, session: Session) -> None:
         self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.number)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 from tenure.engine import Booked, Limiter, Metadata
@@ -31,7 +33,7 @@ def schema_of(layout: Layout) -> Iterator[str]:
     hints = get_type_hints(layout.row)
     columns = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in hints.items())
     yield f"CREATE TABLE {layout.name} ({columns}, PRIMARY KEY ({', '.join(layout.key)})) WITHOUT ROWID"
-    for name, (of, by, when) in layout.orders.items():
+    for name, (of, by, when, _) in layout.orders.items():
         if when is None and of + by == layout.key:  # the table itself has this order
             continue
         part = "" if when is None else f" WHERE {_is(when)}"
@@ -39,52 +41,66 @@ def schema_of(layout: Layout) -> Iterator[str]:
 
 
 class SqliteTable:
-    """The rows of one layout. A row is read anew each time, and written when it is saved."""
+    """The rows of one layout. A row is read anew each time, and written when it is saved or moved."""
 
     def __init__(self, db: sqlite3.Connection, layout: Layout) -> None:
         hints = get_type_hints(layout.row)
-        name, key = layout.name, layout.key
-        fields = tuple(hints)
-        others = [field for field in fields if field not in key]
-        columns = ", ".join(fields)
-        select = f"SELECT {columns} FROM {name}"
+        self._name, key = layout.name, layout.key
+        columns = ", ".join(hints)
+        select = f"SELECT {columns} FROM {self._name}"
         self._execute = db.execute
         self._row: Callable[..., Any] = layout.row
-        self._fields = fields
-        self._key = key
+        self._values = _values(tuple(hints))
+        self._key = _values(key)
+        self._encode = {name: _CODECS[kind][0] for name, kind in hints.items() if kind in _CODECS}
         self._codecs = [(place, *_CODECS[k]) for place, k in enumerate(hints.values()) if k in _CODECS]
-        self._get = f"{select} WHERE {_all_equal(key)}"
-        self._remove = f"DELETE FROM {name} WHERE {_all_equal(key)}"
-        self._save = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(fields))})" + (
-            f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(f'{o} = excluded.{o}' for o in others)}"
-            if others
-            else " ON CONFLICT DO NOTHING"
+        self._is_row = _all_equal(key)
+        self._get = f"{select} WHERE {self._is_row}"
+        self._remove = f"DELETE FROM {self._name} WHERE {self._is_row}"
+        fixed = {*key}.union(*(order.fields for order in layout.orders.values()))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in hints if name not in fixed)
+        self._save = (
+            f"INSERT INTO {self._name} ({columns}) VALUES ({', '.join('?' * len(hints))})"
+            f" ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
         )
+        self._move: dict[tuple[str, ...], str] = {}
         self._first: dict[str, str] = {}
         self._last: dict[str, str] = {}
         self._some: dict[str, str] = {}
         self._after: dict[str, str] = {}
-        for order, (of, by, when) in layout.orders.items():
-            where = _all_equal(of) + ("" if when is None else f" AND {_is(when)}")
-            self._first[order] = f"{select} WHERE {where} ORDER BY {', '.join(by)} LIMIT 1"
-            self._last[order] = (
-                f"{select} WHERE {where} ORDER BY {', '.join(f'{b} DESC' for b in by)} LIMIT 1"
-            )
-            self._some[order] = f"{select} WHERE {where} ORDER BY {', '.join(by)} LIMIT ?"
-            behind = f"({', '.join(by)}) > ({', '.join('?' * len(by))})"
-            self._after[order] = f"{select} WHERE {where} AND {behind} ORDER BY {', '.join(by)} LIMIT ?"
+        for name, order in layout.orders.items():
+            where = _all_equal(order.of) + ("" if order.when is None else f" AND {_is(order.when)}")
+            by, down = ", ".join(order.by), ", ".join(f"{field} DESC" for field in order.by)
+            behind = f"({by}) > ({', '.join('?' * len(order.by))})"
+            self._first[name] = f"{select} WHERE {where} ORDER BY {by} LIMIT 1"
+            self._last[name] = f"{select} WHERE {where} ORDER BY {down} LIMIT 1"
+            self._some[name] = f"{select} WHERE {where} ORDER BY {by} LIMIT ?"
+            self._after[name] = f"{select} WHERE {where} AND {behind} ORDER BY {by} LIMIT ?"
 
     def get(self, *key: Any) -> Any:
         return self._one(self._get, key)
 
     def save(self, row: Any) -> None:
-        values = [getattr(row, field) for field in self._fields]
-        for place, encode_value, _ in self._codecs:
-            values[place] = encode_value(values[place])
+        values = self._values(row)
+        if self._codecs:
+            values = list(values)
+            for place, encode_value, _ in self._codecs:
+                values[place] = encode_value(values[place])
         self._execute(self._save, values)
 
+    def move(self, row: Any, **fields: Any) -> None:
+        names = tuple(fields)
+        if names not in self._move:
+            changes = ", ".join(f"{name} = ?" for name in names)
+            self._move[names] = f"UPDATE {self._name} SET {changes} WHERE {self._is_row}"
+        for name, value in fields.items():
+            setattr(row, name, value)
+            if name in self._encode:
+                fields[name] = self._encode[name](value)
+        self._execute(self._move[names], (*fields.values(), *self._key(row)))
+
     def remove(self, row: Any) -> None:
-        self._execute(self._remove, [getattr(row, field) for field in self._key])
+        self._execute(self._remove, self._key(row))
 
     def first(self, order: str, *of: Any) -> Any:
         return self._one(self._first[order], of)
@@ -111,6 +127,14 @@ class SqliteTable:
         return self._row(*values)
 
 
+def _values(fields: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads these fields of a row."""
+    if len(fields) > 1:
+        return attrgetter(*fields)
+    read = attrgetter(*fields)
+    return lambda row: (read(row),)
+
+
 def _all_equal(fields: tuple[str, ...]) -> str:
     return " AND ".join(f"{field} = ?" for field in fields) or "1"
 
@@ -120,11 +144,13 @@ def _is(when: tuple[str, Any]) -> str:
     return f"{field} = {value!r}" if isinstance(value, str) else f"{field} = {int(value)}"
 
 
+@lru_cache
 def encode(metadata: Metadata) -> str:
     """Metadata as JSON text; a byte becomes the character of the same number."""
     return json.dumps([(name, value.decode("latin-1")) for name, value in metadata])
 
 
+@lru_cache
 def decode(text: str) -> Metadata:
     return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
 

@@ -60,9 +60,9 @@ class Lock(AsyncBlock):
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
-    renewed while the block runs; if it is lost all the same, the block is cancelled and `LeaseLost` raised. `ttl` is
-    for how many seconds the lock outlives a holder that died (the store's by default). Locks with equal names are one
-    lock.
+    renewed while the block runs; if it is lost all the same, asynchronous code in the block is cancelled, and leaving
+    the block raises `LeaseLost`. `ttl` is for how many seconds the lock outlives a holder that died (the store's by
+    default). Locks with equal names are one lock.
 
     A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
@@ -90,7 +90,7 @@ class Lock(AsyncBlock):
         """Hold the lock for a block, `async with lock.hold() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
-        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this task holds the lock already,
+        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if the caller holds the lock already,
         `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """

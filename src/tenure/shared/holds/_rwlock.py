@@ -41,7 +41,7 @@ class RWLock(NotABlock):
         """Share the lock with other readers for a block, `async with lock.read() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `RuntimeError` if this task holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
+        `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
         `LeaseLost`. Cancellation: while waiting, no place is kept and nothing is held.
         """
         return self._hold(1, timeout)

@@ -11,7 +11,7 @@ import anyio
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
-from tenure.engine import Booking, Look, RateLimit, RefundRequest, SpendRequest
+from tenure.engine import Booking, RateLimit, ReadLimiter, RefundRequest, SpendRequest
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
 from tenure.store import Store
@@ -124,7 +124,7 @@ class RateLimiter(AsyncBlock):
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
-        looked = await self._store.call(Look(self._key, self._engine_limits))
+        looked = await self._store.call(ReadLimiter(self._key, self._engine_limits))
         return self._limits.state(looked.debts, looked.held_off)
 
     # inside

@@ -16,11 +16,11 @@ from tenure.engine import (
     ROUNDING,
     Hint,
     HoldOff,
-    Look,
-    Looked,
+    LimiterStatus,
     Notice,
     Operation,
     RateLimit,
+    ReadLimiter,
     Refund,
     RefundRequest,
     SessionItem,
@@ -178,7 +178,7 @@ class _Spender:
         """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
             self._checks += 1
-            self._spenders.store.send(Look(self._key), partial(self._on_check, self._checks))
+            self._spenders.store.send(ReadLimiter(self._key), partial(self._on_check, self._checks))
 
     # waiting for what is booked
 
@@ -201,8 +201,8 @@ class _Spender:
         if not self._waiting and not self._turns.busy:
             self._go_on()
 
-    def _on_check(self, number: int, answer: Looked | Exception) -> None:
-        if isinstance(answer, Looked):
+    def _on_check(self, number: int, answer: LimiterStatus | Exception) -> None:
+        if isinstance(answer, LimiterStatus):
             self._held = answer.held
         elif not isinstance(answer, StoreClosed):
             self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)

@@ -10,7 +10,7 @@ from typing import Generic, Self
 import anyio.lowlevel
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.engine import Found, GetTask, Record, Reply
+from tenure.engine import GetTask, Record, Reply, TaskFound
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Store
@@ -72,7 +72,7 @@ class Feed:
                     answer = await self._store.call(GetTask(self._key, self.task_id, session.id))
                     if answer is Reply.UNKNOWN:
                         self.fail(partial(ResultUnavailable, self._key, self.task_id))
-                    elif not isinstance(answer, Found):
+                    elif not isinstance(answer, TaskFound):
                         session.lose("gone")
                     else:
                         self._publish(answer.record)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from tenure.engine import OnDuplicate
+from tenure.arguments import shows_options
 from tenure.handlers import is_async, name_of, signature_of
 
+from ._new_task import check_options
+from ._options import Item, PutOptions
 from ._queue import WorkQueue, check_queue
-from ._records import Item
 
 Params = ParamSpec("Params")
 R = TypeVar("R")
@@ -47,41 +48,20 @@ class Job(Generic[Params, R]):
         self.queue = queue
         self.function: Callable[Params, Any] = function
         self._name: str = name_of(function)
-        self._options: dict[str, Any] = {}
+        self._options: PutOptions = {}
 
     def __repr__(self) -> str:
         return f"<Job {self._name}{self._signature} of {self.queue.name!r}>"
 
-    def options(
-        self,
-        *,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
-    ) -> Self:
-        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`.
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    def options(self, **options: Unpack[PutOptions]) -> Self:
+        """The same job, whose tasks are put with these options of `WorkQueue.put`.
 
-        An `on_duplicate` of None is "refuse"; for `item`, that of `put_many`.
+        For `item`, an `on_duplicate` of None is that of `put_many`.
         """
+        check_options(options)
         other = copy.copy(self)
-        other._options = {
-            "priority": priority,
-            "delay": delay,
-            "key": key,
-            "expires": expires,
-            "meta": meta,
-            "group": group,
-            "key_ttl": key_ttl,
-            "max_wait": max_wait,
-        }
-        if on_duplicate is not None:
-            other._options["on_duplicate"] = on_duplicate
+        other._options = options
         return other
 
     async def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:

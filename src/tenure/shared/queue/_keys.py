@@ -25,13 +25,13 @@ def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
 
 def with_key(
     task: NewTask,
-    on_duplicate: OnDuplicate,
+    on_duplicate: OnDuplicate | None,
     key_ttl: float | None,
     max_wait: float | None,
     usual_ttl: float | None,
 ) -> NewTask:
     """The task with the options of its key. Raises `TypeError`, `ValueError`."""
-    on_duplicate = check_on_duplicate(on_duplicate)
+    on_duplicate = "refuse" if on_duplicate is None else check_on_duplicate(on_duplicate)
     key_ttl = check_key_ttl(key_ttl)
     if task.key is None and (on_duplicate != "refuse" or key_ttl is not None):
         raise ValueError("on_duplicate and key_ttl need a key")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, cast, overload
+from typing import Any, Generic, Literal, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
-    LARGEST,
     LONGEST_NAME,
     check_count,
     check_flag,
@@ -20,142 +18,70 @@ from tenure.arguments import (
     check_task_id,
     check_text,
     check_timeout,
+    shows_options,
 )
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    Changed,
-    Conflict,
     Count,
     Duplicate,
-    Found,
     GetTask,
     GroupPage,
     Groups,
-    Hint,
     Move,
+    MovedCount,
     NewTask,
-    Notice,
     OnDuplicate,
     Page,
     PutOne,
     QueueCounts,
     Record,
     Reply,
-    SessionItem,
     SetGroups,
     SetPaused,
+    TaskFound,
 )
-from tenure.errors import CursorConflict, DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Codec, Session, Store, check_codec, decoded, encoded, give_back_of
+from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
+from tenure.store import Codec, Store, check_codec, decoded
 
+from ._client import QueueClient
 from ._completing import complete_all
-from ._following import Feed, TaskChanges
+from ._following import TaskChanges
 from ._groups import (
-    GroupSettings,
     GroupStatistics,
     OnRetry,
     group_statistics,
     settings,
 )
-from ._keys import check_key_ttl, check_on_duplicate, with_key
-from ._meta import encode_meta
+from ._keys import check_key_ttl, check_on_duplicate
+from ._new_task import new_task, task_of
+from ._options import Item, MoreOptions
 from ._payload import P
+from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
-from ._puts import Producers
 from ._records import (
     Audit,
-    Item,
     QueueStatistics,
     TaskPage,
     TaskRecord,
-    ended_of,
+    audit_of,
     record_of,
     statistics_of,
 )
-from ._results import Watchers
 from ._retry import Retry, check_retry
 from ._takes import Takers
-from ._task import TakeBlock, Task, encode
+from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
-
-
-_ANYTHING: Any = object()
-
-
-class StoredCursor(bytes):
-    """The value of a cursor as the engine has it: not every codec encodes equal values alike."""
-
-
-def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
-    """The tasks of each group for themselves; in halves those of one group, and those of which two have one key."""
-    groups: dict[str, list[int]] = {}
-    for i in portion:
-        groups.setdefault(tasks[i].group, []).append(i)
-    keys = [task.key for i in portion if (task := tasks[i]).key is not None]
-    if len(groups) > 1 and len(set(keys)) == len(keys):
-        return list(groups.values())
-    half = len(portion) // 2
-    return [portion[:half], portion[half:]]
 
 
 def check_queue(queue: object) -> None:
     """Refuse any object but a queue. Raises `TypeError`."""
     if not isinstance(queue, WorkQueue):
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
-
-
-class _QueueClient:
-    """The state of one queue in this process, and the listener for its hints; each user of the queue keeps it."""
-
-    def __init__(self, store: Store, key: str) -> None:
-        self.groups = GroupSettings(store, key)
-        self.producers = Producers(store, key, self.groups)
-        # what the engine has offered to takers that have left since has to be given back: they keep the listener
-        self.takers = Takers(store, key, self, self.groups)
-        self.watchers = Watchers(store, key)
-
-    def on_hint(self, hint: Hint) -> None:
-        match hint.news:
-            case Notice.READY:
-                self.takers.on_ready()
-            case Notice.ROOM:
-                self.producers.on_room(hint.name)
-            case Notice.STOP:
-                self.takers.stop(int(hint.name))
-            case Notice.FINISHED:
-                self.watchers.wake(hint.name)
-            case Notice.CHANGED:
-                self.watchers.wake_followers(hint.name)
-            case Notice.DRAINED:
-                self.watchers.wake()
-            case Notice.MISSED:
-                self.takers.reask()
-                self.producers.ask_everything()
-                self.watchers.wake_all()
-            case _:
-                pass
-
-    def feed(self, task_id: int) -> Feed:
-        """The news that the followers of a task in this process share; it needs the hints that come here."""
-        return self.watchers.feed(task_id)
-
-    def on_found(self, session: Session, item: SessionItem) -> None:
-        if item.family == "tasks":
-            self.takers.on_found(session, give_back_of(item))
-        elif item.family == "takers":
-            self.takers.on_found_idle()
-        else:
-            self.producers.on_found(item.name)
-
-    def close(self) -> None:
-        self.producers.close()
-        self.takers.close()
-        self.watchers.close()
 
 
 class WorkQueue(Generic[P]):
@@ -181,10 +107,11 @@ class WorkQueue(Generic[P]):
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
-    Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
-    agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
-    settles and takes, as BullMQ's fetch on completion, for whole batches; the turns of groups by self-clocked fair
-    queueing (Golestani, 1994).
+    Descriptions of one queue in one process should agree: the one made last counts.
+
+    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
+    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
+    the turns of groups by self-clocked fair queueing (Golestani, 1994).
     """
 
     def __init__(
@@ -222,7 +149,7 @@ class WorkQueue(Generic[P]):
         keep_payloads = check_flag("keep_payloads", keep_payloads)
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
-        self._client = client = store.listen(self.key, lambda: _QueueClient(store, self.key))
+        self._client = client = store.listen(self.key, lambda: QueueClient(store, self.key))
         self.takers: Takers = client.takers
         client.producers.max_size = self.max_size
         client.takers.aging = aging
@@ -237,6 +164,7 @@ class WorkQueue(Generic[P]):
 
     # putting
 
+    @shows_options(MoreOptions)
     async def put(
         self,
         payload: P,
@@ -244,12 +172,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
@@ -258,28 +181,23 @@ class WorkQueue(Generic[P]):
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
-        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse" raises
-        `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that one, which
-        keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait` seconds from its
-        first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
-        replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
-        new task.
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
+        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
+        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
+        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
+        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
+        either: this is a new task.
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait),
-                wait=True,
-            )
-        task = self._new_task(
-            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-        )
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=True)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
         return await self._put_one(task, wait=True)
 
+    @shows_options(MoreOptions)
     async def try_put(
         self,
         payload: P,
@@ -287,23 +205,12 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait),
-                wait=False,
-            )
-        task = self._new_task(
-            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-        )
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=False)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
         return await self._put_one(task, wait=False)
 
     @overload
@@ -313,7 +220,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: Literal["keep", "replace"],
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int]: ...
     @overload
     async def put_many(
@@ -322,7 +229,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: Literal["refuse"] = "refuse",
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int | DuplicateTask]: ...
     async def put_many(
         self,
@@ -330,7 +237,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: OnDuplicate = "refuse",
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int] | list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
@@ -366,6 +273,7 @@ class WorkQueue(Generic[P]):
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
             return await self._put_all(entries, cursor, expected, span.meta)
 
+    @shows_options(MoreOptions)
     def put_in(
         self,
         connection: object,
@@ -374,19 +282,14 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> Completed[int] | Awaitable[int]:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        await nothing of the store, which may wait for it. It sends no settings of groups: those that the queue has
-        count. Connections, and which of them have to be awaited, are those
-        of `SqlGuard.enforce`; a blocking one returns the id at once, as `.value`, in any thread.
+        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
+        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
@@ -394,16 +297,11 @@ class WorkQueue(Generic[P]):
         Cancellation: roll back; it may have been put in the transaction.
         """
         if self.store.reporter.tracing is None:
-            task = self._new_task(
-                payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-            )
+            task = new_task(self, payload, priority, delay, key, expires, **options)
             return self._put_in(connection, task)
         span = PutSpan(self.store.reporter, self.key)
         try:
-            task = self._new_task(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait, span.meta),
-            )
+            task = new_task(*(self, payload, priority, delay, key, expires), **options, span_meta=span.meta)
             put = self._put_in(connection, task)
         except BaseException as error:
             span.end(error)
@@ -441,9 +339,12 @@ class WorkQueue(Generic[P]):
         assert isinstance(accepted, Accepted)
         return self._id(task, accepted.ids[0])
 
-    async def _put_traced(self, *fields: Any, wait: bool) -> int:
+    async def _put_traced(
+        self, fields: tuple[P, int, float, str | None, float | None], options: MoreOptions, *, wait: bool
+    ) -> int:
         with PutSpan(self.store.reporter, self.key) as span:
-            span.task_id = await self._put_one(self._new_task(*fields, more=span.meta), wait=wait)
+            task = new_task(self, *fields, **options, span_meta=span.meta)
+            span.task_id = await self._put_one(task, wait=wait)
             return span.task_id
 
     async def _put_all(
@@ -453,85 +354,9 @@ class WorkQueue(Generic[P]):
         expected: Any,
         more: Mapping[str, str] | None = None,
     ) -> list[int | DuplicateTask]:
-        tasks = [
-            self._new_task(
-                *(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group),
-                *("refuse" if e.on_duplicate is None else e.on_duplicate, e.key_ttl, e.max_wait, more),
-            )
-            for e in items
-        ]
-        most = min(CAP, self._client.producers.max_size)
-        # which tasks are put together; without any, a cursor is still stored
-        portions = deque(
-            list(range(start, min(start + most, len(tasks)))) for start in range(0, max(1, len(tasks)), most)
-        )
-        stored = value = None
-        if cursor is not None:
-            if not isinstance(cursor, tuple) or len(cursor) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-                raise TypeError(f"cursor must be a tuple of a name and a value, not {cursor!r}")
-            stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
-        if expected is not _ANYTHING:
-            if cursor is None or len(portions) > 1:
-                raise ValueError("expected needs a cursor, and items that fit in one portion")
-            value = b"" if expected is None else self._cursor("what is expected", expected)
-        outcomes: dict[int, int | DuplicateTask] = {}
-        while portions:
-            portion = portions.popleft()
-            part = tuple(map(tasks.__getitem__, portion))
-            try:
-                answer = await self._client.producers.put(
-                    part, wait=True, cursor=None if portions else stored, expected=value
-                )
-            except QueueFull:
-                # tasks of several groups, of which one is full, or more than a group may have
-                if len(part) == 1 or value is not None:
-                    raise
-                portions.extendleft(reversed(_parts(portion, tasks)))
-                continue
-            if isinstance(answer, Conflict):
-                assert stored is not None
-                stored_value = (
-                    self._decode(f"the cursor {stored[0]!r}", answer.value) if answer.value else None
-                )
-                raise CursorConflict(self.key, stored[0], stored_value)
-            for i, task, answered in zip(portion, part, answer.ids, strict=True):
-                outcomes[i] = self._outcome(task, answered)
-        return [outcomes[i] for i in range(len(tasks))]
-
-    def _cursor(self, what: str, value: Any) -> bytes:
-        if isinstance(value, StoredCursor):
-            return value
-        return encoded(self.store.codec, f"{self.key}: {what}", value)
-
-    def _decode(self, what: str, data: bytes) -> Any:
-        return decoded(self.store.codec, f"{self.key}: {what}", data)
-
-    def _new_task(
-        self,
-        payload: P,
-        priority: int,
-        delay: float,
-        key: str | None,
-        expires: float | None,
-        meta: Mapping[str, str] | None,
-        group: str | None,
-        on_duplicate: OnDuplicate,
-        key_ttl: float | None,
-        max_wait: float | None,
-        more: Mapping[str, str] | None = None,
-    ) -> NewTask:
-        task = NewTask(
-            encode(self.codec, self.key, "payload", payload, self.max_payload),
-            check_count("priority", priority, least=-LARGEST),
-            check_seconds("delay", delay),
-            None if key is None else check_name("key", key),
-            check_timeout("expires", expires, least=None),
-            b"" if meta is None and more is None else encode_meta(meta, more),
-            "" if group is None else check_name("group", group),
-        )
-        if key is None and on_duplicate == "refuse" and key_ttl is max_wait is None:
-            return task
-        return with_key(task, on_duplicate, key_ttl, max_wait, self.key_ttl)
+        tasks = [task_of(self, item, more) for item in items]
+        outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
+        return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -553,7 +378,8 @@ class WorkQueue(Generic[P]):
         fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
         exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
         outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
-        lease is lost or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised.
+        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
+        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
         `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
         answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
@@ -571,7 +397,7 @@ class WorkQueue(Generic[P]):
         task_id = check_task_id("task_id", task_id)
         outcome = await self._client.watchers.outcome(task_id)
         if outcome.state == "done":
-            return self._decode(f"the result of task {task_id}", outcome.result)
+            return decoded(self.store.codec, f"{self.key}: the result of task {task_id}", outcome.result)
         if outcome.state == "cancelled":
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
@@ -586,7 +412,7 @@ class WorkQueue(Generic[P]):
         task_id = 0 if key is not None else check_task_id("task_id", task_id)
         unique = "" if key is None else check_name("key", key)
         answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
-        return self._read(answer.record) if isinstance(answer, Found) else None
+        return self._read(answer.record) if isinstance(answer, TaskFound) else None
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -652,7 +478,7 @@ class WorkQueue(Generic[P]):
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
         counts = await self._count(Count(self.key))
-        return {name: self._decode(f"the cursor {name!r}", value) for name, value in counts.cursors}
+        return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
         """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
@@ -660,16 +486,7 @@ class WorkQueue(Generic[P]):
         The queue may be in use: only numbers that the engine read in one step are compared.
         """
         counted = statistics_of(await self._count(Count(self.key)))
-        rows = await self._count(Count(self.key, recount=True))
-        recounted = statistics_of(rows)
-        problems: list[str] = []
-        if counted.put != ended_of(counted) + counted.unfinished:
-            problems.append("the states do not add up to put")
-        if recounted.put != ended_of(recounted) + recounted.unfinished:
-            problems.append("the records do not add up to put")
-        if rows.group_counter != rows.groups:
-            problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
-        return Audit(recounted, tuple(problems))
+        return audit_of(counted, await self._count(Count(self.key, recount=True)))
 
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
@@ -731,15 +548,15 @@ class WorkQueue(Generic[P]):
         return record_of(record, self.codec, self.store.codec)
 
     async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
-        total, moved = 0, Changed(0, more=True)
+        total, moved = 0, MovedCount(0, more=True)
         while moved.more:
             moved = await self._move(Move(self.key, states, to, moved.after))
             total += moved.count
         return total
 
-    async def _move(self, operation: Move) -> Changed:
+    async def _move(self, operation: Move) -> MovedCount:
         moved = await self.store.call(operation)
-        assert isinstance(moved, Changed)
+        assert isinstance(moved, MovedCount)
         return moved
 
     async def _count(self, operation: Count) -> QueueCounts:

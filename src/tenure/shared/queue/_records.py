@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tenure.engine import OnDuplicate, QueueCounts, Record
+from tenure.engine import QueueCounts, Record
 from tenure.store import Codec, JsonCodec, decoded
 
 from ._failures import read
@@ -15,26 +15,7 @@ from ._reports import report_in
 
 _META = JsonCodec()
 
-# The generic ones have no slots: with them, Python 3.12 cannot make an `Item[Mail](mail)` that is frozen.
-
-
-@dataclass(frozen=True)
-class Item(Generic[P_co]):
-    """A task for `put_many`: what `put` takes, as a value; generic in its payload.
-
-    An `on_duplicate` of None means the one of `put_many`.
-    """
-
-    payload: P_co
-    priority: int = 0
-    delay: float = 0.0
-    key: str | None = None
-    expires: float | None = None
-    meta: Mapping[str, str] | None = None
-    group: str | None = None
-    on_duplicate: OnDuplicate | None = None
-    key_ttl: float | None = None
-    max_wait: float | None = None
+# The generic classes have no slots: with slots, Python 3.12 cannot make a frozen `TaskPage[Mail](...)`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +119,19 @@ def statistics_of(counts: QueueCounts) -> QueueStatistics:
 def ended_of(s: QueueStatistics) -> int:
     """The number of tasks that have ended, in any way."""
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
+
+
+def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
+    """The audit of a queue: its statistics, beside those that the engine has counted anew."""
+    recounted = statistics_of(rows)
+    problems: list[str] = []
+    if counted.put != ended_of(counted) + counted.unfinished:
+        problems.append("the states do not add up to put")
+    if recounted.put != ended_of(recounted) + recounted.unfinished:
+        problems.append("the records do not add up to put")
+    if rows.group_counter != rows.groups:
+        problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
+    return Audit(recounted, tuple(problems))
 
 
 def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:

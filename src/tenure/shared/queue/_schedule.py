@@ -5,21 +5,21 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, cast
+from typing import Any, Generic, Literal, NamedTuple, Unpack, cast
 
 import anyio
 
-from tenure.arguments import LARGEST, LONGEST_NAME, check_count, check_name, check_text
+from tenure.arguments import LONGEST_NAME, check_text, shows_options
 from tenure.engine import Count, Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
 from tenure.store import Session, decoded
 from tenure.waiting import Line
 
-from ._meta import encode_meta
+from ._new_task import check_options, new_task
+from ._options import Item, PutOptions
 from ._payload import P
-from ._queue import StoredCursor, WorkQueue, check_queue
-from ._records import Item
-from ._task import encode
+from ._portions import StoredCursor
+from ._queue import WorkQueue, check_queue
 from ._ticks import ticks
 
 CURSOR = "schedule/"
@@ -81,8 +81,8 @@ class Schedule(Generic[P]):
     `missed` says what becomes of ticks that could not be put when they came, since no process ran or the engine was
     away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
     schedule begins when it is run for the first time. Its task has the `payload`; its `meta` has `scheduled_for`, the
-    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. With a `key`, no task is put at a tick while the
-    one of an earlier tick is unfinished; `priority` and `group` are those of `put`.
+    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are those of `put`. With a
+    `key`, no task is put at a tick while the one of an earlier tick is unfinished, unless `on_duplicate` says else.
 
     To change the ticks, run the same name with others: they count from the last tick on. Two processes that run one
     name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument,
@@ -92,6 +92,7 @@ class Schedule(Generic[P]):
     procrastinate and Oban; the cursor is that row.
     """
 
+    @shows_options(PutOptions, priority=0, delay=0.0)
     def __init__(
         self,
         queue: WorkQueue[P],
@@ -102,9 +103,7 @@ class Schedule(Generic[P]):
         tz: str = "UTC",
         missed: Missed = "one",
         payload: P | None = None,
-        key: str | None = None,
-        priority: int = 0,
-        group: str | None = None,
+        **options: Unpack[PutOptions],
     ) -> None:
         check_queue(queue)
         if missed not in ("one", "all", "skip"):
@@ -113,20 +112,16 @@ class Schedule(Generic[P]):
         self.queue = queue
         self.missed: Missed = missed
         self._ticks = ticks(every, cron, tz)
-        self._item = Item(
-            cast("P", payload),
-            check_count("priority", priority, least=-LARGEST),
-            key=None if key is None else check_name("key", key),
-            group=None if group is None else check_name("group", group),
-        )
+        check_options(options)
+        self._payload = cast("P", payload)
+        self._options = options
         self._cursor = CURSOR + self.name
         store = queue.store
         self._alarm = store.listen(store.key("schedule", f"{queue.name}/{name}"), _Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
         # what would fail at each tick fails here
-        encode(queue.codec, queue.key, "payload", self._item.payload, queue.max_payload)
-        encode_meta(self._item_of(0.5).meta)
+        new_task(queue, self._payload, **self._options_of(0.5))
 
     def __repr__(self) -> str:
         said = " ".join(f"{name}={value!r}" for name, value in self._described().items())
@@ -181,10 +176,7 @@ class Schedule(Generic[P]):
 
         Cancellation: as with `WorkQueue.put`.
         """
-        item = self._item_of((await self._look()).now)
-        return await self.queue.put(
-            item.payload, item.priority, key=item.key, meta=item.meta, group=item.group
-        )
+        return await self.queue.put(self._payload, **self._options_of((await self._look()).now))
 
     # inside
 
@@ -213,7 +205,8 @@ class Schedule(Generic[P]):
             return
         tick = coming if self.missed == "all" else max(coming, self._ticks.last(state.now))
         skipped = self.missed == "skip" and state.now - tick > _LATE
-        await self._put(None if skipped else self._item_of(tick), tick, state.cursor)
+        item = None if skipped else Item(self._payload, **self._options_of(tick))
+        await self._put(item, tick, state.cursor)
 
     async def _put(self, item: Item[P] | None, tick: float, before: StoredCursor | None) -> None:
         await self.queue.put_many(
@@ -225,10 +218,10 @@ class Schedule(Generic[P]):
     def _described(self) -> dict[str, Any]:
         return {**self._ticks.described(), "tz": str(self._ticks.zone)}
 
-    def _item_of(self, tick: float) -> Item[P]:
+    def _options_of(self, tick: float) -> PutOptions:
         when = datetime.fromtimestamp(tick, self._ticks.zone).isoformat()
-        item, meta = self._item, {"scheduled_for": when, "schedule": self.name}
-        return Item(item.payload, item.priority, key=item.key, meta=meta, group=item.group)
+        meta = {**(self._options.get("meta") or {}), "scheduled_for": when, "schedule": self.name}
+        return {**self._options, "meta": meta}
 
 
 def _nothing(_: object) -> None:

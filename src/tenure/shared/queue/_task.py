@@ -188,7 +188,8 @@ class Task(Guarded, Held, Generic[P_co]):
         """Report how far the task is: for anybody who looks, and for a next delivery.
 
         Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
-        what the codec raises. If the cancellation of the task was requested, the block is cancelled.
+        what the codec raises. If the cancellation of the task was requested, `cancelled` is true, and asynchronous
+        code in the block is cancelled.
         Cancellation: the report may or may not be stored.
         """
         queue = self._queue
@@ -204,7 +205,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 
-        It costs nothing and sends nothing. Call it right before a side effect.
+        It sends nothing. Call it right before a side effect.
         """
         if self._scope is None:
             raise LeaseLost(self._name, self.lost or "released")
@@ -217,8 +218,8 @@ class Task(Guarded, Held, Generic[P_co]):
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
         that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
         and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        await nothing of the store, which may wait for it. Connections, and which of them have to be awaited, are those
-        of `SqlGuard.enforce`.
+        call nothing else of the store, which may wait for the transaction. Connections are those of `SqlGuard.enforce`;
+        synchronous code needs a blocking connection.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
         and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and

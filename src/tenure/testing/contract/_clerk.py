@@ -11,7 +11,6 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    Changed,
     CloseSession,
     Conflict,
     Count,
@@ -19,6 +18,7 @@ from tenure.engine import (
     Exchanged,
     GetResult,
     Move,
+    MovedCount,
     NewTask,
     Notice,
     Outcome,
@@ -127,7 +127,7 @@ class QueueSession:
     async def end(self, task: int, state: str) -> None:
         """Bring a task that is not leased into an ended state; it must be the next in the order."""
         if state == "cancelled":
-            assert await self.do(Move(self.queue, (task,), "cancelled")) == Changed(1, more=False)
+            assert await self.do(Move(self.queue, (task,), "cancelled")) == MovedCount(1, more=False)
         else:
             taken = await self.take_one()
             assert taken.id == task

@@ -10,18 +10,18 @@ from tenure.engine import (
     CloseSession,
     Hint,
     HoldOff,
-    Look,
-    Looked,
+    LimiterStatus,
     Notice,
     Ping,
     RateLimit,
+    ReadLimiter,
     Refund,
     RefundRequest,
     ResetBarrier,
     Spend,
     Spending,
     SpendRequest,
-    Spent,
+    SpendResults,
     Waiting,
     Withdraw,
 )
@@ -43,7 +43,7 @@ class CounterContract(ContractBase):
     ) -> tuple[Spending, ...]:
         requests = tuple(map(SpendRequest, costs))
         spent = await do(Spend(session, do.number(), "k", requests, limits))
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert len(spent.answers) == len(costs)
         assert all(spending.booked for spending in spent.answers)
         return spent.answers
@@ -54,8 +54,8 @@ class CounterContract(ContractBase):
         return [spending.delay for spending in spendings]
 
     async def _debts(self, do: Do, two: float, ten: float) -> None:
-        """Check the bookings of both limits."""
-        debts = (await do(Look("k", (_TWO, _TEN)))).debts
+        """Check what is booked of both limits."""
+        debts = (await do(ReadLimiter("k", (_TWO, _TEN)))).debts
         assert [debt / rate for debt, rate in zip(debts, (2.0, 10.0), strict=True)] == [
             self.about(two / 2),
             self.about(ten / 10),
@@ -96,7 +96,7 @@ class CounterContract(ContractBase):
         # in another order, and beside limits that it does not name
         await self._spend(do, session, limits[::-1], (1.0,) * 8)
         await self._spend(do, session, limits[2:], (1.0,) * 6)
-        debts = (await do(Look("k", limits))).debts
+        debts = (await do(ReadLimiter("k", limits))).debts
         assert debts == tuple(map(self.about, (1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
 
     async def test_it_is_booked_in_all_limits_or_in_none(self, do: Do) -> None:
@@ -104,7 +104,7 @@ class CounterContract(ContractBase):
         limits = (_TWO, _TEN)
         await self._spend(do, session, limits, (0.0, 40.0))
         spent = await do(Spend(session, do.number(), "k", (SpendRequest((1.0, 1.0), 0.01),), limits))
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert spent.answers == (Spending(False, self.about(0.1), 0.0, ()),)
         await self._debts(do, 0.0, 40.0)
 
@@ -143,7 +143,7 @@ class CounterContract(ContractBase):
         much = RefundRequest(bookings, (-1e12,))
         for request in (much, much, RefundRequest(bookings, (2.0,))):
             await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
-        (debt,) = (await do(Look("k", (_TWO,)))).debts
+        (debt,) = (await do(ReadLimiter("k", (_TWO,)))).debts
         assert debt / 2.0 == self.about(1e9 - 1.0)
         # so do spendings, also those of one request
         *_, last = await self._spend(do, session, (_TWO,), (8.0,), (8.0,), (8.0,))
@@ -164,7 +164,7 @@ class CounterContract(ContractBase):
         assert await self._delays(do, session, 2.0) == [0]
         await do(HoldOff(session, do.number(), "k", 3.0))
         await do(HoldOff(session, do.number(), "k", 1.0))
-        looked = await do(Look("k", (_TWO,)))
+        looked = await do(ReadLimiter("k", (_TWO,)))
         assert (looked.held_off, looked.held) == (self.about(3.0), self.about(3.0))
         # the clock of the limiter stands still: nothing comes back, and nothing is lost
         assert await self._delays(do, session, 2.0, 1.0) == [self.about(3.0), self.about(3.5)]
@@ -180,7 +180,7 @@ class CounterContract(ContractBase):
         (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
         await do(HoldOff(other, do.number(), "k", 5.0))
         assert await inbox.new() == [Hint("p1", "k", "", Notice.HELD)]
-        assert (await do(Look("k"))).held - spending.held == self.about(5.0)
+        assert (await do(ReadLimiter("k"))).held - spending.held == self.about(5.0)
         # no longer than it is held off already: no process has to know
         await do(HoldOff(other, do.number(), "k", 1.0))
         assert await inbox.new() == []
@@ -196,9 +196,9 @@ class CounterContract(ContractBase):
         await self._delays(do, session, 4.0)
         await do(HoldOff(session, do.number(), "k", 3.0))
         await advance(4.0)
-        assert (await do(Look("k"))).held == self.about(3.0)
+        assert (await do(ReadLimiter("k"))).held == self.about(3.0)
         await advance(1.0 + self.margin)
-        assert await do(Look("k", (_TWO,))) == Looked(0.0, 0.0, (0.0,))
+        assert await do(ReadLimiter("k", (_TWO,))) == LimiterStatus(0.0, 0.0, (0.0,))
 
     # barriers
 

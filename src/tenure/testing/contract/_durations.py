@@ -17,7 +17,6 @@ from tenure.engine import (
     Exchange,
     Granted,
     HoldOff,
-    Look,
     Move,
     NewTask,
     OpenSession,
@@ -27,6 +26,7 @@ from tenure.engine import (
     PutAnswer,
     PutRequest,
     RateLimit,
+    ReadLimiter,
     Refund,
     RefundRequest,
     Reply,
@@ -34,7 +34,7 @@ from tenure.engine import (
     Settle,
     Spend,
     SpendRequest,
-    Spent,
+    SpendResults,
     Verdict,
 )
 from tenure.errors import EngineError
@@ -79,7 +79,7 @@ class DurationContract(ContractBase):
                 (RateLimit("", 1 / min(long, 1e300), 1.0),),
             )
         )
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert spent.answers[0].booked
         assert spent.answers[0].delay == 0
         assert await do(HoldOff(session, do.number(), "held", long)) is Reply.OK
@@ -128,7 +128,7 @@ class DurationContract(ContractBase):
             "refund": Refund(
                 session, n, "k", (RefundRequest((Booking(1.0, 1.0),), (nan,)),), (RateLimit("", 1.0, 1.0),)
             ),
-            "rate": Look("k", (RateLimit("", nan, 1.0),)),
+            "rate": ReadLimiter("k", (RateLimit("", nan, 1.0),)),
             "hold off": HoldOff(session, n, "k", nan),
         }
         batch = (Acquire(session, "k", "a", 1), operations[of], Ping())

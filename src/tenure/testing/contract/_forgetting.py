@@ -7,10 +7,10 @@ from typing import Any
 from tenure.engine import (
     Arrivals,
     Arrive,
+    BarrierStatus,
     CloseSession,
     Count,
     Exchange,
-    Gathering,
     Move,
     NewTask,
     Notice,
@@ -36,7 +36,7 @@ from ._contract import Advance, Do, Hints
 from ._survey import survey
 
 _TTL = 1.0
-_NOBODY = Gathering(0, 0, 0, broken=False)
+_NOBODY = BarrierStatus(0, 0, 0, broken=False)
 
 
 class ForgettingContract(QueueSessionBase):

@@ -7,9 +7,9 @@ import anyio
 from tenure.engine import (
     Acquire,
     Ask,
-    Asked,
     Granted,
     Hint,
+    HoldStatuses,
     Release,
 )
 
@@ -51,7 +51,7 @@ class HintContract(ContractBase):
         await do.queue(session, "k", "b")
         await do(Release("k", "a"))
         (hint,) = await inbox.new()
-        assert await do(Ask(session, "k", ("b",))) == Asked((hint.news,))  # pyright: ignore[reportArgumentType]
+        assert await do(Ask(session, "k", ("b",))) == HoldStatuses((hint.news,))  # pyright: ignore[reportArgumentType]
         assert await do(Acquire(session, "k", "b", 1)) == hint.news
 
     async def test_what_nobody_heard_is_learnt_by_asking(self, do: Do, hints: Hints) -> None:
@@ -62,7 +62,7 @@ class HintContract(ContractBase):
         await do(Release("k", "a"))
         inbox = await hints("p2")
         asked = await do(Ask(other, "k", ("b", "c")))
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, HoldStatuses)
         assert isinstance(asked.answers[0], Granted)
         await do(Release("k", "b"))
         assert [hint.name for hint in await inbox.new()] == ["c"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tenure.engine import (
     Acquire,
     Ask,
-    Asked,
     Granted,
     Hint,
     HoldAnswer,
     Holders,
+    HoldStatuses,
     Mismatch,
     Notice,
     Ping,
@@ -167,5 +167,5 @@ class HoldContract(ContractBase):
         told = await inbox.new()
         assert Hint("p1", "k", "heavy", Notice.ASK) in told
         assert len(told) == 2
-        assert await do(Ask(session, "k", ("heavy",))) == Asked((Reply.UNKNOWN,))
+        assert await do(Ask(session, "k", ("heavy",))) == HoldStatuses((Reply.UNKNOWN,))
         assert await do(Acquire(session, "k", "heavy", 3, 3)) == Mismatch(2)

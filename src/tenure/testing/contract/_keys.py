@@ -8,15 +8,14 @@ import pytest
 
 from tenure.engine import (
     Accepted,
-    Changed,
     Duplicate,
-    Found,
     GetTask,
     GroupCounts,
     GroupPage,
     Groups,
     Hint,
     Move,
+    MovedCount,
     NewTask,
     Notice,
     OnDuplicate,
@@ -29,6 +28,7 @@ from tenure.engine import (
     Reply,
     SetGroups,
     Settle,
+    TaskFound,
     Verdict,
 )
 
@@ -50,7 +50,7 @@ async def _ids(a: QueueSession, *tasks: NewTask) -> tuple[int | Duplicate, ...]:
 async def _of_key(a: QueueSession) -> int:
     """The task that has the key; 0 for none."""
     record = await a.do(GetTask(a.queue, 0, unique="k"))
-    return record.record.id if isinstance(record, Found) else 0
+    return record.record.id if isinstance(record, TaskFound) else 0
 
 
 class KeyContract(QueueSessionBase):
@@ -221,7 +221,7 @@ class KeyContract(QueueSessionBase):
         (record,) = await a.browse("dead")
         assert record.key is None
         await a.put(_task(b"3"))
-        assert await a.do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(1, more=False)
+        assert await a.do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(1, more=False)
         assert sorted(payloads(await a.take(5))) == [b"1", b"3"]
 
     async def test_one_that_was_superseded_can_still_be_cancelled(
@@ -233,7 +233,7 @@ class KeyContract(QueueSessionBase):
         taken = await b.take_one()
         await a.put(_task(b"2"))
         assert (await b.exchange()).stop == ()
-        assert await a.do(Move("jobs", (first,), "cancelled", ttl=None)) == Changed(1, more=False)
+        assert await a.do(Move("jobs", (first,), "cancelled", ttl=None)) == MovedCount(1, more=False)
         assert await news.new() == [Hint("b", "jobs", str(taken.token), Notice.STOP)]
         assert (await b.exchange()).stop == (taken.token,)
         assert await b.do(Progress("jobs", first, taken.token, b"half")) is Reply.REQUESTED
@@ -334,13 +334,13 @@ class KeyContract(QueueSessionBase):
         (first,) = await a.put(_task(b"1", key_ttl=9.0))
         await a.end(first, "dead")
         # that it has its key itself is no hindrance
-        assert await a.do(revive) == Changed(1, more=False)
+        assert await a.do(revive) == MovedCount(1, more=False)
         await a.end(first, "dead")
         (two,) = await a.put(_task(b"2", key_ttl=2.0))
         await a.end(two, "done")
-        assert await a.do(revive) == Changed(0, more=False)
+        assert await a.do(revive) == MovedCount(0, more=False)
         await advance(2.5)
-        assert await a.do(revive) == Changed(1, more=False)
+        assert await a.do(revive) == MovedCount(1, more=False)
         assert await _ids(a, _task(b"3", "keep")) == (first,)
         await a.end(first, "done")
         assert await _of_key(a) == 0

@@ -145,7 +145,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
             "odd", 2, "rate", (RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
         ),
         e.HoldOff("odd", 3, "rate", 1.0),
-        e.Look("rate", (e.RateLimit("", 2.0, 4.0),)),
+        e.ReadLimiter("rate", (e.RateLimit("", 2.0, 4.0),)),
         e.Arrive("odd", "barrier", "participant", 2),
         e.Withdraw("barrier", "participant"),
         e.ResetBarrier("barrier"),
@@ -269,7 +269,7 @@ class OddArgumentContract(ContractBase):
                 (e.RateLimit("", rate, 1.0),),
             )
             spent = await do(spend)
-            assert isinstance(spent, e.Spent)
+            assert isinstance(spent, e.SpendResults)
             assert spent.answers[0].booked
             assert spent.answers[0].delay == 0
 
@@ -306,7 +306,7 @@ class OddArgumentContract(ContractBase):
         # holds
         token = await do.hold(session, key, "a")
         await do.queue(session, key, "b")
-        assert isinstance(await do(e.Ask(session, key, ("a", "b"))), e.Asked)
+        assert isinstance(await do(e.Ask(session, key, ("a", "b"))), e.HoldStatuses)
         assert await do(e.SetValue(key, "a", token, b"v")) is Reply.OK
         assert len((await do(e.Holders(key))).waiting) == 1
         assert await do(e.Resize(key, 2)) is Reply.OK
@@ -335,14 +335,14 @@ class OddArgumentContract(ContractBase):
         await do(e.Exchange(session, do.number(), key, settle))
         assert isinstance(await do(e.GetResult(key, task.id)), e.Outcome)
         requeued = await do(e.Move(key, (task.id,), "waiting"))
-        assert isinstance(requeued, e.Changed)
+        assert isinstance(requeued, e.MovedCount)
         assert requeued.count == 1
-        assert await do(e.Move(key, (task.id,), "cancelled")) == e.Changed(1, more=False)
+        assert await do(e.Move(key, (task.id,), "cancelled")) == e.MovedCount(1, more=False)
         page = await do(e.Browse(key, "waiting"))
         assert isinstance(page, e.Page)
         assert len(page.records) == 2
         purged = await do(e.Move(key, frozenset({"waiting"}), "purged"))
-        assert isinstance(purged, e.Changed)
+        assert isinstance(purged, e.MovedCount)
         assert purged.count == 2
         for paused in (True, False):
             assert await do(e.SetPaused(key, paused)) is Reply.OK
@@ -352,12 +352,12 @@ class OddArgumentContract(ContractBase):
         # counters
         limits = (e.RateLimit(key, 1.0, 1.0),)
         spent = await do(e.Spend(session, do.number(), key, (e.SpendRequest((1.0,)),), limits))
-        assert isinstance(spent, e.Spent)
+        assert isinstance(spent, e.SpendResults)
         assert spent.answers[0].booked
         bookings = spent.answers[0].bookings
         assert await do(e.Refund(session, do.number(), key, (RefundRequest(bookings),), limits)) is Reply.OK
         assert await do(e.HoldOff(session, do.number(), key, 1.0)) is Reply.OK
-        assert (await do(e.Look(key, limits))).debts == (0.0,)
+        assert (await do(e.ReadLimiter(key, limits))).debts == (0.0,)
         assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
         assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
         assert (await do(e.Arrivals(key))).waiting == 0

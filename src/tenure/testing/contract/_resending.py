@@ -19,7 +19,6 @@ from tenure.engine import (
     Granted,
     Holders,
     HoldOff,
-    Look,
     NewTask,
     OpenSession,
     Operation,
@@ -29,6 +28,7 @@ from tenure.engine import (
     PutRequest,
     Queued,
     RateLimit,
+    ReadLimiter,
     Refund,
     RefundRequest,
     Release,
@@ -40,7 +40,7 @@ from tenure.engine import (
     SetValue,
     Spend,
     SpendRequest,
-    Spent,
+    SpendResults,
     Tripped,
     Verdict,
 )
@@ -119,11 +119,11 @@ class ResendingContract(ContractBase):
         await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last),), limits))
         await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last, (-2.0,)),), limits))
         spent = await do(Spend(session, do.number(), "k", (SpendRequest((2.0,)),), limits))
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert spent.answers[0].delay == self.about(3.0)
-        before = await do(Look("k"))
+        before = await do(ReadLimiter("k"))
         await self._twice(do, HoldOff(session, do.number(), "k", 5.0))
-        assert (await do(Look("k"))).held - before.held == self.about(5.0)
+        assert (await do(ReadLimiter("k"))).held - before.held == self.about(5.0)
 
     async def test_arrivals_may_be_asked_for_again(self, do: Do) -> None:
         session = await do.open()
@@ -178,12 +178,12 @@ class ResendingContract(ContractBase):
         )
         assert Reply.MORE in await do.engine.execute(batch)
         answers = await do.batch(*batch)
-        assert [type(answer) for answer in answers] == [Granted, Spent, PutAnswer]
+        assert [type(answer) for answer in answers] == [Granted, SpendResults, PutAnswer]
         assert isinstance(answers[2].answers[0], Accepted)
         spent = await do(
             Spend(session, do.number(), "k", (SpendRequest((2.0,)),), (RateLimit("", 1.0, 2.0),))
         )
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert spent.answers[0].delay == self.about(1.0)
         assert (await do(Holders("k"))).used == 1
 

@@ -37,7 +37,7 @@ from tenure.engine import (
     Resources,
     Spend,
     SpendRequest,
-    Spent,
+    SpendResults,
     Waiting,
     Withdraw,
 )
@@ -102,7 +102,7 @@ class SessionContract(ContractBase):
         spent = await do(
             Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),))
         )
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, SpendResults)
         assert spent.answers[0].delay == 0
         assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
 
@@ -187,7 +187,7 @@ class SessionContract(ContractBase):
         put = await do(Put(session, n, "k", (PutRequest("a", (NewTask(b""),)),), 1))
         spent = await do(Spend(session, n, "k", (SpendRequest((1.0,)),), (RateLimit("", 1.0, 1.0),)))
         taken = await do(Exchange(session, n, "k", want=1))
-        assert [type(answer) for answer in (put, spent, taken)] == [PutAnswer, Spent, Exchanged]
+        assert [type(answer) for answer in (put, spent, taken)] == [PutAnswer, SpendResults, Exchanged]
         assert await do(Release("k", "a")) is Reply.RELEASED
         assert await do(GiveBack("k", "a")) is Reply.RELEASED
         assert await do(Withdraw("k", "a")) is Reply.WITHDRAWN

@@ -28,7 +28,6 @@ from tenure.engine import (
     Holders,
     HoldOff,
     Leave,
-    Look,
     Metadata,
     Move,
     NewTask,
@@ -39,6 +38,7 @@ from tenure.engine import (
     Put,
     PutRequest,
     RateLimit,
+    ReadLimiter,
     Refund,
     RefundRequest,
     Release,
@@ -433,7 +433,7 @@ async def hold_off(d: Draw) -> None:
 
 async def look(d: Draw) -> None:
     """Read the bookings of a limiter."""
-    await d.walk.send(Look(d.key(), d.limits()))
+    await d.walk.send(ReadLimiter(d.key(), d.limits()))
 
 
 def _on_departure(d: Draw) -> str:

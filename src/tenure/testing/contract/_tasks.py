@@ -8,14 +8,13 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    Changed,
     Exchange,
     Exchanged,
-    Found,
     GetTask,
     Hint,
     Leave,
     Move,
+    MovedCount,
     NewTask,
     Notice,
     Outcome,
@@ -27,6 +26,7 @@ from tenure.engine import (
     Reply,
     Settle,
     Taken,
+    TaskFound,
     Verdict,
 )
 from tenure.errors import EngineError
@@ -96,7 +96,7 @@ class TaskContract(QueueSessionBase):
         await advance(1.5)
         await a.settle(taken, Verdict.GIVE_BACK)
         record = await a.do(GetTask("jobs", task))
-        assert isinstance(record, Found)
+        assert isinstance(record, TaskFound)
         assert record.record.state == "waiting"
         assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
@@ -411,12 +411,12 @@ class TaskContract(QueueSessionBase):
         ids = await a.put(*plain(2 * CAP + 10))
         await _bury(a, len(ids))
         seqs = [record.seq for record in await a.browse("dead")]
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(
             CAP, more=True, after=seqs[CAP - 1]
         )
         answer = await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1]))
-        assert answer == Changed(CAP, more=True, after=seqs[2 * CAP - 1])
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * CAP - 1])) == Changed(
+        assert answer == MovedCount(CAP, more=True, after=seqs[2 * CAP - 1])
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * CAP - 1])) == MovedCount(
             10, more=False
         )
         assert [task.id for task in await a.take(1000)] == list(ids)
@@ -431,20 +431,22 @@ class TaskContract(QueueSessionBase):
         await _bury(a, 1)
         seqs = [record.seq for record in await a.browse("dead")]
         await a.put(*twins)
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(
             0, more=True, after=seqs[CAP - 1]
         )
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == Changed(1, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == MovedCount(
+            1, more=False
+        )
         assert await a.state(other) == "waiting"
 
     async def test_more_tasks_than_one_step_purges(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
         ids = await a.put(*plain(CAP + 20), *plain(30, delay=60.0))
         purge = Move("jobs", frozenset({"waiting", "delayed"}), "purged")
-        assert await do(purge) == Changed(CAP, more=True)
+        assert await do(purge) == MovedCount(CAP, more=True)
         assert [record.id for record in await a.browse("waiting")] == list(ids[CAP : CAP + 20])
         assert (await a.count()).delayed == 30
-        assert await do(purge) == Changed(50, more=False)
+        assert await do(purge) == MovedCount(50, more=False)
         # nothing is left that says anything
         assert (await a.count()).put == 0
 
@@ -456,9 +458,9 @@ class TaskContract(QueueSessionBase):
         await advance(1.0)
         await do(Move("jobs", frozenset({"waiting"}), "purged"))
         listed = [record.id for record in await a.browse("delayed", limit=CAP)]
-        assert await do(Move("jobs", frozenset({"delayed"}), "purged")) == Changed(CAP, more=True)
+        assert await do(Move("jobs", frozenset({"delayed"}), "purged")) == MovedCount(CAP, more=True)
         assert [record.id for record in await a.browse("delayed", limit=CAP)] == listed[CAP:]
         await a.put(*plain(CAP), *plain(CAP, priority=1))
         listed = [record.id for record in await a.browse("waiting", limit=CAP)]
-        assert await do(Move("jobs", frozenset({"waiting"}), "purged")) == Changed(CAP, more=True)
+        assert await do(Move("jobs", frozenset({"waiting"}), "purged")) == MovedCount(CAP, more=True)
         assert [record.id for record in await a.browse("waiting", limit=CAP)] == listed[CAP:]

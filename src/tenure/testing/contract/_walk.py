@@ -40,7 +40,7 @@ from tenure.engine import (
     Resources,
     SessionItem,
     SessionPage,
-    Spent,
+    SpendResults,
 )
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError
@@ -325,7 +325,7 @@ class Walk:
                     if isinstance(i, int)
                 ]
                 self.put += [(operation.key, i) for i in ids]
-            case Spent(spendings):
+            case SpendResults(spendings):
                 self.bookings += [
                     (operation.key, operation.limits, spending.bookings)
                     for spending in spendings

@@ -1,5 +1,6 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of waiters. It is
 -- in the order of number and ordinal.
+-- Needs: state
 
 -- When the next resource of the pool has rested enough; NULL when none rests.
 CREATE FUNCTION tenure.next_rested(_pool bytea) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -27,7 +28,8 @@ BEGIN
 END $$;
 
 -- The resource is claimed -> its token
-CREATE FUNCTION tenure.lend(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.lend_resource(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     fresh bigint := tenure.new_tokens(_now, 1);
 BEGIN
@@ -55,7 +57,7 @@ BEGIN
     WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata ORDER BY c.number, c.ordinal LIMIT 1;
     IF FOUND THEN
         was_head := tenure.is_head(first);
-        token := tenure.lend(_now, _resource, first);
+        token := tenure.lend_resource(_now, _resource, first);
         PERFORM tenure.hint(first.process, _pool, first.holder, 'claimed', concat(
             ' ', token, ' ', tenure.base64(_resource),
             (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
@@ -76,7 +78,7 @@ BEGIN
 END $$;
 
 -- Release a claimed resource; `_dead`: because its session ended.
-CREATE FUNCTION tenure.free(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
+CREATE FUNCTION tenure.free_resource(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     item tenure.resource;
@@ -119,7 +121,7 @@ BEGIN
     was_head := claim.resource IS NULL AND tenure.is_head(claim);
     DELETE FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF claim.resource IS NOT NULL THEN
-        PERFORM tenure.free(_now, _pool, claim.resource, _dead);
+        PERFORM tenure.free_resource(_now, _pool, claim.resource, _dead);
         RETURN 'released';
     END IF;
     IF was_head THEN
@@ -134,35 +136,35 @@ CREATE FUNCTION tenure.add_resource(
     _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint, _revive boolean
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'pool', _pool);
+    now bigint := tenure.enter_object(_clock, 'pool', _pool);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     INSERT INTO tenure.resource AS r (pool, name, metadata, preference)
     VALUES (_pool, _resource, _metadata, _preference)
     ON CONFLICT (pool, name) DO UPDATE SET metadata = excluded.metadata, preference = excluded.preference,
         retired = CASE WHEN NOT _revive THEN r.retired END, removed = false;
     PERFORM tenure.offer_resource(now, _pool, _resource);
-    RETURN tenure.word('ok');
+    RETURN tenure.reply('ok');
 END $$;
 
 -- -> ok, unknown, more
 CREATE FUNCTION tenure.remove_resource(_clock bigint, _cap bigint, _pool bytea, _resource bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'pool', _pool);
+    now bigint := tenure.enter_object(_clock, 'pool', _pool);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource AND r.holder IS NULL;
     IF FOUND THEN
         PERFORM tenure.tidy_pool(_pool);
-        RETURN tenure.word('ok');
+        RETURN tenure.reply('ok');
     END IF;
     UPDATE tenure.resource r SET removed = true WHERE r.pool = _pool AND r.name = _resource;
-    RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
+    RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
 END $$;
 
 -- The number of one that begins to wait: that of the head, or one more than the highest of its group.
@@ -183,7 +185,7 @@ CREATE FUNCTION tenure.claim(
     _quarantine bigint, _wait boolean, _group bytea DEFAULT ''
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    entry record := tenure.enter_with(_clock, _session, 'pool', _pool);
+    entry record := tenure.enter_in_session(_clock, _session, 'pool', _pool);
     now bigint := entry.now;
     mine tenure.session := entry.mine;
     claim tenure.claim;
@@ -191,7 +193,7 @@ DECLARE
     place bigint;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
-        RETURN tenure.word(entry.refusal);
+        RETURN tenure.reply(entry.refusal);
     END IF;
     SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF FOUND AND claim.resource IS NOT NULL THEN
@@ -202,7 +204,7 @@ BEGIN
         WHERE r.pool = _pool AND r.holder IS NULL AND NOT r.rests AND r.retired IS NULL AND r.metadata @> _wanted
         ORDER BY r.preference DESC, r.used, r.name LIMIT 1;
         IF NOT FOUND AND NOT _wait THEN
-            RETURN tenure.word('refused');
+            RETURN tenure.reply('refused');
         END IF;
         INSERT INTO tenure.pool AS p (name, ordinal) VALUES (_pool, 1)
         ON CONFLICT (name) DO UPDATE SET ordinal = p.ordinal + 1 RETURNING p.ordinal INTO place;
@@ -210,23 +212,24 @@ BEGIN
         VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place, _group,
             tenure.next_number(_pool, _group)) RETURNING c.* INTO claim;
         IF item.name IS NOT NULL THEN
-            RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, claim)], item.name || item.metadata)::tenure.answer;
+            RETURN ROW('claimed', ARRAY[tenure.lend_resource(now, item.name, claim)],
+                item.name || item.metadata)::tenure.answer;
         END IF;
     END IF;
     place := (SELECT count(*) FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL);
-    RETURN ROW('queued', ARRAY[place, tenure.again(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
+    RETURN ROW('queued', ARRAY[place, tenure.ask_again_in(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
 END $$;
 
 -- -> released, left, unknown, more
 CREATE FUNCTION tenure.give_back(_clock bigint, _cap bigint, _pool bytea, _holder bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'pool', _pool);
+    now bigint := tenure.enter_object(_clock, 'pool', _pool);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
-    RETURN tenure.word(tenure.remove_claim(now, _pool, _holder, false));
+    RETURN tenure.reply(tenure.remove_claim(now, _pool, _holder, false));
 END $$;
 
 -- NULL leaves things as they are. -> ok, refused, more
@@ -235,26 +238,26 @@ CREATE FUNCTION tenure.edit_claim(
     _retire bytea
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'pool', _pool);
+    now bigint := tenure.enter_object(_clock, 'pool', _pool);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     UPDATE tenure.resource r SET metadata = coalesce(_metadata, r.metadata),
         rest_until = coalesce(now + _cool_down, r.rest_until), retired = coalesce(_retire, r.retired)
     FROM tenure.claim c
     WHERE c.pool = _pool AND c.holder = _holder AND r.pool = _pool AND r.name = c.resource AND r.token = _token;
-    RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
+    RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
 END $$;
 
 -- -> pool(waiting), then resource(preference, token, rest; name, state, process, reason, metadata...); more
-CREATE FUNCTION tenure.resource_page(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
+CREATE FUNCTION tenure.resources(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'pool', _pool);
+    now bigint := tenure.enter_object(_clock, 'pool', _pool);
 BEGIN
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     RETURN QUERY SELECT 'pool', ARRAY[count(*)], NULL::bytea[] FROM tenure.claim c

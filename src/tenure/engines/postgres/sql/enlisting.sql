@@ -2,12 +2,13 @@
 --
 -- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: what is due stays
 -- so until the engine's own next operation.
+-- Needs: keys, producers, state, takers, tasks
 
 -- Lock the queue. The server ends a transaction that then stands idle for longer than `_idle` milliseconds, since a
 -- frozen process would block all others. -> the time
 CREATE FUNCTION tenure.join_queue(_clock bigint, _queue bytea, _idle bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    idle interval := current_setting('idle_in_transaction_session_timeout');
+    idle interval := current_setting('idle_in_transaction_session_timeout')::interval;
 BEGIN
     -- 0 is for ever
     IF idle NOT BETWEEN interval '1 ms' AND _idle * interval '1 ms' THEN
@@ -22,10 +23,9 @@ BEGIN
     RETURN tenure.time(_clock);
 END $$;
 
--- Settlements in arrays, as in `settle_all`. -> the tokens of those that came too late; NULL: the session is gone
+-- Settle tasks. -> the tokens of those that came too late; NULL: the session is gone
 CREATE FUNCTION tenure.settle_in_transaction(
-    _clock bigint, _session bytea, _queue bytea, _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[],
-    _delays bigint[], _ttls bigint[], _failures bytea[]
+    _clock bigint, _session bytea, _queue bytea, _settle tenure.settlements
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -34,19 +34,18 @@ DECLARE
     before bigint;
     settled record;
 BEGIN
-    PERFORM tenure.keep(_session);
+    PERFORM tenure.keep_session(_session);
     now := tenure.join_queue(_clock, _queue,
         coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    queue := tenure.queue_of(now, _queue);
+    queue := tenure.use_queue(now, _queue);
     before := queue.waiting - queue.held;
-    settled := tenure.settle_all(
-        now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
+    settled := tenure.settle_tasks(now, queue, mine, _settle);
     queue := settled._q;
-    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN settled._refused;
 END $$;
 
@@ -56,10 +55,10 @@ CREATE FUNCTION tenure.complete(
     _ttl bigint, _failure bytea
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, ARRAY[_id], ARRAY[_token],
-        ARRAY[_verdict], ARRAY[_result], ARRAY[_delay], ARRAY[coalesce(_ttl, -1)], ARRAY[_failure]);
+    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, ROW(ARRAY[_id], ARRAY[_token],
+        ARRAY[_verdict], ARRAY[_result], ARRAY[_delay], ARRAY[coalesce(_ttl, -1)], ARRAY[_failure]));
 BEGIN
-    RETURN tenure.word(CASE WHEN refused IS NULL THEN 'gone' WHEN refused = '{}' THEN 'ok' ELSE 'refused' END);
+    RETURN tenure.reply(CASE WHEN refused IS NULL THEN 'gone' WHEN refused = '{}' THEN 'ok' ELSE 'refused' END);
 END $$;
 
 -- With a `_ttl` below zero the records are kept for good. -> gone, completed(the tokens of those that came too late)
@@ -68,10 +67,10 @@ CREATE FUNCTION tenure.complete_all(
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     size int[] := ARRAY[cardinality(_ids)];
-    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, _ids, _tokens,
-        array_fill('done'::text, size), _results, array_fill(0::bigint, size), array_fill(_ttl, size), NULL);
+    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, ROW(_ids, _tokens,
+        array_fill('done'::text, size), _results, array_fill(0::bigint, size), array_fill(_ttl, size), NULL));
 BEGIN
-    RETURN CASE WHEN refused IS NULL THEN tenure.word('gone') ELSE ROW('completed', refused, NULL)::tenure.answer END;
+    RETURN CASE WHEN refused IS NULL THEN tenure.reply('gone') ELSE ROW('completed', refused, NULL)::tenure.answer END;
 END $$;
 
 -- An expiry below zero is none; `_about` says what a key does. -> accepted(id, or -twin), refused
@@ -82,30 +81,28 @@ CREATE FUNCTION tenure.put_one(
 DECLARE
     now bigint;
     queue tenure.queue;
-    groups bytea[] := CASE WHEN _group <> '' THEN ARRAY[_group] END;
-    is_new boolean := true;
+    tasks tenure.new_tasks := ROW(ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
+        CASE WHEN _key IS NOT NULL THEN ARRAY[_key] END, ARRAY[_expires], ARRAY[_meta],
+        CASE WHEN _group <> '' THEN ARRAY[_group] END, CASE WHEN _key IS NOT NULL THEN ARRAY[_about] END);
+    new_ones bigint := 1;
     accepted record;
 BEGIN
     now := tenure.join_queue(_clock, _queue, 30000);
-    queue := tenure.queue_of(now, _queue);
+    queue := tenure.use_queue(now, _queue);
     queue.max_size := _max_size;
-    queue := tenure.admit(queue);
+    queue := tenure.admit_producers(queue);
     IF _key IS NOT NULL THEN
-        is_new := (tenure.new_ones(now, _queue, ARRAY[_key], ARRAY[_about]))[1];
+        new_ones := (SELECT f._new FROM tenure.find_twins(now, _queue, tasks) f);
     END IF;
-    IF is_new AND ((queue.producers > 0 AND tenure.has_line(queue))
-            OR queue.max_size - queue.live - queue.reserved < 1
-            OR (queue.group_size > 0 AND NOT tenure.have_room(queue, groups, NULL, NULL))) THEN
-        PERFORM tenure.save(now, queue);
-        RETURN tenure.word('refused');
+    IF tenure.is_full(queue, tasks.groups, NULL, NULL, new_ones) THEN
+        PERFORM tenure.save_queue(now, queue);
+        RETURN tenure.reply('refused');
     END IF;
     IF _key IS NULL THEN
-        accepted := tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay], NULL, ARRAY[_expires],
-            ARRAY[_meta], groups, NULL, NULL);
+        accepted := tenure.accept_tasks(now, queue, tasks, NULL, NULL);
     ELSE
-        accepted := tenure.accept_keyed(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay], ARRAY[_key],
-            ARRAY[_expires], ARRAY[_meta], groups, ARRAY[_about]);
+        accepted := tenure.accept_keyed_tasks(now, queue, tasks);
     END IF;
-    PERFORM tenure.save(now, accepted._q);
+    PERFORM tenure.save_queue(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
 END $$;

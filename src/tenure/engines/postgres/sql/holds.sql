@@ -1,25 +1,27 @@
 -- Holds: weighted capacity with a line, the one algorithm under locks, semaphores, read-write locks and elections.
+-- Needs: state
 
 -- Where a holder stands: granted, queued, unknown.
-CREATE FUNCTION tenure.stand(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.holder_status(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
 BEGIN
     SELECT * INTO hold FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder;
     IF NOT FOUND THEN
-        RETURN tenure.word('unknown');
+        RETURN tenure.reply('unknown');
     ELSIF hold.token > 0 THEN
         RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
     END IF;
     RETURN ROW('queued', ARRAY[
         hold.ordinal + 1
             - (SELECT h.ordinal FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1),
-        tenure.again(_now, NULL)
+        tenure.ask_again_in(_now, NULL)
     ], NULL)::tenure.answer;
 END $$;
 
 -- Grant to the head of the line for as long as it fits; keep the line. False when the steps did not suffice.
-CREATE FUNCTION tenure.serve(_now bigint, _key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.serve_line(_now bigint, _key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     line tenure.line;
     head tenure.hold;
@@ -44,7 +46,7 @@ BEGIN
             UPDATE tenure.hold h SET token = fresh, since = _now WHERE h.key = _key AND h.holder = head.holder;
             line.used := line.used + head.weight;
             line.held := line.held + 1;
-            PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+            PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
             PERFORM tenure.hint(head.process, _key, head.holder, 'granted', ' ' || fresh);
         END IF;
     END LOOP;
@@ -66,12 +68,12 @@ BEGIN
         RETURN 'unknown';
     ELSIF hold.token > 0 THEN
         UPDATE tenure.line l SET used = l.used - hold.weight, held = l.held - 1 WHERE l.key = _key;
-        PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+        PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
     ELSE
         UPDATE tenure.line l SET waiting = l.waiting - 1 WHERE l.key = _key;
     END IF;
     RETURN CASE
-        WHEN NOT tenure.serve(_now, _key) THEN 'more'
+        WHEN NOT tenure.serve_line(_now, _key) THEN 'more'
         WHEN hold.token > 0 THEN 'released'
         ELSE 'left'
     END;
@@ -90,18 +92,18 @@ DECLARE
     fits boolean;
     fresh bigint := 0;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'hold', _key);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, 'hold', _key);
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+        RETURN tenure.reply('gone');
     END IF;
     SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
     IF FOUND THEN
-        known := tenure.stand(now, _key, _holder);
+        known := tenure.holder_status(now, _key, _holder);
         IF known.word <> 'unknown' THEN
             RETURN known;
         END IF;
@@ -113,11 +115,11 @@ BEGIN
     END IF;
     fits := line.waiting = 0 AND line.used + _weight <= line.capacity;
     IF NOT fits AND NOT _wait THEN
-        RETURN tenure.word('refused');
+        RETURN tenure.reply('refused');
     END IF;
     IF fits THEN
         fresh := tenure.new_tokens(now, 1);
-        PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+        PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
     END IF;
     INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
     VALUES (_key, _capacity, false, fits::int * _weight, 1, fits::int, (NOT fits)::int)
@@ -128,7 +130,7 @@ BEGIN
     IF fits THEN
         RETURN ROW('granted', ARRAY[fresh], NULL)::tenure.answer;
     END IF;
-    RETURN tenure.stand(now, _key, _holder);
+    RETURN tenure.holder_status(now, _key, _holder);
 END $$;
 
 -- -> asked, then of each holder: granted, queued, unknown; gone, more
@@ -138,16 +140,16 @@ DECLARE
     now bigint;
     holder bytea;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'hold', _key);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, 'hold', _key);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
     ELSIF NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = _session) THEN
-        RETURN NEXT tenure.word('gone');
+        RETURN NEXT tenure.reply('gone');
     ELSE
-        RETURN NEXT tenure.word('asked');
+        RETURN NEXT tenure.reply('asked');
         FOREACH holder IN ARRAY _holders LOOP
-            RETURN NEXT tenure.stand(now, _key, holder);
+            RETURN NEXT tenure.holder_status(now, _key, holder);
         END LOOP;
     END IF;
 END $$;
@@ -156,67 +158,67 @@ END $$;
 CREATE FUNCTION tenure.release(_clock bigint, _cap bigint, _key bytea, _holder bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'hold', _key);
+    now bigint := tenure.enter_object(_clock, 'hold', _key);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.word(tenure.remove_hold(now, _key, _holder));
+    RETURN tenure.reply(tenure.remove_hold(now, _key, _holder));
 END $$;
 
 -- -> ok, refused, more
 CREATE FUNCTION tenure.set_value(_clock bigint, _cap bigint, _key bytea, _holder bytea, _token bigint, _value bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'hold', _key);
+    now bigint := tenure.enter_object(_clock, 'hold', _key);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     UPDATE tenure.hold h SET value = _value
     WHERE h.key = _key AND h.holder = _holder AND h.token > 0 AND h.token = _token;
     IF NOT FOUND THEN
-        RETURN tenure.word('refused');
+        RETURN tenure.reply('refused');
     END IF;
-    PERFORM tenure.fire('hold', _key, 0, '', 'changed');
-    RETURN tenure.word('ok');
+    PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
+    RETURN tenure.reply('ok');
 END $$;
 
 -- -> ok, refused, more
 CREATE FUNCTION tenure.break_hold(_clock bigint, _cap bigint, _key bytea, _holder bytea, _token bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'hold', _key);
+    now bigint := tenure.enter_object(_clock, 'hold', _key);
     whose bytea;
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     SELECT h.process INTO whose FROM tenure.hold h
     WHERE h.key = _key AND h.holder = _holder AND h.token > 0 AND h.token = _token;
     IF NOT FOUND THEN
-        RETURN tenure.word('refused');
+        RETURN tenure.reply('refused');
     END IF;
     PERFORM tenure.hint(whose, _key, _holder, 'broken');
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.word(CASE tenure.remove_hold(now, _key, _holder) WHEN 'more' THEN 'more' ELSE 'ok' END);
+    RETURN tenure.reply(CASE tenure.remove_hold(now, _key, _holder) WHEN 'more' THEN 'more' ELSE 'ok' END);
 END $$;
 
 -- -> ok, more
 CREATE FUNCTION tenure.resize(_clock bigint, _cap bigint, _key bytea, _capacity bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'hold', _key);
+    now bigint := tenure.enter_object(_clock, 'hold', _key);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.begin_steps(_cap);
     INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
     VALUES (_key, _capacity, true, 0, 0, 0, 0)
     ON CONFLICT (key) DO UPDATE SET capacity = excluded.capacity, fixed = true;
-    RETURN tenure.word(CASE WHEN tenure.serve(now, _key) THEN 'ok' ELSE 'more' END);
+    RETURN tenure.reply(CASE WHEN tenure.serve_line(now, _key) THEN 'ok' ELSE 'more' END);
 END $$;
 
 -- -> holdings(capacity, used), then holds and waits (token, weight, age; process, holder, value); gone, more
@@ -227,19 +229,19 @@ DECLARE
     mine tenure.session;
     line tenure.line;
 BEGIN
-    PERFORM tenure.keep(_watch);
-    now := tenure.enter(_clock, 'hold', _key);
+    PERFORM tenure.keep_session(_watch);
+    now := tenure.enter_object(_clock, 'hold', _key);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     IF _watch <> '' THEN
         SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
         IF NOT FOUND THEN
-            RETURN NEXT tenure.word('gone');
+            RETURN NEXT tenure.reply('gone');
             RETURN;
         END IF;
-        PERFORM tenure.watch('hold', _key, 0, mine);
+        PERFORM tenure.subscribe_once('hold', _key, 0, mine);
     END IF;
     SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
     RETURN NEXT ROW('holdings', ARRAY[coalesce(line.capacity, 0), coalesce(line.used, 0)], NULL)::tenure.answer;

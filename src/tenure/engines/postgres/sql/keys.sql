@@ -1,6 +1,7 @@
 -- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
 --
--- `_about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
+-- `about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
+-- Needs: groups, producers, tasks
 
 -- The task that has a key, and whether it is unfinished and no taker holds it; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
@@ -14,26 +15,55 @@ BEGIN
 END $$;
 
 -- Of each task whether it is put beside the one that has its key; of two with a key, only one is.
-CREATE FUNCTION tenure.new_ones(_now bigint, _queue bytea, _keys bytea[], _about text[]) RETURNS boolean[]
+CREATE FUNCTION tenure.new_ones(_now bigint, _queue bytea, _tasks tenure.new_tasks) RETURNS boolean[]
 LANGUAGE plpgsql AS $$
 DECLARE
+    key bytea;
     owner record;
     is_new boolean;
-    seen bytea[] := '{}';
-    found boolean[] := '{}';
+    seen bytea[] := '{}'::bytea[];
+    found boolean[] := '{}'::boolean[];
 BEGIN
-    FOR i IN 1 .. cardinality(_keys) LOOP
-        is_new := _keys[i] IS NULL;
-        IF NOT is_new AND _keys[i] <> ALL (seen) THEN
-            owner := tenure.owner_of(_now, _queue, _keys[i]);
-            is_new := owner._id IS NULL OR (NOT owner._rests AND _about[i] LIKE 'replace %');
+    FOR i IN 1 .. cardinality(_tasks.keys) LOOP
+        key := _tasks.keys[i];
+        is_new := key IS NULL;
+        IF NOT is_new AND key <> ALL (seen) THEN
+            owner := tenure.owner_of(_now, _queue, key);
+            is_new := owner._id IS NULL OR (NOT owner._rests AND _tasks.about[i] LIKE 'replace %');
             IF is_new THEN
-                seen := array_append(seen, _keys[i]);
+                seen := array_append(seen, key);
             END IF;
         END IF;
         found := array_append(found, is_new);
     END LOOP;
     RETURN found;
+END $$;
+
+-- What has the keys of these tasks. -> of each the task in its way (0: some task), or NULL if it is new; of each the
+-- first of these tasks that has its key, or NULL; and how many are new
+CREATE FUNCTION tenure.find_twins(
+    _now bigint, _queue bytea, _tasks tenure.new_tasks, OUT _twins bigint[], OUT _firsts bigint[], OUT _new bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    IF _tasks.about IS NOT NULL THEN
+        SELECT array_agg(CASE WHEN NOT u.is_new THEN 0 END ORDER BY u.i), count(*) FILTER (WHERE u.is_new)
+        INTO _twins, _new
+        FROM unnest(tenure.new_ones(_now, _queue, _tasks)) WITH ORDINALITY AS u (is_new, i);
+        RETURN;
+    END IF;
+    SELECT array_agg(t.id ORDER BY k.i), array_agg(k.first ORDER BY k.i),
+        count(*) FILTER (WHERE t.id IS NULL AND k.first = k.i)
+    INTO _twins, _firsts, _new
+    FROM (
+        SELECT u.i, u.key, CASE WHEN u.key IS NULL THEN u.i ELSE min(u.i) OVER (PARTITION BY u.key) END AS first
+        FROM unnest(_tasks.keys) WITH ORDINALITY AS u (key, i)
+    ) k LEFT JOIN LATERAL (
+        SELECT twin.id FROM tenure.task twin WHERE twin.queue = _queue AND twin.key = k.key
+        UNION ALL
+        SELECT kept.task FROM tenure.kept_key kept
+        WHERE kept.queue = _queue AND kept.key = k.key AND kept.until > _now
+        LIMIT 1
+    ) t ON true;
 END $$;
 
 -- The task has a key for so long at least, or while it is unfinished.
@@ -50,7 +80,7 @@ BEGIN
     -- more than come
     PERFORM tenure.forget_keys(_now, _q.name, 2);
     _q.keep_until := greatest(_q.keep_until, _now + _ttl);
-    _q.look_at := least(_q.look_at, _now + _ttl);
+    _q.check_at := least(_q.check_at, _now + _ttl);
     RETURN _q;
 END $$;
 
@@ -85,24 +115,21 @@ BEGIN
         attempts = 0, deliveries = 0, keep = false, expires = CASE WHEN _expires >= 0 THEN _now + _expires END,
         progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
     WHERE t.queue = _q.name AND t.id = _id;
-    UPDATE tenure.task_group g SET bound = 0
-    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.bound = _id;
-    _q := tenure.regroup(_q, ARRAY[former.group_name], 0, -(NOT former.delayed)::int, 0);
-    _q := tenure.step_out(_q, former.delayed);
-    IF former.group_name <> _group THEN
-        _q.live := _q.live - 1;
-        IF former.group_name = '' THEN
-            _q := tenure.regroup(tenure.regroup(_q, ARRAY[former.group_name], -1, 0, 0), ARRAY[_group], 1, 0, 0);
-        ELSE
-            _q := tenure.regroup(tenure.regroup(_q, ARRAY[_group], 1, 0, 0), ARRAY[former.group_name], -1, 0, 0);
-        END IF;
-        _q.live := _q.live + 1;
+    UPDATE tenure.task_group g SET pinned = 0
+    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.pinned = _id;
+    _q := tenure.count_tasks(
+        _q, ARRAY[former.group_name], 1, 0, -(NOT former.delayed)::int, -former.delayed::int, 0);
+    IF former.group_name = '' AND _group <> '' THEN
+        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+    ELSIF former.group_name <> _group THEN
+        -- in this order, the last group does not go meanwhile
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
     END IF;
-    _q := tenure.regroup(_q, ARRAY[_group], 0, ready, 0);
-    _q.waiting := _q.waiting + ready;
-    _q.delayed := _q.delayed + 1 - ready;
+    _q := tenure.count_tasks(_q, ARRAY[_group], 1, 0, ready, 1 - ready, 0);
     IF _q.followed THEN
-        _q := tenure.fire_changed(_q, ARRAY[_id]);
+        _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;
     IF _q.producers > 0 THEN
         _q := tenure.make_room(_q, ARRAY[former.group_name]);
@@ -110,11 +137,10 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its id,
--- or that of the one in its way below zero
-CREATE FUNCTION tenure.accept_keyed(
-    _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
-    _expires bigint[], _metas bytea[], _groups bytea[], _about text[], OUT _ids bigint[]
+-- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
+-- id, or that of the one in its way below zero
+CREATE FUNCTION tenure.accept_keyed_tasks(
+    _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     takers bigint := _q.takers;
@@ -131,15 +157,16 @@ BEGIN
     -- they are offered all tasks together
     _q.takers := 0;
     _ids := '{}';
-    FOR i IN 1 .. cardinality(_payloads) LOOP
-        about := string_to_array(_about[i], ' ');
-        owner := tenure.owner_of(_now, _q.name, _keys[i]);
+    FOR i IN 1 .. cardinality(_tasks.payloads) LOOP
+        about := string_to_array(_tasks.about[i], ' ');
+        owner := tenure.owner_of(_now, _q.name, _tasks.keys[i]);
         IF owner._id IS NOT NULL AND (owner._rests OR about[1] <> 'replace') THEN
             IF about[1] = 'replace' THEN
-                _q := tenure.replace_task(_now, _q, owner._id, _payloads[i], _priorities[i], _delays[i], _expires[i],
-                    _metas[i], coalesce(_groups[i], ''), about[3]::bigint);
+                _q := tenure.replace_task(_now, _q, owner._id, _tasks.payloads[i], _tasks.priorities[i],
+                    _tasks.delays[i], _tasks.expires[i], _tasks.metas[i], coalesce(_tasks.groups[i], ''),
+                    about[3]::bigint);
                 IF about[2]::bigint >= 0 THEN
-                    _q := tenure.keep_key(_now, _q, _keys[i], owner._id, about[2]::bigint);
+                    _q := tenure.keep_key(_now, _q, _tasks.keys[i], owner._id, about[2]::bigint);
                 END IF;
             END IF;
             _ids := array_append(_ids, CASE about[1] WHEN 'refuse' THEN -owner._id ELSE owner._id END);
@@ -149,17 +176,16 @@ BEGIN
             -- one that is worked on has the key no more, and does not go back
             UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
                 stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
-            WHERE t.queue = _q.name AND t.key = _keys[i];
+            WHERE t.queue = _q.name AND t.key = _tasks.keys[i];
         END IF;
         IF about[3]::bigint >= 0 THEN
-            _delays[i] := least(_delays[i], about[3]::bigint);
+            _tasks.delays[i] := least(_tasks.delays[i], about[3]::bigint);
         END IF;
-        accepted := tenure.accept(_now, _q, _payloads[i:i], _priorities[i:i], _delays[i:i], _keys[i:i], _expires[i:i],
-            _metas[i:i], _groups[i:i], NULL, NULL);
+        accepted := tenure.accept_tasks(_now, _q, tenure.some_tasks(_tasks, i, i), NULL, NULL);
         _q := accepted._q;
         _ids := _ids || accepted._ids;
-        IF _keys[i] IS NOT NULL THEN
-            _q := tenure.keep_key(_now, _q, _keys[i], accepted._ids[1], about[2]::bigint);
+        IF _tasks.keys[i] IS NOT NULL THEN
+            _q := tenure.keep_key(_now, _q, _tasks.keys[i], accepted._ids[1], about[2]::bigint);
         END IF;
     END LOOP;
     _q.takers := takers;

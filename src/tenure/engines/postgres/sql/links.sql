@@ -1,5 +1,6 @@
 -- Connections through a pooler, by name. A pooler may pass on a statement late, when its client has connected anew: it
 -- must not be executed behind what that client has sent since.
+-- Needs: state
 
 -- Begins each transaction of a connection; the settings last as long as the transaction.
 CREATE FUNCTION tenure.of_link(_link bytea, _settings text[], _values text[]) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,58 +1,67 @@
 -- Putting tasks, and the line of producers that found the queue full.
+-- Needs: groups, keys, state, tasks
+
+-- Some of the tasks, from the first to the last.
+CREATE FUNCTION tenure.some_tasks(_t tenure.new_tasks, _first bigint, _last bigint) RETURNS tenure.new_tasks
+LANGUAGE sql IMMUTABLE
+    RETURN ROW(_t.payloads[_first:_last], _t.priorities[_first:_last], _t.delays[_first:_last], _t.keys[_first:_last],
+        _t.expires[_first:_last], _t.metas[_first:_last], _t.groups[_first:_last],
+        _t.about[_first:_last])::tenure.new_tasks;
 
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
-CREATE FUNCTION tenure.accept(
-    _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
-    _expires bigint[], _metas bytea[], _groups bytea[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
+CREATE FUNCTION tenure.accept_tasks(
+    _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, _twins bigint[], _firsts bigint[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    count bigint := cardinality(_tasks.payloads);
     due bigint;
     before bigint;
     ready bigint;
     added bigint;
+    ready_groups bytea[];
+    delayed_groups bytea[];
 BEGIN
     IF _q.takers > 0 THEN
         due := tenure.next_due(_q);
         before := _q.waiting - _q.held;
     END IF;
-    IF _keys IS NULL THEN
-        _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, cardinality(_payloads)));
+    IF _tasks.keys IS NULL THEN
+        _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, count));
     ELSE
         SELECT array_agg(CASE
             WHEN _twins[i] IS NOT NULL THEN -_twins[i]
             WHEN coalesce(_firsts[i], i) = i THEN nextval('tenure.last_task')
-        END ORDER BY i) INTO _ids FROM generate_series(1, cardinality(_payloads)) i;
-        SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids
-        FROM generate_series(1, cardinality(_payloads)) i;
+        END ORDER BY i) INTO _ids FROM generate_series(1, count) i;
+        SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids FROM generate_series(1, count) i;
     END IF;
     WITH put AS (
         INSERT INTO tenure.task
             (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put)
-        SELECT _ids[i], _q.name, n.priority, _now + n.delay, n.delay > 0, _keys[i],
+        SELECT n.id, _q.name, n.priority, _now + n.delay, n.delay > 0, n.key,
             CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, ''),
-            CASE WHEN _keys[i] IS NOT NULL THEN _now END
-        FROM unnest(_payloads, _priorities, _delays, _expires, _metas, _groups)
-            WITH ORDINALITY AS n (payload, priority, delay, expires, meta, group_name, i)
-        WHERE _ids[i] > 0
+            CASE WHEN n.key IS NOT NULL THEN _now END
+        FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
+            _tasks.groups) AS n (id, payload, priority, delay, key, expires, meta, group_name)
+        WHERE n.id > 0
         RETURNING delayed
     )
     SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
-    IF _groups IS NOT NULL OR _q.named > 0 THEN
-        _q := tenure.put_in_groups(_q, _ids, _groups, _delays);
+    IF _tasks.groups IS NOT NULL OR _q.named > 0 THEN
+        SELECT array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay = 0),
+            array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0)
+        INTO ready_groups, delayed_groups
+        FROM unnest(_ids, _tasks.groups, _tasks.delays) n (id, name, delay) WHERE n.id > 0;
     END IF;
     _q.put := _q.put + added;
-    _q.live := _q.live + added;
-    _q.waiting := _q.waiting + ready;
-    _q.delayed := _q.delayed + added - ready;
+    IF ready > 0 THEN
+        _q := tenure.count_tasks(_q, ready_groups, ready, 1, 1, 0, 0);
+    END IF;
+    IF added > ready THEN
+        _q := tenure.count_tasks(_q, delayed_groups, added - ready, 1, 0, 1, 0);
+    END IF;
     IF _q.takers > 0 THEN
         _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
     END IF;
-END $$;
-
--- The value of a cursor; empty if there is none.
-CREATE FUNCTION tenure.cursor_of(_queue bytea, _name bytea) RETURNS bytea LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN coalesce((SELECT c.value FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _name), '');
 END $$;
 
 -- Whether producers wait for room in the queue, and not only in a group.
@@ -73,149 +82,148 @@ BEGIN
         WHERE p.queue = _place.queue AND NOT p.reserved AND NOT p.for_group ORDER BY p.ordinal LIMIT 1);
 END $$;
 
--- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys`, `_metas`, `_groups` and
--- `_expected` are NULL when none has one, `_about` when no key does more than to refuse; an expiry below zero is none. -> put, then of each request: accepted(id or
--- -twin...), conflict(; value of the cursor), queued(place, again), refused; gone, more
+-- Whether there is no room for so many new ones of the tasks, or others wait for room before them.
+CREATE FUNCTION tenure.is_full(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[], _new bigint)
+RETURNS boolean LANGUAGE sql VOLATILE
+    RETURN _new > 0 AND (_q.max_size - _q.live - _q.reserved < _new OR (_q.producers > 0 AND tenure.has_line(_q))
+        OR (_q.group_size > 0 AND _groups IS NOT NULL AND NOT tenure.groups_have_room(_q, _groups, _twins, _firsts)));
+
+-- The value of a cursor is set, if it is the expected one. -> the value that it has otherwise; NULL: it was set
+CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE
+    former bytea;
+BEGIN
+    IF _expected IS NOT NULL THEN
+        former := coalesce((SELECT c.value FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor), '');
+        IF former <> _expected THEN
+            RETURN former;
+        END IF;
+    END IF;
+    INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursor, _value)
+    ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
+    RETURN NULL;
+END $$;
+
+-- Request `_i` puts its tasks, or waits. -> the queue, and accepted(id or -twin...), conflict(; value of the cursor),
+-- queued(place, again), refused
+CREATE FUNCTION tenure.put_request(
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _requests tenure.put_requests, _i bigint,
+    _tasks tenure.new_tasks, OUT _reply tenure.answer
+) LANGUAGE plpgsql AS $$
+DECLARE
+    place tenure.producer;
+    twins bigint[];
+    firsts bigint[];
+    new_ones bigint := _requests.counts[_i];
+    joined record;
+    value bytea;
+    accepted record;
+BEGIN
+    SELECT * INTO place FROM tenure.producer p WHERE p.queue = _q.name AND p.name = _requests.producers[_i];
+    IF NOT FOUND OR place.reserved THEN
+        IF _tasks.keys IS NOT NULL THEN
+            SELECT f._twins, f._firsts, f._new INTO twins, firsts, new_ones
+            FROM tenure.find_twins(_now, _q.name, _tasks) f;
+        END IF;
+        IF place.reserved THEN
+            DELETE FROM tenure.producer p WHERE p.queue = _q.name AND p.name = place.name;
+            _q.reserved := _q.reserved - place.count;
+            IF place.group_name <> '' THEN
+                _q := tenure.regroup(_q, ARRAY[place.group_name], 0, 0, 0, -place.count);
+            END IF;
+        ELSIF tenure.is_full(_q, _tasks.groups, twins, firsts, new_ones) THEN
+            IF _requests.waits[_i] = 1 AND _requests.counts[_i] <= _q.max_size THEN
+                joined := tenure.join_line(_q, _mine, _requests.producers[_i], _requests.counts[_i], _tasks.groups);
+                _q := joined._q;
+                place := joined._place;
+            END IF;
+            IF place.name IS NULL THEN
+                _reply := tenure.reply('refused');
+                RETURN;
+            END IF;
+        END IF;
+    END IF;
+    IF place.name IS NOT NULL AND NOT place.reserved THEN
+        _reply := ROW('queued', ARRAY[
+            place.ordinal + 1 - tenure.first_of_line(place), tenure.ask_again_in(_now, NULL)
+        ], NULL)::tenure.answer;
+        RETURN;
+    END IF;
+    IF _requests.cursors[_i] IS NOT NULL THEN
+        value := tenure.advance_cursor(
+            _q.name, _requests.cursors[_i], _requests.cursor_values[_i], _requests.expected[_i]);
+    END IF;
+    IF value IS NOT NULL THEN
+        _reply := ROW('conflict', NULL, ARRAY[value])::tenure.answer;
+    ELSE
+        IF _tasks.about IS NOT NULL THEN
+            accepted := tenure.accept_keyed_tasks(_now, _q, _tasks);
+        ELSE
+            accepted := tenure.accept_tasks(_now, _q, _tasks, twins, firsts);
+        END IF;
+        _q := accepted._q;
+        _reply := ROW('accepted', accepted._ids, NULL)::tenure.answer;
+    END IF;
+    IF place.reserved THEN
+        _q := tenure.make_room(_q, ARRAY[place.group_name]);
+    END IF;
+END $$;
+
+-- -> put, then the reply to each request; gone, more
 CREATE FUNCTION tenure.put(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
-    _producers bytea[], _waits bigint[], _cursors bytea[], _values bytea[], _counts bigint[],
-    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[],
-    _metas bytea[] DEFAULT NULL, _groups bytea[] DEFAULT NULL, _expected bytea[] DEFAULT NULL,
-    _about text[] DEFAULT NULL
+    _requests tenure.put_requests, _tasks tenure.new_tasks
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     mine tenure.session;
-    known tenure.answer[];
+    replies tenure.answer[];
     queue tenure.queue;
-    place tenure.producer;
-    first bigint;
+    requests bigint := cardinality(_requests.producers);
     last bigint := 0;
-    joined record;
-    accepted record;
-    twins bigint[];
-    firsts bigint[];
-    new_ones bigint;
+    done record;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
-        RETURN NEXT tenure.word('gone');
+        RETURN NEXT tenure.reply('gone');
         RETURN;
     END IF;
-    known := tenure.given(now, mine, 'put', _queue, _n);
-    IF known IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM unnest(known);
-        RETURN;
-    END IF;
-    queue := tenure.queue_of(now, _queue);
-    queue.max_size := _max_size;
-    IF queue.producers > 0 THEN
-        queue := tenure.admit(queue);
-    END IF;
-    known := ARRAY[tenure.word('put')];
-    FOR i IN 1 .. cardinality(_producers) LOOP
-        first := last + 1;
-        last := last + _counts[i];
-        SELECT * INTO place FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
-        IF NOT FOUND OR place.reserved THEN
-            twins := NULL;
-            firsts := NULL;
-            new_ones := _counts[i];
-            IF _about IS NOT NULL THEN
-                -- those that are not new have a twin, be it replaced
-                SELECT array_agg(CASE WHEN NOT u.is_new THEN 0 END ORDER BY u.i), count(*) FILTER (WHERE u.is_new)
-                INTO twins, new_ones
-                FROM unnest(tenure.new_ones(now, _queue, _keys[first:last], _about[first:last]))
-                    WITH ORDINALITY AS u (is_new, i);
-            ELSIF _keys IS NOT NULL THEN
-                SELECT array_agg(t.id ORDER BY k.i), array_agg(k.first ORDER BY k.i),
-                    count(*) FILTER (WHERE t.id IS NULL AND k.first = k.i)
-                INTO twins, firsts, new_ones
-                FROM (
-                    SELECT u.i, u.key,
-                        CASE WHEN u.key IS NULL THEN u.i ELSE min(u.i) OVER (PARTITION BY u.key) END AS first
-                    FROM unnest(_keys[first:last]) WITH ORDINALITY AS u (key, i)
-                ) k LEFT JOIN LATERAL (
-                    SELECT twin.id FROM tenure.task twin WHERE twin.queue = _queue AND twin.key = k.key
-                    UNION ALL
-                    SELECT kept.task FROM tenure.kept_key kept
-                    WHERE kept.queue = _queue AND kept.key = k.key AND kept.until > now
-                    LIMIT 1
-                ) t ON true;
-            END IF;
-            IF place.reserved THEN
-                DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
-                queue.reserved := queue.reserved - place.count;
-                IF place.group_name <> '' THEN
-                    queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0, -place.count);
-                END IF;
-            ELSIF new_ones > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
-                    OR (queue.producers > 0 AND tenure.has_line(queue))
-                    OR (queue.group_size > 0 AND _groups IS NOT NULL
-                        AND NOT tenure.have_room(queue, _groups[first:last], twins, firsts))) THEN
-                IF _waits[i] = 0 OR _counts[i] > _max_size THEN
-                    known := known || tenure.word('refused');
-                    CONTINUE;
-                END IF;
-                joined := tenure.join_line(queue, mine, _producers[i], _counts[i], _groups[first:last]);
-                queue := joined._q;
-                place := joined._place;
-                IF place.name IS NULL THEN
-                    known := known || tenure.word('refused');
-                    CONTINUE;
-                END IF;
-            END IF;
-            IF place.name IS NULL OR place.reserved THEN
-                IF _expected[i] IS NOT NULL AND _expected[i] <> tenure.cursor_of(_queue, _cursors[i]) THEN
-                    known := known
-                        || ROW('conflict', NULL, ARRAY[tenure.cursor_of(_queue, _cursors[i])])::tenure.answer;
-                ELSE
-                    IF _about IS NOT NULL THEN
-                        accepted := tenure.accept_keyed(now, queue, _payloads[first:last], _priorities[first:last],
-                            _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
-                            _groups[first:last], _about[first:last]);
-                    ELSE
-                        accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
-                            _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
-                            _groups[first:last], twins, firsts);
-                    END IF;
-                    queue := accepted._q;
-                    IF _cursors[i] IS NOT NULL THEN
-                        INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])
-                        ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
-                    END IF;
-                    known := known || ROW('accepted', accepted._ids, NULL)::tenure.answer;
-                END IF;
-                IF place.reserved THEN
-                    queue := tenure.make_room(queue, ARRAY[place.group_name]);
-                END IF;
-                CONTINUE;
-            END IF;
+    replies := tenure.cached_reply(now, mine, 'put', _queue, _n);
+    IF replies IS NULL THEN
+        queue := tenure.use_queue(now, _queue);
+        queue.max_size := _max_size;
+        IF queue.producers > 0 THEN
+            queue := tenure.admit_producers(queue);
         END IF;
-        known := known || ROW('queued', ARRAY[
-            place.ordinal + 1 - tenure.first_of_line(place),
-            tenure.again(now, NULL)
-        ], NULL)::tenure.answer;
-    END LOOP;
-    PERFORM tenure.save(now, queue);
-    PERFORM tenure.remember(now, mine, 'put', _queue, _n, known);
-    RETURN QUERY SELECT * FROM unnest(known);
+        replies := ARRAY[tenure.reply('put')];
+        FOR i IN 1 .. requests LOOP
+            done := tenure.put_request(now, queue, mine, _requests, i, CASE WHEN requests = 1 THEN _tasks
+                ELSE tenure.some_tasks(_tasks, last + 1, last + _requests.counts[i]) END);
+            last := last + _requests.counts[i];
+            queue := done._q;
+            replies := replies || done._reply;
+        END LOOP;
+        PERFORM tenure.save_queue(now, queue);
+        PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(replies);
 END $$;
 
 -- -> left, released, unknown, more
 CREATE FUNCTION tenure.leave(_clock bigint, _cap bigint, _queue bytea, _producer bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
+    now bigint := tenure.enter_object(_clock, 'queue', _queue);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
-    RETURN tenure.word(tenure.remove_producer(now, _queue, _producer));
+    RETURN tenure.reply(tenure.remove_producer(now, _queue, _producer));
 END $$;

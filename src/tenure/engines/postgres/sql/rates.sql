@@ -1,5 +1,6 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 -- Times are in seconds, as floats; `_at` and `now` are the engine's time.
+-- Needs: state
 
 -- The limiter, or a new one if it says nothing any more.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
@@ -51,7 +52,7 @@ CREATE FUNCTION tenure.spend(
     _bursts double precision[], _costs double precision[], _longest double precision[]
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    entry record := tenure.enter_in_session(_clock, _session, 'limiter', _key);
     now bigint := entry.now;
     at double precision;
     mine tenure.session := entry.mine;
@@ -69,15 +70,15 @@ DECLARE
     place int;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
-        RETURN NEXT tenure.word(entry.refusal);
+        RETURN NEXT tenure.reply(entry.refusal);
         RETURN;
     END IF;
-    known := tenure.given(now, mine, 'spend', _key, _n);
+    known := tenure.cached_reply(now, mine, 'spend', _key, _n);
     IF known IS NULL THEN
         at := now / 1e6::double precision;
         it := tenure.limiter_of(at, _key);
         clock := greatest(at, it.held_until) - it.held;
-        known := ARRAY[tenure.word('spent')];
+        known := ARRAY[tenure.reply('spent')];
         FOR i IN 1 .. cardinality(_longest) LOOP
             start := 0;
             ahead := '{}';
@@ -129,18 +130,19 @@ BEGIN
             INSERT INTO tenure.limiter_waiter (key, process, due) VALUES (_key, mine.process, it.last_due)
             ON CONFLICT (key, process) DO UPDATE SET due = excluded.due;
         END IF;
-        PERFORM tenure.remember(now, mine, 'spend', _key, _n, known);
+        PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, known);
     END IF;
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
 
--- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok, gone, more
+-- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok,
+-- gone, more
 CREATE FUNCTION tenure.refund(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
     _ends double precision[], _sizes double precision[], _amounts double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    entry record := tenure.enter_in_session(_clock, _session, 'limiter', _key);
     now bigint := entry.now;
     at double precision;
     mine tenure.session := entry.mine;
@@ -153,9 +155,9 @@ DECLARE
     back double precision;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
-        RETURN tenure.word(entry.refusal);
-    ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
-        RETURN tenure.word('ok');
+        RETURN tenure.reply(entry.refusal);
+    ELSIF tenure.cached_reply(now, mine, 'spend', _key, _n) IS NOT NULL THEN
+        RETURN tenure.reply('ok');
     END IF;
     at := now / 1e6::double precision;
     it := tenure.limiter_of(at, _key);
@@ -187,8 +189,8 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM tenure.keep_limiter(at, it);
-    PERFORM tenure.remember(now, mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
-    RETURN tenure.word('ok');
+    PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);
+    RETURN tenure.reply('ok');
 END $$;
 
 -- -> ok, gone, more
@@ -196,7 +198,7 @@ CREATE FUNCTION tenure.hold_off(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _seconds bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    entry record := tenure.enter_in_session(_clock, _session, 'limiter', _key);
     now bigint := entry.now;
     at double precision;
     mine tenure.session := entry.mine;
@@ -206,9 +208,9 @@ DECLARE
     waiter bytea;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
-        RETURN tenure.word(entry.refusal);
-    ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
-        RETURN tenure.word('ok');
+        RETURN tenure.reply(entry.refusal);
+    ELSIF tenure.cached_reply(now, mine, 'spend', _key, _n) IS NOT NULL THEN
+        RETURN tenure.reply('ok');
     END IF;
     at := now / 1e6::double precision;
     it := tenure.limiter_of(at, _key);
@@ -222,22 +224,22 @@ BEGIN
         END LOOP;
     END IF;
     PERFORM tenure.keep_limiter(at, it);
-    PERFORM tenure.remember(now, mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
-    RETURN tenure.word('ok');
+    PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);
+    RETURN tenure.reply('ok');
 END $$;
 
--- -> looked(; held off, held, what is booked of each limit), more
-CREATE FUNCTION tenure.look(
+-- -> limiter(; held off, held, what is booked of each limit), more
+CREATE FUNCTION tenure.read_limiter(
     _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'limiter', _key);
+    now bigint := tenure.enter_object(_clock, 'limiter', _key);
     at double precision := now / 1e6::double precision;
     it tenure.limiter;
     answer bytea[];
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     it := tenure.limiter_of(at, _key);
     answer := ARRAY[greatest(0, it.held_until - at)::text::bytea, it.held::text::bytea];
@@ -245,5 +247,5 @@ BEGIN
         answer := answer || (_rates[j] * tenure.booked_ahead(
             it, greatest(at, it.held_until) - it.held, _names[j], _rates[j]))::text::bytea;
     END LOOP;
-    RETURN ROW('looked', NULL, answer)::tenure.answer;
+    RETURN ROW('limiter', NULL, answer)::tenure.answer;
 END $$;

@@ -1,4 +1,5 @@
 -- Single tasks, and the administration of a queue.
+-- Needs: groups, keys, state, tasks
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.ready_at > _now THEN 'delayed'
@@ -10,16 +11,16 @@ RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     stop bigint;
 BEGIN
-    IF tenure.enter(_clock, 'queue', _queue) IS NULL THEN
-        RETURN tenure.word('more');
+    IF tenure.enter_object(_clock, 'queue', _queue) IS NULL THEN
+        RETURN tenure.reply('more');
     END IF;
     UPDATE tenure.task t SET progress = _data
     WHERE t.id = _id AND t.queue = _queue AND t.session IS NOT NULL AND t.token = _token RETURNING t.stop INTO stop;
     IF NOT FOUND THEN
-        RETURN tenure.word('refused');
+        RETURN tenure.reply('refused');
     END IF;
-    PERFORM tenure.fire('change', _queue, _id, _id::text::bytea, 'changed');
-    RETURN tenure.word(CASE WHEN stop > 0 THEN 'requested' ELSE 'ok' END);
+    PERFORM tenure.notify_watchers('change', _queue, _id, _id::text::bytea, 'changed');
+    RETURN tenure.reply(CASE WHEN stop > 0 THEN 'requested' ELSE 'ok' END);
 END $$;
 
 -- -> outcome(attempts; state, result), unfinished(again; state), unknown, gone, more
@@ -31,27 +32,27 @@ DECLARE
     task tenure.task;
     ended tenure.ended;
 BEGIN
-    PERFORM tenure.keep(_watch);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_watch);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
     IF NOT FOUND AND _watch <> '' THEN
-        RETURN tenure.word('gone');
+        RETURN tenure.reply('gone');
     END IF;
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _queue;
     IF FOUND THEN
         IF _watch <> '' THEN
-            PERFORM tenure.watch('task', _queue, _id, mine);
+            PERFORM tenure.subscribe_once('task', _queue, _id, mine);
         END IF;
-        RETURN ROW('unfinished', ARRAY[tenure.again(now, NULL)],
+        RETURN ROW('unfinished', ARRAY[tenure.ask_again_in(now, NULL)],
             ARRAY[tenure.state_of(now, task)::bytea])::tenure.answer;
     END IF;
     -- by the id alone: a plan made while the table was empty may take the index on queue and state
     SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
     IF NOT FOUND OR ended.queue <> _queue OR ended.expires <= now THEN
-        RETURN tenure.word('unknown');
+        RETURN tenure.reply('unknown');
     END IF;
     RETURN ROW('outcome', ARRAY[ended.attempts], ARRAY[ended.state::bytea, ended.result])::tenure.answer;
 END $$;
@@ -59,7 +60,7 @@ END $$;
 -- A task as it is shown: record(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
 -- progress, failure, meta, group)
 CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
@@ -68,7 +69,8 @@ BEGIN
 END $$;
 
 -- The same, of one that has ended.
-CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
@@ -88,15 +90,15 @@ DECLARE
     ended tenure.ended;
     due bigint;
 BEGIN
-    PERFORM tenure.keep(_watch);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_watch);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
     IF NOT FOUND AND _watch <> '' THEN
-        RETURN NEXT tenure.word('gone');
+        RETURN NEXT tenure.reply('gone');
         RETURN;
     END IF;
     IF _unique <> '' THEN
@@ -105,22 +107,22 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF FOUND THEN
         IF _watch <> '' THEN
-            PERFORM tenure.watch('change', _queue, _id, mine);
+            PERFORM tenure.subscribe_once('change', _queue, _id, mine);
         END IF;
         IF task.session IS NULL THEN
             due := least(CASE WHEN task.ready_at > now THEN task.ready_at END, task.expires);
         END IF;
-        RETURN NEXT ROW('found', ARRAY[tenure.again(now, due)], NULL)::tenure.answer;
+        RETURN NEXT ROW('found', ARRAY[tenure.ask_again_in(now, due)], NULL)::tenure.answer;
         RETURN NEXT tenure.record_of(now, tenure.state_of(now, task), task);
         RETURN;
     END IF;
     -- by the id alone: a plan made while the table was empty may take the index on queue and state
     SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
     IF NOT FOUND OR ended.queue <> _queue OR ended.expires <= now THEN
-        RETURN NEXT tenure.word('unknown');
+        RETURN NEXT tenure.reply('unknown');
         RETURN;
     END IF;
-    RETURN NEXT ROW('found', ARRAY[tenure.again(now, NULL)], NULL)::tenure.answer;
+    RETURN NEXT ROW('found', ARRAY[tenure.ask_again_in(now, NULL)], NULL)::tenure.answer;
     RETURN NEXT tenure.record_of(now, ended);
 END $$;
 
@@ -133,7 +135,7 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
     _done := FOUND;
     IF _done AND task.session IS NULL THEN
-        _q := tenure.end_task(_now, tenure.step_out(_q, task.delayed), task, 'cancelled', '', _ttl, 0);
+        _q := tenure.end_task(_now, _q, task, 'cancelled', '', _ttl, 0);
     ELSIF _done AND coalesce(task.stop, 0) = 0 THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
         WHERE t.queue = _q.name AND t.id = _id;
@@ -151,10 +153,8 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
     _done := FOUND;
     IF _done THEN
-        _q := tenure.step_out(_q, task.delayed);
-        IF _q.named > 0 AND NOT task.delayed THEN
-            _q := tenure.regroup(_q, ARRAY[task.group_name], 0, -1, 0);
-        END IF;
+        _q := tenure.count_tasks(
+            _q, ARRAY[task.group_name], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
         -- so that it is not the one that is due next
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
         task.ready_at := _now + _delay;
@@ -163,7 +163,7 @@ BEGIN
 END $$;
 
 -- A dead task becomes ready again, unless its key is in use. -> the queue, and whether it did
-CREATE FUNCTION tenure.revive(_now bigint, INOUT _q tenure.queue, _ended tenure.ended, OUT _done boolean)
+CREATE FUNCTION tenure.revive_task(_now bigint, INOUT _q tenure.queue, _ended tenure.ended, OUT _done boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
@@ -179,18 +179,15 @@ BEGIN
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
         _ended.failure, _ended.meta, _ended.group_name, CASE WHEN _ended.key IS NOT NULL THEN _now END)
     RETURNING * INTO task;
-    IF _q.named > 0 OR task.group_name <> '' THEN
-        _q := tenure.regroup(_q, ARRAY[task.group_name], 1, 0, 0);
-    END IF;
+    _q := tenure.count_tasks(_q, ARRAY[task.group_name], 1, 1, 0, 0, 0);
     _q.dead := _q.dead - 1;
     _q.lasting := _q.lasting - (_ended.expires IS NULL)::int;
-    _q.live := _q.live + 1;
     _q := tenure.return_task(_now, _q, task);
 END $$;
 
 -- The first `_limit` delayed tasks that are due and were not yet promoted: no more than an exchange would promote. The
 -- others count as delayed.
-CREATE FUNCTION tenure.due(_now bigint, _queue bytea, _limit bigint DEFAULT 256) RETURNS SETOF tenure.task
+CREATE FUNCTION tenure.due_tasks(_now bigint, _queue bytea, _limit bigint DEFAULT 256) RETURNS SETOF tenure.task
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY SELECT * FROM tenure.task t
@@ -199,7 +196,7 @@ BEGIN
 END $$;
 
 -- Up to `_limit` tasks in a state, behind a place: group and (priority, ready_at, id), (ready_at, id) or (token).
-CREATE FUNCTION tenure.listed(
+CREATE FUNCTION tenure.list_tasks(
     _now bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
 DECLARE
@@ -222,12 +219,12 @@ BEGIN
                 WHERE t.queue = _queue AND t.group_name > _group AND t.session IS NULL AND NOT t.delayed
                 ORDER BY t.group_name, t.priority DESC, t.ready_at, t.id LIMIT _limit)
             UNION ALL
-            (SELECT * FROM tenure.due(_now, _queue) d
+            (SELECT * FROM tenure.due_tasks(_now, _queue) d
                 WHERE cardinality(_after) = 0
                     OR (d.group_name, -d.priority, d.ready_at, d.id) > (_group, -_after[1], _after[2], _after[3]))
         ) w ORDER BY w.group_name, w.priority DESC, w.ready_at, w.id LIMIT _limit;
     ELSIF _state = 'delayed' THEN
-        SELECT * INTO last FROM tenure.due(_now, _queue) d ORDER BY d.ready_at DESC, d.id DESC LIMIT 1;
+        SELECT * INTO last FROM tenure.due_tasks(_now, _queue) d ORDER BY d.ready_at DESC, d.id DESC LIMIT 1;
         RETURN QUERY SELECT * FROM tenure.task t
             WHERE t.queue = _queue AND t.session IS NULL AND t.delayed
                 AND (t.ready_at, t.id) > (coalesce(_after[1], -1), coalesce(_after[2], -1))
@@ -240,10 +237,10 @@ BEGIN
     END IF;
 END $$;
 
--- Forget the first records in a state. -> how many of them count still, how many were looked at, and how many of them
+-- Forget the first records in a state. -> how many of them count still, how many were seen, and how many of them
 -- were kept for good
 CREATE FUNCTION tenure.purge_records(
-    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _looked bigint, OUT _lasting bigint
+    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _seen bigint, OUT _lasting bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     WITH gone AS (
@@ -259,17 +256,17 @@ BEGIN
     )
     SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
         count(*) FILTER (WHERE g.expires IS NULL)
-    INTO _purged, _looked, _lasting FROM gone g;
+    INTO _purged, _seen, _lasting FROM gone g;
 END $$;
 
--- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for good.
--- -> changed(count, 1 if there may be more, the last of the dead that was looked at), more
+-- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for
+-- good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
 CREATE FUNCTION tenure.move(
     _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
     _delay bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
+    now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
     task tenure.task;
     ended tenure.ended;
@@ -277,13 +274,13 @@ DECLARE
     moved record;
     count bigint := 0;
     rest bigint := _cap;
-    looks bigint := _cap;
+    checks bigint := _cap;
     before bigint;
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
-    queue := tenure.seen(now, _queue);
+    queue := tenure.read_queue(now, _queue);
     IF queue.name IS NULL THEN
         RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
     END IF;
@@ -297,7 +294,7 @@ BEGIN
             -- by the id alone: a plan made while the table was empty may take the index on queue and state
             SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
             CONTINUE WHEN NOT FOUND OR ended.queue <> _queue OR ended.state <> 'dead';
-            moved := tenure.revive(now, queue, ended);
+            moved := tenure.revive_task(now, queue, ended);
         END IF;
         queue := moved._q;
         count := count + moved._done::int;
@@ -308,27 +305,26 @@ BEGIN
                 WHERE e.queue = _queue AND e.state = one AND e.seq > _after ORDER BY e.seq LIMIT _cap
             LOOP
                 rest := rest - 1;
-                moved := tenure.revive(now, queue, ended);
+                moved := tenure.revive_task(now, queue, ended);
                 queue := moved._q;
                 count := count + moved._done::int;
             END LOOP;
         ELSIF one IN ('waiting', 'delayed') THEN
-            FOR task IN SELECT * FROM tenure.listed(now, _queue, one, '', '{}', rest) LOOP
+            FOR task IN SELECT * FROM tenure.list_tasks(now, _queue, one, '', '{}', rest) LOOP
                 rest := rest - 1;
-                queue := tenure.step_out(queue, task.delayed);
                 queue.purged := queue.purged + 1;
-                queue := tenure.fire_finished(tenure.remove_task(queue, task.id), task.id);
+                queue := tenure.notify_finished(tenure.remove_task(queue, task), task.id);
                 count := count + 1;
             END LOOP;
         ELSE
             -- outdated ones that are not forgotten yet are in the way
-            looks := _cap;
-            WHILE rest > 0 AND looks > 0 LOOP
+            checks := _cap;
+            WHILE rest > 0 AND checks > 0 LOOP
                 moved := tenure.purge_records(now, _queue, one, rest);
-                EXIT WHEN moved._looked = 0;
+                EXIT WHEN moved._seen = 0;
                 count := count + moved._purged;
                 rest := rest - moved._purged;
-                looks := looks - moved._looked;
+                checks := checks - moved._seen;
                 queue.lasting := queue.lasting - moved._lasting;
                 IF one = 'dead' THEN
                     queue.dead := queue.dead - moved._purged;
@@ -336,27 +332,28 @@ BEGIN
                 END IF;
             END LOOP;
         END IF;
-        EXIT WHEN rest = 0 OR looks <= 0;
+        EXIT WHEN rest = 0 OR checks <= 0;
     END LOOP;
-    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    IF rest > 0 AND looks > 0 THEN
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    IF rest > 0 AND checks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;
     RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
 END $$;
 
--- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each; more
-CREATE FUNCTION tenure.browse_tasks(
+-- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each;
+-- more
+CREATE FUNCTION tenure.browse(
     _clock bigint, _cap bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
+    now bigint := tenure.enter_object(_clock, 'queue', _queue);
     ids bigint[];
     place bigint[];
     its_group bytea[];
 BEGIN
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     IF _state IN ('ended', 'dead') THEN
@@ -382,7 +379,7 @@ BEGIN
                 CROSS JOIN LATERAL tenure.record_of(now, f.e) r
             WHERE (f.e).expires IS NULL OR (f.e).expires > now ORDER BY i.n;
     ELSE
-        ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _group, _after, _limit + 1) t);
+        ids := ARRAY(SELECT t.id FROM tenure.list_tasks(now, _queue, _state, _group, _after, _limit + 1) t);
         IF cardinality(ids) > _limit THEN
             SELECT CASE _state WHEN 'waiting' THEN ARRAY[t.priority, t.ready_at, t.id]
                 WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] ELSE ARRAY[t.token] END,
@@ -402,21 +399,21 @@ END $$;
 CREATE FUNCTION tenure.set_paused(_clock bigint, _cap bigint, _queue bytea, _paused boolean)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
+    now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
-    queue := tenure.queue_of(now, _queue);
+    queue := tenure.use_queue(now, _queue);
     queue.paused := _paused;
-    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held));
-    RETURN tenure.word('ok');
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held));
+    RETURN tenure.reply('ok');
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
 -- groups, paused, oldest, again, now, max_size, group_counter), then cursor(; name, value) of each; gone, more
-CREATE FUNCTION tenure.count_tasks(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
+CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -426,26 +423,27 @@ DECLARE
     oldest bigint;
     group_counter bigint;
 BEGIN
-    PERFORM tenure.keep(_watch);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_watch);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     IF _watch <> '' THEN
         SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
         IF NOT FOUND THEN
-            RETURN NEXT tenure.word('gone');
+            RETURN NEXT tenure.reply('gone');
             RETURN;
         END IF;
     END IF;
-    q := tenure.seen(now, _queue);
+    q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
-        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || ARRAY[tenure.again(now, NULL), now, 0, 0], NULL)::tenure.answer;
+        RETURN NEXT ROW('counts',
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
-        PERFORM tenure.watch('drain', _queue, 0, mine);
+        PERFORM tenure.subscribe_once('drain', _queue, 0, mine);
     END IF;
     group_counter := q.groups;
     IF _recount THEN
@@ -455,7 +453,7 @@ BEGIN
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
-        SELECT count(*) INTO due FROM tenure.due(now, _queue);
+        SELECT count(*) INTO due FROM tenure.due_tasks(now, _queue);
     END IF;
     oldest := least(
         now,
@@ -469,7 +467,8 @@ BEGIN
     );
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
-        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.again(now, NULL), now,
+        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
+        tenure.ask_again_in(now, NULL), now,
         CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]

@@ -2,10 +2,33 @@
 --
 -- All rows of one object (a key, a pool, a queue) are changed under the advisory lock of that object only; so there is
 -- at most one transaction at a time that changes them. `made` numbers are in the order of making, over all tables.
--- `look_at` is when to look whether a row is still needed, NULL if that is found out otherwise. It is indexed, and
+-- `check_at` is when to look whether a row is still needed, NULL if that is found out otherwise. It is indexed, and
 -- changes seldom, unlike the time until which the row is kept.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
+
+-- What a session has, or waits for, in one family: `rank` is that of the family, `number` counts within it.
+CREATE TYPE tenure.belonging AS (
+    rank int, number bigint, family text, key bytea, name bytea, is_held boolean, token bigint
+);
+
+-- The requests of a `put`: without a wait it is refused, and `counts` says how many tasks each has. A cursor and its
+-- value are NULL for none; `expected` is NULL if no cursor has to have a value before.
+CREATE TYPE tenure.put_requests AS (
+    producers bytea[], waits bigint[], cursors bytea[], cursor_values bytea[], counts bigint[], expected bytea[]
+);
+
+-- The tasks of all these requests, one behind the other. `keys`, `metas` and `groups` are NULL when none has one, and
+-- so is `about`, see keys.sql, when no key does more than to refuse; an expiry below zero is none.
+CREATE TYPE tenure.new_tasks AS (
+    payloads bytea[], priorities bigint[], delays bigint[], keys bytea[], expires bigint[], metas bytea[],
+    groups bytea[], about text[]
+);
+
+-- Settlements: a ttl below zero is for good, and `failures` is NULL when none has one.
+CREATE TYPE tenure.settlements AS (
+    ids bigint[], tokens bigint[], verdicts text[], results bytea[], delays bigint[], ttls bigint[], failures bytea[]
+);
 
 -- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
@@ -31,17 +54,17 @@ CREATE TABLE tenure.session (
 CREATE INDEX session_expires ON tenure.session (expires, name);
 
 -- The last answer to the numbered operations of a session on an object.
-CREATE TABLE tenure.given (
+CREATE TABLE tenure.cached_reply (
     session bigint NOT NULL,
     kind text NOT NULL,
     name bytea NOT NULL,
     n bigint NOT NULL,
     answer tenure.answer[] NOT NULL,
     keep_until bigint NOT NULL,
-    look_at bigint NOT NULL,
+    check_at bigint NOT NULL,
     PRIMARY KEY (session, kind, name)
 ) WITH (fillfactor = 70);
-CREATE INDEX given_look ON tenure.given (look_at);
+CREATE INDEX cached_reply_check ON tenure.cached_reply (check_at);
 
 -- One-shot requests to be hinted.
 CREATE TABLE tenure.watch (
@@ -163,25 +186,25 @@ CREATE TABLE tenure.barrier (
     generation bigint NOT NULL DEFAULT 0,
     broken boolean NOT NULL DEFAULT false,
     keep_until bigint NOT NULL DEFAULT 0,
-    look_at bigint,
+    check_at bigint,
     born bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-CREATE INDEX barrier_look ON tenure.barrier (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX barrier_check ON tenure.barrier (check_at) WHERE check_at IS NOT NULL;
 
 -- A participant that has arrived: it waits while there is no outcome.
-CREATE TABLE tenure.party (
+CREATE TABLE tenure.participant (
     key bytea NOT NULL,
-    participant bytea NOT NULL,
+    name bytea NOT NULL,
     session bigint NOT NULL,
     process bytea NOT NULL,
     outcome text,
     generation bigint NOT NULL DEFAULT 0,
     place bigint NOT NULL DEFAULT 0,
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
-    PRIMARY KEY (key, participant)
+    PRIMARY KEY (key, name)
 );
-CREATE INDEX party_waits ON tenure.party (key, made) WHERE outcome IS NULL;
-CREATE INDEX party_session ON tenure.party (session, made);
+CREATE INDEX participant_waits ON tenure.participant (key, made) WHERE outcome IS NULL;
+CREATE INDEX participant_session ON tenure.participant (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
 -- `lasting` are records that are kept for good. `awaited`: a client may watch the end of a task. `followed`: a
@@ -213,7 +236,7 @@ CREATE TABLE tenure.queue (
     ordinal bigint NOT NULL DEFAULT 0,
     lasting bigint NOT NULL DEFAULT 0,
     keep_until bigint NOT NULL DEFAULT 0,
-    look_at bigint,
+    check_at bigint,
     has_groups boolean NOT NULL DEFAULT false,
     named bigint NOT NULL DEFAULT 0,
     groups bigint NOT NULL DEFAULT 0,
@@ -224,7 +247,7 @@ CREATE TABLE tenure.queue (
     weights bigint NOT NULL DEFAULT 0,
     keep_order boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 30);
-CREATE INDEX queue_look ON tenure.queue (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX queue_check ON tenure.queue (check_at) WHERE check_at IS NOT NULL;
 
 CREATE TABLE tenure.cursor (
     queue bytea NOT NULL,
@@ -242,7 +265,7 @@ CREATE TABLE tenure.turn (
 );
 
 -- A group of tasks; the empty name is that of the tasks without a group. It has a tag while one of its tasks can be
--- taken. `held` tasks wait but cannot be taken now; `bound` is the task that goes before the others because it was
+-- taken. `held` tasks wait but cannot be taken now; `pinned` is the task that goes before the others because it was
 -- tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that of a turn.
 CREATE TABLE tenure.task_group (
     queue bytea NOT NULL,
@@ -251,7 +274,7 @@ CREATE TABLE tenure.task_group (
     waiting bigint NOT NULL,
     leased bigint NOT NULL,
     held bigint NOT NULL DEFAULT 0,
-    bound bigint NOT NULL DEFAULT 0,
+    pinned bigint NOT NULL DEFAULT 0,
     reserved bigint NOT NULL DEFAULT 0,
     producers bigint NOT NULL DEFAULT 0,
     cost double precision NOT NULL DEFAULT 1,
@@ -261,8 +284,8 @@ CREATE TABLE tenure.task_group (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
 
--- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in its
--- group, otherwise for room in the queue.
+-- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in
+-- its group, otherwise for room in the queue.
 CREATE TABLE tenure.producer (
     queue bytea NOT NULL,
     name bytea NOT NULL,
@@ -293,8 +316,8 @@ CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
--- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it has
--- a key.
+-- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it
+-- has a key.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,

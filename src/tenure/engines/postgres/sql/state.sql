@@ -1,9 +1,9 @@
 -- What all functions share: locks, time, tokens, hints, watches, numbered answers.
 --
--- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session before
--- any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
+-- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session
+-- before any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
 
-CREATE FUNCTION tenure.word(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
+CREATE FUNCTION tenure.reply(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
     RETURN ROW(_word, NULL, NULL)::tenure.answer;
 
 -- Lock an object until the transaction ends.
@@ -15,7 +15,7 @@ CREATE FUNCTION tenure.try_lock(_kind text, _name bytea) RETURNS boolean LANGUAG
     RETURN pg_try_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
 
 -- Keep the session from ending until the transaction ends.
-CREATE FUNCTION tenure.keep(_session bytea) RETURNS void LANGUAGE sql VOLATILE
+CREATE FUNCTION tenure.keep_session(_session bytea) RETURNS void LANGUAGE sql VOLATILE
     RETURN pg_advisory_xact_lock_shared(hashtext('tenure.session'), hashtext(encode(_session, 'hex')));
 
 CREATE FUNCTION tenure.time(_clock bigint) RETURNS bigint LANGUAGE sql VOLATILE
@@ -30,7 +30,7 @@ BEGIN
 END $$;
 
 -- The time of an operation that has its object to itself, or NULL when there is something to clear up before.
-CREATE FUNCTION tenure.enter(_clock bigint, _kind text, _name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.enter_object(_clock bigint, _kind text, _name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
 BEGIN
@@ -43,15 +43,15 @@ BEGIN
     RETURN CASE WHEN tenure.is_due(now) THEN NULL ELSE now END;
 END $$;
 
--- The same for an operation that carries a session: its time and session, or the word that refuses it, 'more' or 'gone'.
--- `acquire`, `put` and `exchange` do this in place, because a call would make them slower.
-CREATE FUNCTION tenure.enter_with(
+-- The same for an operation that carries a session: its time and session, or the word that refuses it, 'more' or
+-- 'gone'. `acquire`, `put` and `exchange` do this in place, because a call would make them slower.
+CREATE FUNCTION tenure.enter_in_session(
     _clock bigint, _session bytea, _kind text, _name bytea,
     OUT now bigint, OUT mine tenure.session, OUT refusal text
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, _kind, _name);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, _kind, _name);
     IF now IS NULL THEN
         refusal := 'more';
         RETURN;
@@ -63,7 +63,7 @@ BEGIN
 END $$;
 
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.
-CREATE FUNCTION tenure.again(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.ask_again_in(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     earliest bigint := least((SELECT s.expires FROM tenure.session s ORDER BY s.expires LIMIT 1), _due);
 BEGIN
@@ -122,7 +122,7 @@ END $$;
 
 -- watches
 
-CREATE FUNCTION tenure.watch(_kind text, _name bytea, _task bigint, _session tenure.session) RETURNS void
+CREATE FUNCTION tenure.subscribe_once(_kind text, _name bytea, _task bigint, _session tenure.session) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO tenure.watch (kind, name, task, session, process)
@@ -134,7 +134,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION tenure.fire(_kind text, _name bytea, _task bigint, _about bytea, _notice text) RETURNS void
+CREATE FUNCTION tenure.notify_watchers(_kind text, _name bytea, _task bigint, _about bytea, _notice text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     watcher bytea;
@@ -152,25 +152,25 @@ END $$;
 
 -- numbered answers: kept for two ttls after they were last returned
 
-CREATE FUNCTION tenure.given(_now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint)
+CREATE FUNCTION tenure.cached_reply(_now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint)
 RETURNS tenure.answer[] LANGUAGE plpgsql AS $$
 DECLARE
     known tenure.answer[];
 BEGIN
-    SELECT g.answer INTO known FROM tenure.given g
+    SELECT g.answer INTO known FROM tenure.cached_reply g
     WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.n = _n AND g.keep_until > _now;
     IF FOUND THEN
-        UPDATE tenure.given g SET keep_until = _now + 2 * _mine.ttl
+        UPDATE tenure.cached_reply g SET keep_until = _now + 2 * _mine.ttl
         WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name;
     END IF;
     RETURN known;
 END $$;
 
-CREATE FUNCTION tenure.remember(
+CREATE FUNCTION tenure.cache_reply(
     _now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint, _answer tenure.answer[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO tenure.given (session, kind, name, n, answer, keep_until, look_at)
+    INSERT INTO tenure.cached_reply (session, kind, name, n, answer, keep_until, check_at)
     VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl)
     ON CONFLICT (session, kind, name)
     DO UPDATE SET n = excluded.n, answer = excluded.answer, keep_until = excluded.keep_until;

@@ -1,89 +1,56 @@
 -- Clears up what time has made due: lines left unserved, expired sessions, tasks and dead letters, then rests, in the
 -- order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
+-- Needs: claims, counters, holds, keys, sessions, state, tasks
 
--- Release all that a session has, and delete it; its lock is held. False if the steps did not suffice.
-CREATE FUNCTION tenure.finish(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Give up one of the things that a session has. False if the steps did not suffice.
+CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tenure.lock(CASE _item.family WHEN 'holds' THEN 'hold' WHEN 'claims' THEN 'pool'
+        WHEN 'arrivals' THEN 'barrier' ELSE 'queue' END, _item.key) WHERE _item.family <> 'watches';
+    CASE _item.family
+        WHEN 'holds' THEN
+            RETURN tenure.remove_hold(_now, _item.key, _item.name) <> 'more';
+        WHEN 'claims' THEN
+            PERFORM tenure.remove_claim(_now, _item.key, _item.name, true);
+        WHEN 'arrivals' THEN
+            PERFORM tenure.remove_participant(_now, _item.key, _item.name);
+        WHEN 'producers' THEN
+            PERFORM tenure.remove_producer(_now, _item.key, _item.name);
+        WHEN 'tasks' THEN
+            PERFORM tenure.drop_task(
+                _now, _item.key, split_part(convert_from(_item.name, 'UTF8'), ' ', 1)::bigint, _session);
+        WHEN 'takers' THEN
+            PERFORM tenure.forget_taker(_now, _item.key, _session);
+        WHEN 'watches' THEN
+            DELETE FROM tenure.watch w WHERE w.session = _session AND w.made = _item.number;
+    END CASE;
+    RETURN true;
+END $$;
+
+-- Give up all that a session has, and delete it; its lock is held. False if the steps did not suffice.
+CREATE FUNCTION tenure.end_session(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    hold tenure.hold;
-    claim tenure.claim;
-    party tenure.party;
-    producer tenure.producer;
-    task tenure.task;
-    taker tenure.taker;
-    watch tenure.watch;
+    item tenure.belonging;
     finished boolean := true;
 BEGIN
     LOOP
-        SELECT * INTO hold FROM tenure.hold t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        SELECT * INTO item FROM tenure.belongings(_session, 0, 0, 1);
         EXIT WHEN NOT FOUND;
         IF NOT tenure.step() THEN
             RETURN false;
         END IF;
-        PERFORM tenure.lock('hold', hold.key);
-        finished := tenure.remove_hold(_now, hold.key, hold.holder) <> 'more' AND finished;
-    END LOOP;
-    LOOP
-        SELECT * INTO claim FROM tenure.claim t WHERE t.session = _session ORDER BY t.made LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        PERFORM tenure.lock('pool', claim.pool);
-        PERFORM tenure.remove_claim(_now, claim.pool, claim.holder, true);
-    END LOOP;
-    LOOP
-        SELECT * INTO party FROM tenure.party t WHERE t.session = _session ORDER BY t.made LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        PERFORM tenure.lock('barrier', party.key);
-        PERFORM tenure.remove_party(_now, party.key, party.participant);
-    END LOOP;
-    LOOP
-        SELECT * INTO producer FROM tenure.producer t WHERE t.session = _session ORDER BY t.made LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        PERFORM tenure.lock('queue', producer.queue);
-        PERFORM tenure.remove_producer(_now, producer.queue, producer.name);
-    END LOOP;
-    LOOP
-        SELECT * INTO task FROM tenure.task t WHERE t.session = _session ORDER BY t.token LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        PERFORM tenure.lock('queue', task.queue);
-        PERFORM tenure.drop_task(_now, task.queue, task.id, _session);
-    END LOOP;
-    LOOP
-        SELECT * INTO taker FROM tenure.taker t WHERE t.session = _session ORDER BY t.made LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        PERFORM tenure.lock('queue', taker.queue);
-        PERFORM tenure.forget_taker(_now, taker.queue, _session);
-    END LOOP;
-    LOOP
-        SELECT * INTO watch FROM tenure.watch t WHERE t.session = _session ORDER BY t.made LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        IF NOT tenure.step() THEN
-            RETURN false;
-        END IF;
-        DELETE FROM tenure.watch t WHERE t.session = _session AND t.made = watch.made;
+        finished := tenure.drop_belonging(_now, _session, item) AND finished;
     END LOOP;
     -- many go by their own time
-    DELETE FROM tenure.given g WHERE g.ctid = ANY (ARRAY(
-        SELECT f.ctid FROM tenure.given f WHERE f.session = _session LIMIT 256
+    DELETE FROM tenure.cached_reply g WHERE g.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM tenure.cached_reply f WHERE f.session = _session LIMIT 256
     ));
     DELETE FROM tenure.session s WHERE s.id = _session;
     RETURN finished;
 END $$;
 
--- -> ok: nothing is due; more: look again
+-- -> ok: nothing is due; more: sweep again
 CREATE FUNCTION tenure.sweep(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -100,26 +67,26 @@ BEGIN
     FOR line IN SELECT * FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 LIMIT _cap LOOP
         PERFORM tenure.lock('hold', line.name);
         DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 AND t.name = line.name;
-        PERFORM tenure.serve(now, line.name);
+        PERFORM tenure.serve_line(now, line.name);
     END LOOP;
     IF FOUND THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     FOR i IN 1 .. _cap LOOP
         SELECT s.name INTO whose FROM tenure.session s WHERE s.expires <= now ORDER BY s.expires, s.name LIMIT 1;
         IF NOT FOUND THEN
             EXIT WHEN i = 1;
-            RETURN tenure.word('more');
+            RETURN tenure.reply('more');
         END IF;
         -- operations that carry it go first, and it may be renewed meanwhile
         IF i = 1 THEN
             PERFORM tenure.lock('session', whose);
         ELSIF NOT tenure.try_lock('session', whose) THEN
-            RETURN tenure.word('more');
+            RETURN tenure.reply('more');
         END IF;
         SELECT * INTO mine FROM tenure.session s WHERE s.name = whose AND s.expires <= now;
-        IF FOUND AND NOT tenure.finish(now, mine.id) OR i = _cap THEN
-            RETURN tenure.word('more');
+        IF FOUND AND NOT tenure.end_session(now, mine.id) OR i = _cap THEN
+            RETURN tenure.reply('more');
         END IF;
     END LOOP;
     FOR one IN
@@ -131,14 +98,14 @@ BEGIN
         ORDER BY expires, id LIMIT _cap
     LOOP
         PERFORM tenure.lock('queue', one.queue);
-        finished := CASE WHEN one.dead THEN tenure.expire_letter(now, one.queue, one.id, one.expires)
+        finished := CASE WHEN one.dead THEN tenure.expire_dead_letter(now, one.queue, one.id, one.expires)
             ELSE tenure.expire_task(now, one.queue, one.id) END;
         IF NOT finished THEN
-            RETURN tenure.word('more');
+            RETURN tenure.reply('more');
         END IF;
     END LOOP;
     IF FOUND THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until <= now
             ORDER BY r.rest_until, r.pool, r.name LIMIT _cap LOOP
@@ -149,28 +116,28 @@ BEGIN
             PERFORM tenure.offer_resource(now, item.pool, item.name);
         END IF;
     END LOOP;
-    RETURN tenure.word(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
+    RETURN tenure.reply(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
 END $$;
 
 -- Delete a few rows of each kind that are no longer needed: numbered answers, limiters, records of endings, barriers,
 -- queues. It does not wait for locks: what is locked is left for another time. -> ok
-CREATE FUNCTION tenure.forget(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);
     at double precision := now / 1e6::double precision;
-    given record;
+    reply record;
     object bytea;
     queue tenure.queue;
 BEGIN
     -- what a crash of the server takes back is forgotten again later
     PERFORM set_config('synchronous_commit', 'off', true);
-    FOR given IN SELECT g.ctid, g.keep_until FROM tenure.given g WHERE g.look_at <= now
-        ORDER BY g.look_at LIMIT 64 FOR UPDATE SKIP LOCKED
+    FOR reply IN SELECT g.ctid, g.keep_until FROM tenure.cached_reply g WHERE g.check_at <= now
+        ORDER BY g.check_at LIMIT 64 FOR UPDATE SKIP LOCKED
     LOOP
-        IF given.keep_until > now THEN
-            UPDATE tenure.given g SET look_at = given.keep_until WHERE g.ctid = given.ctid;
+        IF reply.keep_until > now THEN
+            UPDATE tenure.cached_reply g SET check_at = reply.keep_until WHERE g.ctid = reply.ctid;
         ELSE
-            DELETE FROM tenure.given g WHERE g.ctid = given.ctid;
+            DELETE FROM tenure.cached_reply g WHERE g.ctid = reply.ctid;
         END IF;
     END LOOP;
     WITH outdated AS (
@@ -180,22 +147,22 @@ BEGIN
         )) AND r.until < at - 1 RETURNING r.key
     )
     DELETE FROM tenure.limiter_waiter w USING outdated o WHERE w.key = o.key AND w.due < at - 1;
-    PERFORM tenure.forget_outdated(now, 24);
-    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.look_at <= now ORDER BY b.look_at LIMIT 64 LOOP
+    PERFORM tenure.forget_records(now, 24);
+    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.check_at <= now ORDER BY b.check_at LIMIT 64 LOOP
         IF tenure.try_lock('barrier', object) THEN
             PERFORM tenure.tidy_barrier(now, object);
         END IF;
     END LOOP;
-    FOR object IN SELECT q.name FROM tenure.queue q WHERE q.look_at <= now ORDER BY q.look_at LIMIT 64 LOOP
+    FOR object IN SELECT q.name FROM tenure.queue q WHERE q.check_at <= now ORDER BY q.check_at LIMIT 64 LOOP
         IF tenure.try_lock('queue', object) THEN
-            SELECT * INTO queue FROM tenure.queue q WHERE q.name = object AND q.look_at <= now;
+            SELECT * INTO queue FROM tenure.queue q WHERE q.name = object AND q.check_at <= now;
             IF FOUND THEN
-                queue.look_at := tenure.forget_keys(now, object, 256);
-                PERFORM tenure.save(now, queue);
+                queue.check_at := tenure.forget_keys(now, object, 256);
+                PERFORM tenure.save_queue(now, queue);
             END IF;
         END IF;
     END LOOP;
-    RETURN tenure.word('ok');
+    RETURN tenure.reply('ok');
 END $$;
 
 -- -> ok, gone, more
@@ -209,12 +176,12 @@ BEGIN
     PERFORM tenure.lock('session', _session);
     now := tenure.time(_clock);
     IF tenure.is_due(now) THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
     UPDATE tenure.session s SET expires = -1 WHERE s.name = _session RETURNING * INTO mine;
     IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+        RETURN tenure.reply('gone');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.word(CASE WHEN tenure.finish(now, mine.id) THEN 'ok' ELSE 'more' END);
+    RETURN tenure.reply(CASE WHEN tenure.end_session(now, mine.id) THEN 'ok' ELSE 'more' END);
 END $$;

@@ -1,7 +1,8 @@
 -- Settling and taking tasks, in one exchange.
+-- Needs: groups, state, tasks, verdicts
 
 -- -> the queue, and whether the settlement came in time
-CREATE FUNCTION tenure.settle(
+CREATE FUNCTION tenure.settle_task(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
     _delay bigint, _ttl bigint, _failure bytea, OUT _in_time boolean
 ) LANGUAGE plpgsql AS $$
@@ -14,33 +15,31 @@ BEGIN
         RETURN;
     END IF;
     task.failure := coalesce(_failure, task.failure);
-    IF _verdict IN ('done', 'dead', 'discarded', 'cancelled') THEN
-        task.attempts := task.attempts + (_verdict = 'dead')::int;
+    IF tenure.is_ending(_verdict) THEN
+        task.attempts := tenure.attempts_after(_verdict, task.attempts);
         _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
         _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
     ELSE
-        IF _verdict = 'retry' THEN
-            task.attempts := task.attempts + 1;
-        ELSE
+        task.attempts := tenure.attempts_after(_verdict, task.attempts);
+        IF _verdict <> 'retry' THEN
             task.deliveries := task.deliveries - 1;
         END IF;
         IF _verdict <> 'give back' THEN
             task.ready_at := _now + _delay;
-            PERFORM tenure.bind(_q, task.group_name, _id);
+            PERFORM tenure.pin(_q, task.group_name, _id);
         END IF;
         _q := tenure.return_task(_now, _q, task);
     END IF;
     IF _verdict IN ('give back', 'postpone') AND _q.named > 0 THEN
-        PERFORM tenure.refund(_q, task.group_name);
+        PERFORM tenure.refund_turn(_q, task.group_name);
     END IF;
 END $$;
 
 -- Settle tasks in one statement, if all of them end and no client waits for the end of one.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
-    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ends record;
@@ -50,7 +49,7 @@ BEGIN
         USING (
             -- one task after the other by its id, whatever the planner believes of the queue
             SELECT s.*, found.place
-            FROM unnest(_ids, _tokens, _verdicts, _results, _ttls, _failures)
+            FROM unnest(_settle.ids, _settle.tokens, _settle.verdicts, _settle.results, _settle.ttls, _settle.failures)
                     WITH ORDINALITY AS s (id, token, verdict, result, ttl, failure, i)
                 CROSS JOIN LATERAL (
                     SELECT l.ctid AS place, l.token, l.session FROM tenure.task l
@@ -66,10 +65,9 @@ BEGIN
             (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
             failure, meta, group_name)
         SELECT g.id, _q.name, g.verdict, nextval('tenure.last_ending'), g.priority,
-            g.attempts + (g.verdict = 'dead')::int, g.deliveries, _now,
+            tenure.attempts_after(g.verdict, g.attempts), g.deliveries, _now,
             CASE WHEN g.ttl >= 0 THEN _now + g.ttl END, g.key, g.result,
-            CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END, nullif(g.progress, ''), g.failure, g.meta,
-            g.group_name
+            tenure.payload_after(g.verdict, g.keep, g.payload), nullif(g.progress, ''), g.failure, g.meta, g.group_name
         FROM (SELECT * FROM gone ORDER BY gone.i) g
     )
     SELECT count(*) AS live, count(*) FILTER (WHERE g.verdict = 'done') AS done,
@@ -86,16 +84,13 @@ BEGIN
             CROSS JOIN LATERAL (SELECT * FROM tenure.ended e WHERE e.id = i.id LIMIT 1) l
         WHERE l.state = 'dead' AND l.expires IS NOT NULL;
     END IF;
-    IF ends.live = cardinality(_ids) THEN
+    IF ends.live = cardinality(_settle.ids) THEN
         _refused := '{}';
     ELSE
-        _refused := ARRAY(SELECT s.token FROM unnest(_ids, _tokens) WITH ORDINALITY AS s (id, token, i)
+        _refused := ARRAY(SELECT s.token FROM unnest(_settle.ids, _settle.tokens) WITH ORDINALITY AS s (id, token, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ends.groups, -1, 0, -1);
-    END IF;
-    _q.live := _q.live - ends.live;
+    _q := tenure.count_tasks(_q, ends.groups, ends.live, -1, 0, 0, -1);
     _q.done := _q.done + ends.done;
     _q.dead := _q.dead + ends.dead;
     _q.discarded := _q.discarded + ends.discarded;
@@ -105,36 +100,38 @@ BEGIN
         _q.keep_until := greatest(_q.keep_until, _now + ends.ttl, _now + 2 * _mine.ttl);
     END IF;
     IF ends.live > 0 AND _q.live = 0 THEN
-        PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
+        PERFORM tenure.notify_watchers('drain', _q.name, 0, '', 'drained');
     END IF;
     IF _q.followed THEN
-        _q := tenure.fire_changed(_q, ends.ids);
+        _q := tenure.notify_followers(_q, ends.ids);
     END IF;
 END $$;
 
 -- Settle tasks in the order given. -> the queue, and the tokens of settlements that came too late
-CREATE FUNCTION tenure.settle_all(
-    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _delays bigint[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
+CREATE FUNCTION tenure.settle_tasks(
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     settled record;
 BEGIN
     IF _q.producers = 0 AND NOT _q.awaited
-            AND _verdicts <@ ARRAY['done', 'dead', 'discarded', 'cancelled']
-            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id)) THEN
-        settled := tenure.settle_endings(_now, _q, _mine, _ids, _tokens, _verdicts, _results, _ttls, _failures);
+            AND cardinality(_settle.ids) = (
+                SELECT count(DISTINCT u.id) FILTER (WHERE tenure.is_ending(u.verdict))
+                FROM unnest(_settle.ids, _settle.verdicts) u (id, verdict)
+            ) THEN
+        settled := tenure.settle_endings(_now, _q, _mine, _settle);
         _q := settled._q;
         _refused := settled._refused;
         RETURN;
     END IF;
     _refused := '{}';
-    FOR i IN 1 .. cardinality(_ids) LOOP
-        settled := tenure.settle(_now, _q, _mine, _ids[i], _tokens[i], _verdicts[i], _results[i], _delays[i],
-            CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END, _failures[i]);
+    FOR i IN 1 .. cardinality(_settle.ids) LOOP
+        settled := tenure.settle_task(_now, _q, _mine, _settle.ids[i], _settle.tokens[i], _settle.verdicts[i],
+            _settle.results[i], _settle.delays[i], CASE WHEN _settle.ttls[i] >= 0 THEN _settle.ttls[i] END,
+            _settle.failures[i]);
         _q := settled._q;
         IF NOT settled._in_time THEN
-            _refused := _refused || _tokens[i];
+            _refused := _refused || _settle.tokens[i];
         END IF;
     END LOOP;
     IF _q.awaited THEN
@@ -143,7 +140,8 @@ BEGIN
 END $$;
 
 -- The first `_cap` delayed tasks that are due become ready.
-CREATE FUNCTION tenure.promote(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
 DECLARE
     groups bytea[];
     promoted bigint;
@@ -159,17 +157,12 @@ BEGIN
         ORDER BY d.ready_at, d.id LIMIT _cap
     ));
     GET DIAGNOSTICS promoted = ROW_COUNT;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, groups, 0, 1, 0);
-    END IF;
-    _q.delayed := _q.delayed - promoted;
-    _q.waiting := _q.waiting + promoted;
-    RETURN _q;
+    RETURN tenure.count_tasks(_q, groups, promoted, 0, 1, -1, 0);
 END $$;
 
 -- Lease up to `_want` waiting tasks to the session, with tokens that follow one another: those at `_places`, or if that
 -- is NULL, the first of a queue without groups. -> how many, and the first token
-CREATE FUNCTION tenure.lease(
+CREATE FUNCTION tenure.lease_tasks(
     _now bigint, _mine tenure.session, _queue bytea, _want bigint, _aging bigint, _max_deliveries bigint, _keep boolean,
     _dead_ttl bigint, _places tid[], OUT _count bigint, OUT _first bigint
 ) LANGUAGE plpgsql AS $$
@@ -236,15 +229,12 @@ BEGIN
     END IF;
 END $$;
 
--- Settlements in arrays; a ttl below zero is for good, `_failures` is NULL when none has one, an aging of NULL is none,
--- and a dead_ttl of NULL is for good.
+-- An aging of NULL is none, a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
 -- waited; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
-    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
-    _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
-    _want bigint, _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _failures bytea[],
-    _dead_ttl bigint
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _settle tenure.settlements, _want bigint,
+    _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _dead_ttl bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -252,7 +242,7 @@ DECLARE
     known tenure.answer[];
     queue tenure.queue;
     settled record;
-    refused bigint[] := '{}';
+    refused bigint[] := '{}'::bigint[];
     before bigint;
     turns record;
     places tid[];
@@ -262,31 +252,31 @@ DECLARE
     stops bigint[];
     due bigint;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
-        RETURN NEXT tenure.word('gone');
+        RETURN NEXT tenure.reply('gone');
         RETURN;
     END IF;
-    known := tenure.given(now, mine, 'exchange', _queue, _n);
+    known := tenure.cached_reply(now, mine, 'exchange', _queue, _n);
     IF known IS NOT NULL THEN
         RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
         RETURN;
     END IF;
-    queue := tenure.queue_of(now, _queue);
+    queue := tenure.use_queue(now, _queue);
     before := queue.waiting - queue.held;
-    IF cardinality(_ids) > 0 THEN
-        settled := tenure.settle_all(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
+    IF cardinality(_settle.ids) > 0 THEN
+        settled := tenure.settle_tasks(now, queue, mine, _settle);
         queue := settled._q;
         refused := settled._refused;
     END IF;
     IF queue.delayed > 0 THEN
-        queue := tenure.promote(now, queue, _cap);
+        queue := tenure.promote_tasks(now, queue, _cap);
     END IF;
     IF _want > 0 AND queue.waiting > queue.held AND NOT queue.paused THEN
         IF queue.named > 0 THEN
@@ -294,12 +284,12 @@ BEGIN
             queue := turns._q;
             places := turns._places;
         END IF;
-        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl, places);
+        leased := tenure.lease_tasks(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl, places);
         count := leased._count;
         first := leased._first;
         queue.waiting := queue.waiting - count;
         IF queue.followed THEN
-            queue := tenure.fire_changed(queue, ARRAY(SELECT t.id FROM tenure.task t
+            queue := tenure.notify_followers(queue, ARRAY(SELECT t.id FROM tenure.task t
                 WHERE t.session = mine.id AND t.token BETWEEN first AND first + count - 1));
         END IF;
     END IF;
@@ -315,15 +305,15 @@ BEGIN
         due := tenure.next_due(queue);
     END IF;
     known := ARRAY[
-        ROW('exchanged', ARRAY[queue.paused::int, tenure.again(now, due)], NULL)::tenure.answer,
+        ROW('exchanged', ARRAY[queue.paused::int, tenure.ask_again_in(now, due)], NULL)::tenure.answer,
         ROW('refused', refused, NULL)::tenure.answer,
         ROW('stop', stops, NULL)::tenure.answer,
         ROW('leased', ARRAY[count, first, now], NULL)::tenure.answer
     ];
-    PERFORM tenure.save(now, queue);
-    PERFORM tenure.remember(now, mine, 'exchange', _queue, _n, known);
-    IF cardinality(_ids) > 0 THEN
-        PERFORM tenure.forget_outdated(now, cardinality(_ids));
+    PERFORM tenure.save_queue(now, queue);
+    PERFORM tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
+    IF cardinality(_settle.ids) > 0 THEN
+        PERFORM tenure.forget_records(now, cardinality(_settle.ids));
     END IF;
     RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

@@ -1,6 +1,7 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
--- A function that changes the counters of a queue takes the row and returns it; `save` writes it once.
+-- A function that changes the counters of a queue takes the row and returns it; `save_queue` writes it once.
+-- Needs: groups, state, verdicts
 
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -11,7 +12,7 @@ BEGIN
 END $$;
 
 -- The queue as it is now: a row that is no longer needed counts as new; if there is none, all is NULL.
-CREATE FUNCTION tenure.seen(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.read_queue(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
 BEGIN
@@ -28,9 +29,9 @@ BEGIN
 END $$;
 
 -- The same, of one that comes into use.
-CREATE FUNCTION tenure.queue_of(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.use_queue(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    queue tenure.queue := tenure.seen(_now, _name);
+    queue tenure.queue := tenure.read_queue(_now, _name);
 BEGIN
     IF queue.name IS NULL THEN
         INSERT INTO tenure.queue (name) VALUES (_name) RETURNING * INTO queue;
@@ -38,13 +39,13 @@ BEGIN
     RETURN queue;
 END $$;
 
-CREATE FUNCTION tenure.save(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF _q.live = 0 AND (_q.look_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
+    IF _q.live = 0 AND (_q.check_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
         IF _q.keep_until > _now THEN
-            _q.look_at := _q.keep_until;
+            _q.check_at := _q.keep_until;
         ELSIF EXISTS (SELECT FROM tenure.kept_key k WHERE k.queue = _q.name) THEN
-            _q.look_at := _now;
+            _q.check_at := _now;
         ELSIF _q.takers = 0 THEN
             DELETE FROM tenure.queue WHERE name = _q.name;
             RETURN;
@@ -52,9 +53,9 @@ BEGIN
     END IF;
     UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, max_size = _q.max_size,
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
-        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
-        producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
-        keep_until = _q.keep_until, look_at = _q.look_at
+        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
+        reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
+        lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at
     WHERE name = _q.name;
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
@@ -82,9 +83,9 @@ DECLARE
 BEGIN
     DELETE FROM tenure.taker t WHERE t.queue = _queue AND t.session = _session;
     IF FOUND THEN
-        queue := tenure.queue_of(_now, _queue);
+        queue := tenure.use_queue(_now, _queue);
         queue.takers := queue.takers - 1;
-        PERFORM tenure.save(_now, queue);
+        PERFORM tenure.save_queue(_now, queue);
     END IF;
 END $$;
 
@@ -115,7 +116,7 @@ END $$;
 -- producers
 
 -- Reserve slots for the head of the producers' line, for as long as it fits.
-CREATE FUNCTION tenure.admit(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.admit_producers(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     head tenure.producer;
 BEGIN
@@ -141,7 +142,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;
-    queue := tenure.queue_of(_now, _queue);
+    queue := tenure.use_queue(_now, _queue);
     IF place.reserved THEN
         queue.reserved := queue.reserved - place.count;
     ELSE
@@ -151,37 +152,32 @@ BEGIN
         queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0,
             CASE WHEN place.for_group THEN 0 ELSE -place.count END, -place.for_group::int);
     END IF;
-    PERFORM tenure.save(_now, tenure.make_room(queue, ARRAY[place.group_name]));
+    PERFORM tenure.save_queue(_now, tenure.make_room(queue, ARRAY[place.group_name]));
     RETURN CASE WHEN place.reserved THEN 'released' ELSE 'left' END;
 END $$;
 
 -- endings
 
--- The task, no longer in an order, is unfinished no more.
-CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+-- The task is unfinished no more, and leaves its order, or its session.
+CREATE FUNCTION tenure.remove_task(_q tenure.queue, _task tenure.task) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    task tenure.task;
+    leased int := (_task.session IS NOT NULL)::int;
+    delayed int := (_task.session IS NULL AND _task.delayed)::int;
+    waiting int := 1 - leased - delayed;
 BEGIN
-    IF _q.named > 0 THEN
-        SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
-    END IF;
-    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ARRAY[task.group_name], -1, -(task.session IS NULL AND NOT task.delayed)::int,
-            -(task.session IS NOT NULL)::int);
-    END IF;
-    _q.live := _q.live - 1;
+    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _task.id;
+    _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, -1, -waiting, -delayed, -leased);
     IF _q.producers > 0 THEN
-        _q := tenure.make_room(_q, ARRAY[task.group_name]);
+        _q := tenure.make_room(_q, ARRAY[_task.group_name]);
     END IF;
     IF _q.live = 0 THEN
-        PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
+        PERFORM tenure.notify_watchers('drain', _q.name, 0, '', 'drained');
     END IF;
     RETURN _q;
 END $$;
 
 -- Hint those that watch the changes of the tasks; call it only for a queue that is followed.
-CREATE FUNCTION tenure.fire_changed(_q tenure.queue, _ids bigint[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.notify_followers(_q tenure.queue, _ids bigint[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     watch tenure.watch;
 BEGIN
@@ -194,24 +190,24 @@ BEGIN
     RETURN _q;
 END $$;
 
-CREATE FUNCTION tenure.fire_finished(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.notify_finished(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     IF _q.awaited THEN
-        PERFORM tenure.fire('task', _q.name, _id, _id::text::bytea, 'finished');
+        PERFORM tenure.notify_watchers('task', _q.name, _id, _id::text::bytea, 'finished');
     END IF;
     IF _q.followed THEN
-        _q := tenure.fire_changed(_q, ARRAY[_id]);
+        _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;
     RETURN _q;
 END $$;
 
--- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
+-- The task has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
 -- the session that settled it, 0 if none did.
 CREATE FUNCTION tenure.end_task(
     _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint, _own bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    _q := tenure.remove_task(_q, _task.id);
+    _q := tenure.remove_task(_q, _task);
     CASE _state
         WHEN 'done' THEN _q.done := _q.done + 1;
         WHEN 'dead' THEN _q.dead := _q.dead + 1;
@@ -229,23 +225,12 @@ BEGIN
         failure, meta, group_name)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
         _now, _now + _ttl, _task.key, _result,
-        CASE WHEN _task.keep OR _state = 'dead' THEN _task.payload ELSE '' END, nullif(_task.progress, ''),
+        tenure.payload_after(_state, _task.keep, _task.payload), nullif(_task.progress, ''),
         _task.failure, _task.meta, _task.group_name);
     IF _state = 'dead' AND _ttl IS NOT NULL THEN
         INSERT INTO tenure.todo (due, id, name) VALUES (_now + _ttl, _task.id, _q.name);
     END IF;
-    RETURN tenure.fire_finished(_q, _task.id);
-END $$;
-
--- Out of the orders.
-CREATE FUNCTION tenure.step_out(_q tenure.queue, _delayed boolean) RETURNS tenure.queue LANGUAGE plpgsql AS $$
-BEGIN
-    IF _delayed THEN
-        _q.delayed := _q.delayed - 1;
-    ELSE
-        _q.waiting := _q.waiting - 1;
-    END IF;
-    RETURN _q;
+    RETURN tenure.notify_finished(_q, _task.id);
 END $$;
 
 -- A task is in the orders again; the caller offers what can be taken.
@@ -259,17 +244,13 @@ BEGIN
         failure = _task.failure
     WHERE t.queue = _q.name AND t.id = _task.id;
     IF _q.followed THEN
-        _q := tenure.fire_changed(_q, ARRAY[_task.id]);
+        _q := tenure.notify_followers(_q, ARRAY[_task.id]);
     END IF;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(
-            _q, ARRAY[_task.group_name], 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
-    END IF;
+    _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, (_task.ready_at <= _now)::int,
+        (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int);
     IF _task.ready_at > _now THEN
-        _q.delayed := _q.delayed + 1;
         RETURN tenure.offer_sooner(_q, before);
     END IF;
-    _q.waiting := _q.waiting + 1;
     RETURN _q;
 END $$;
 
@@ -282,12 +263,12 @@ DECLARE
     before bigint;
     silent bigint;
 BEGIN
-    -- by its id alone, lest all that the session has be looked through for each
+    -- by its id alone, so that what the session has is not searched for each
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF task.session IS DISTINCT FROM _session THEN
         RETURN;
     END IF;
-    queue := tenure.queue_of(_now, task.queue);
+    queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
     silent := task.deliveries - task.attempts;
     IF task.stop IS NOT NULL THEN
@@ -300,9 +281,9 @@ BEGIN
         queue := tenure.return_task(_now, queue, task);
     END IF;
     IF queue.named > 0 THEN
-        PERFORM tenure.refund(queue, task.group_name);
+        PERFORM tenure.refund_turn(queue, task.group_name);
     END IF;
-    PERFORM tenure.save(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
 END $$;
 
 -- The time of a task has come, unless it is leased. False if no step is left.
@@ -321,16 +302,15 @@ BEGIN
     ELSIF NOT tenure.step() THEN
         RETURN false;
     END IF;
-    queue := tenure.queue_of(_now, task.queue);
+    queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
-    queue := tenure.end_task(
-        _now, tenure.step_out(queue, task.delayed), task, 'expired', '', 3600000000, 0);
-    PERFORM tenure.save(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    queue := tenure.end_task(_now, queue, task, 'expired', '', 3600000000, 0);
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN true;
 END $$;
 
 -- The time of a dead letter has come. False if no step is left.
-CREATE FUNCTION tenure.expire_letter(_now bigint, _queue bytea, _id bigint, _due bigint) RETURNS boolean
+CREATE FUNCTION tenure.expire_dead_letter(_now bigint, _queue bytea, _id bigint, _due bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
@@ -343,15 +323,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN true;
     END IF;
-    queue := tenure.queue_of(_now, _queue);
+    queue := tenure.use_queue(_now, _queue);
     queue.dead := queue.dead - 1;
     queue.purged := queue.purged + 1;
-    PERFORM tenure.save(_now, queue);
+    PERFORM tenure.save_queue(_now, queue);
     RETURN true;
 END $$;
 
 -- Forget outdated records, but for dead letters, a few more than came.
-CREATE FUNCTION tenure.forget_outdated(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.forget_records(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
         SELECT e.ctid FROM tenure.ended e WHERE e.expires <= _now AND e.state <> 'dead'

@@ -12,8 +12,8 @@
 local key, session, holder, capacity, weight = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
 
-local state = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
-if state[1] and state[1] <= NOW then
+local shard = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
+if shard[1] and shard[1] <= NOW then
     return 'more'
 elseif call('EXISTS', P .. session .. ':session') == 0 then
     return 'gone'
@@ -25,7 +25,7 @@ end
 local used, free = found[3] or '0', not found[4] or found[4] == '0'
 local place = not free and call('ZRANK', WAITING, holder)
 if place then
-    return {'queued', place + 1, state[2] - NOW}
+    return {'queued', place + 1, shard[2] - NOW}
 elseif found[2] and found[2] ~= capacity then
     return {'mismatch', tonumber(found[2])}
 end
@@ -38,7 +38,7 @@ end
 if not free and ARGV[9] == '0' then
     return 'refused'
 end
-local id = (state[4] or 0) + 1
+local id = (shard[4] or 0) + 1
 call('ZADD', P .. session .. ':items', id, 'hold ' .. HOLDERS .. '\255' .. holder)
 if ARGV[8] ~= '' then
     call('HSET', HOLDERS, '=' .. holder, ARGV[8])
@@ -53,9 +53,9 @@ if not free then
         call('HSET', HOLDERS, 'large', 1)
     end
     call('HSET', P .. 'state', 'id', id)
-    return {'queued', place, state[2] - NOW}
+    return {'queued', place, shard[2] - NOW}
 end
-local token = state[3] or '0000000000000000'
+local token = shard[3] or '0000000000000000'
 token = token >= NOW and format('%016d', token + 1) or NOW
 if capacity == '1' then
     call('HSET', HOLDERS, 'capacity', '1', 'used', used, 'holder', holder, '@' .. holder, token .. about)
@@ -65,8 +65,7 @@ else
 end
 call('HSET', P .. 'state', 'token', token, 'id', id)
 if found[5] then
-    local watched = true
-    -- include fire
-    fire(HOLDERS, key, '', 'changed')
+    -- include notify_watchers
+    notify_watchers(HOLDERS, key, '', 'changed')
 end
 return 'granted ' .. token

@@ -1,17 +1,16 @@
--- Barriers: all participants go on together, or none does. ARGV[3] is the operation.
+-- Barriers: all participants go on together, or none does.
 --
 -- `barrier` is a hash {parties, on_departure, generation, broken, keep, born}, `arrived` a sorted set of participants in
--- the order in which they came, `parties` a hash of participant -> its session, and the outcome once there is one, as
+-- the order in which they came, `participants` a hash of participant -> its session, and the outcome once there is one, as
 -- JSON. A barrier without a party that waits or has an outcome is forgotten at the time `keep`, unless it is broken.
-
-local operations = {}
+-- Reads: detach, hint, now, process_of
 
 local function arrival_item(key, participant)
     return 'arrival ' .. key .. '\255' .. participant
 end
 
 -- -> the session, and the outcome: {"tripped", generation, place}, {"broken", generation}; nil while it waits
-local function read_party(text)
+local function read_participant(text)
     return unpack(cjson.decode(text))
 end
 
@@ -20,7 +19,7 @@ local function read_barrier(key)
     local broken = found[4] == '1'
     local arrived = call('ZCARD', P .. key .. ':arrived')
     local keep_until = tonumber(found[5] or 0)
-    local idle = arrived == 0 and not broken and call('EXISTS', P .. key .. ':parties') == 0
+    local idle = arrived == 0 and not broken and call('EXISTS', P .. key .. ':participants') == 0
     if not found[1] or idle and keep_until <= now then
         return {generation = 0, arrived = 0, keep = 0}
     end
@@ -34,7 +33,7 @@ local function save_barrier(key, barrier)
     local BARRIER = P .. key .. ':barrier'
     call('HSET', BARRIER, 'parties', barrier.parties, 'on_departure', barrier.on_departure,
         'generation', barrier.generation, 'keep', barrier.keep, 'born', barrier.born, 'broken', barrier.broken and 1 or 0)
-    if barrier.arrived > 0 or barrier.broken or call('EXISTS', P .. key .. ':parties') == 1 then
+    if barrier.arrived > 0 or barrier.broken or call('EXISTS', P .. key .. ':participants') == 1 then
         call('PERSIST', BARRIER)
     elseif ARGV[1] == '' then
         call('PEXPIREAT', BARRIER, math.ceil(barrier.keep / 1000))
@@ -42,11 +41,11 @@ local function save_barrier(key, barrier)
 end
 
 -- Give everyone that waits the outcome, and hint them all except `but`.
-local function conclude(key, barrier, but, outcome, generation)
+local function conclude_generation(key, barrier, but, outcome, generation)
     for place, participant in ipairs(call('ZRANGE', P .. key .. ':arrived', 0, -1)) do
-        local session = read_party(call('HGET', P .. key .. ':parties', participant))
+        local session = read_participant(call('HGET', P .. key .. ':participants', participant))
         local its_place = outcome == 'tripped' and place - 1 or nil
-        call('HSET', P .. key .. ':parties', participant, cjson.encode({session, {outcome, generation, its_place}}))
+        call('HSET', P .. key .. ':participants', participant, cjson.encode({session, {outcome, generation, its_place}}))
         if participant ~= but then
             hint(process_of(session), key, participant, outcome, generation, its_place)
         end
@@ -55,26 +54,26 @@ local function conclude(key, barrier, but, outcome, generation)
     barrier.arrived = 0
 end
 
-local function shatter(key, barrier)
+local function break_barrier(key, barrier)
     barrier.broken = true
-    conclude(key, barrier, nil, 'broken', barrier.generation)
+    conclude_generation(key, barrier, nil, 'broken', barrier.generation)
 end
 
 -- -> withdrawn, or the outcome; unknown
-local function remove_party(key, participant)
-    local text = call('HGET', P .. key .. ':parties', participant)
+local function remove_participant(key, participant)
+    local text = call('HGET', P .. key .. ':participants', participant)
     if not text then
         return 'unknown'
     end
-    local session, outcome = read_party(text)
+    local session, outcome = read_participant(text)
     detach(session, arrival_item(key, participant))
-    call('HDEL', P .. key .. ':parties', participant)
+    call('HDEL', P .. key .. ':participants', participant)
     local barrier = read_barrier(key)
     if not outcome then
         call('ZREM', P .. key .. ':arrived', participant)
         barrier.arrived = barrier.arrived - 1
         if barrier.on_departure == 'break' then
-            shatter(key, barrier)
+            break_barrier(key, barrier)
         end
     end
     if barrier.parties then
@@ -83,61 +82,4 @@ local function remove_party(key, participant)
         call('DEL', P .. key .. ':barrier')
     end
     return outcome or 'withdrawn'
-end
-
--- ARGV: key, session, participant, parties, on_departure -> waiting, tripped, broken, mismatch, gone
-function operations.arrive(key)
-    local session, participant, parties = ARGV[5], ARGV[6], tonumber(ARGV[7])
-    local ttl = call('HGET', P .. session .. ':session', 'ttl')
-    if not ttl then
-        return 'gone'
-    end
-    local text, barrier = call('HGET', P .. key .. ':parties', participant), read_barrier(key)
-    if text then
-        local _, outcome = read_party(text)
-        return outcome or {'waiting', barrier.generation, ask_again_in(), barrier.born}
-    elseif barrier.broken then
-        return {'broken', barrier.generation}
-    elseif barrier.arrived == 0 then
-        barrier.parties, barrier.on_departure = parties, ARGV[8]
-    elseif barrier.parties ~= parties then
-        return {'mismatch', barrier.parties}
-    end
-    attach(session, ARRIVAL, arrival_item(key, participant))
-    call('ZADD', P .. key .. ':arrived', id, participant)
-    call('HSET', P .. key .. ':parties', participant, cjson.encode({session}))
-    barrier.arrived, barrier.keep = barrier.arrived + 1, math.max(barrier.keep, now + 2 * ttl)
-    barrier.born = barrier.born or new_token()
-    local answer = {'waiting', barrier.generation, ask_again_in(), barrier.born}
-    if barrier.arrived == parties then
-        conclude(key, barrier, participant, 'tripped', barrier.generation)
-        answer = {'tripped', barrier.generation, parties - 1}
-        barrier.generation = barrier.generation + 1
-    end
-    save_barrier(key, barrier)
-    return answer
-end
-
--- ARGV: key, participant -> withdrawn, tripped, broken, unknown
-function operations.withdraw(key)
-    return remove_party(key, ARGV[5])
-end
-
--- ARGV: key -> ok
-function operations.reset(key)
-    local barrier = read_barrier(key)
-    if barrier.parties then
-        shatter(key, barrier)
-        barrier.broken, barrier.generation = false, barrier.generation + 1
-        save_barrier(key, barrier)
-    end
-    return 'ok'
-end
-
--- ARGV: key -> gathering
-function operations.arrivals(key)
-    local barrier = read_barrier(key)
-    return {
-        'gathering', barrier.parties or 0, barrier.generation, barrier.arrived, barrier.broken and 1 or 0, barrier.born or '0',
-    }
 end

@@ -1,6 +1,7 @@
 -- Nothing is done while something is due: the client sends `sweep`, and then the operation again. If `due` was too early,
 -- the sweep finds nothing.
+-- Reads: shard
 
-if state[1] and state[1] <= NOW then
+if shard[1] and shard[1] <= NOW then
     return 'more'
 end

@@ -6,24 +6,33 @@
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
 -- {progress, failure, meta, group}; or the group, if there is none of the others, which may be ""
+-- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, forget_taker, groups,
+--     leave_lessees, new_token, now, offer_tasks, read_queue, read_task, save_numbers, save_queue, set, token,
+--     unlease, write, write_endings
+-- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
--- include answer_known
+local ttl, number, known = cached_reply(session, n, object)
+if not ttl then
+    return 'gone'
+end
 local fields, taken = {}, {}
 
 local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
-    fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = task_id, its_token, task.payload or '', task.priority or '0'
+    fields[last + 1], fields[last + 2] = task_id, its_token
+    fields[last + 3], fields[last + 4] = task.payload or '', task.priority or '0'
     local has_more, group = task.progress or task.failure or task.meta, task.group or ''
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
         has_more and {task.progress or '', task.failure or '', task.meta or '', group} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
--- The fields of a task, and whether there are more than the payload, the meta and the group, which need no care when it ends.
+-- The fields of a task, and whether there are more than the payload, the meta and the group, which need no care when it
+-- ends.
 local function fields_of(hash)
     local found = call('HGETALL', hash)
     local task = {}
@@ -41,7 +50,7 @@ if known then
         local its_token, deliveries, attempts = match(task.lease or '', '^(%d+) %d+ %d+ %d* %d %d (%d+) (%d+)')
         show(known[1][i], its_token or '0', known[1][i + 1], task, attempts or '0', deliveries or '0')
     end
-    -- include answer_keep
+    cache_reply(session, n, object, ttl, number, known)
     return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6]}
 end
 
@@ -50,6 +59,25 @@ call('PERSIST', P .. 'sessions')
 local queue = read_queue(name)
 local want, aging = tonumber(ARGV[6]), tonumber(ARGV[8])
 local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. ' '
+
+-- What follows a verdict: `after_verdict` in engine/_rules.py.
+local function settle_task(task, verdict, time, result)
+    if verdict == 'dead' or verdict == 'retry' and not task.stop then
+        task.attempts = task.attempts + 1
+    end
+    if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
+        return end_task(queue, task, verdict, result, time >= 0 and time or nil, ttl)
+    elseif task.stop then
+        return end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
+    end
+    if verdict ~= 'retry' then
+        task.deliveries = task.deliveries - 1
+    end
+    if verdict ~= 'give back' and task.group ~= '' then
+        groups().pin(queue, task)
+    end
+    cold().return_task(queue, task, verdict == 'give back' and task.since or now + time)
+end
 
 local LEASES = P .. session .. ' ' .. name .. ':leases'
 local refused = {}
@@ -63,35 +91,16 @@ for i = 12, #ARGV do
         if failure ~= '' then
             call('HSET', task.hash, 'failure', failure)
         end
-        if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' then
-            end_task(queue, task, verdict, sub(ARGV[i], start), time >= 0 and time or nil, ttl)
-        elseif verdict == 'dead' then
-            task.attempts = task.attempts + 1
-            end_task(queue, task, 'dead', sub(ARGV[i], start), time >= 0 and time or nil, ttl)
-        elseif task.stop then
-            end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
-        elseif verdict == 'retry' then
-            task.attempts = task.attempts + 1
-            if task.group ~= '' then
-                rare('groups').bind(queue, task)
-            end
-            rare().return_task(queue, task, now + time)
-        else
-            task.deliveries = task.deliveries - 1
-            if verdict == 'postpone' and task.group ~= '' then
-                rare('groups').bind(queue, task)
-            end
-            rare().return_task(queue, task, verdict == 'postpone' and now + time or task.since)
-        end
+        settle_task(task, verdict, time, sub(ARGV[i], start))
         if queue.grouped > 0 and (verdict == 'give back' or verdict == 'postpone') then
-            rare('groups').refund(queue, task.group)
+            groups().refund_turn(queue, task.group)
         end
     end
 end
 write_endings()
 
 if queue.delayed > 0 then
-    rare().promote(queue, CAP)
+    cold().promote(queue, CAP)
 end
 
 -- Lease a task that was ready since a time.
@@ -101,10 +110,11 @@ local function lease(task_id, since)
     local attempts, deliveries = task.attempts or '0', task.deliveries and format('%d', task.deliveries + 1) or '1'
     new_token()
     local holder = task.group and session .. '\255' .. task.group or session
-    call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. holder)
+    call('HSET', hash, 'lease',
+        token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. holder)
     add_soon(LEASES, token, task_id)
     if task.followed then
-        rare().announce(queue, {id = task_id, hash = hash, followed = true})
+        cold().notify_task_watchers(queue, {id = task_id, hash = hash, followed = true})
     end
     show(task_id, token, since, task, attempts, deliveries)
 end
@@ -156,10 +166,9 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
         stop[#stop + 1] = tonumber(its_token)
     end
 end
-local again = math.min(expiry, queue.delayed > 0 and rare().first_delayed(queue) or expiry)
-again = math.max(0, again - now)
+local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
+local ask_again_in = math.max(0, soonest - now)
 save_queue(queue)
-keep()
-known = {taken, refused, stop, queue.paused, again, NOW}
--- include answer_keep
-return {'exchanged', fields, refused, stop, queue.paused, again, NOW}
+save_numbers()
+cache_reply(session, n, object, ttl, number, {taken, refused, stop, queue.paused, ask_again_in, NOW})
+return {'exchanged', fields, refused, stop, queue.paused, ask_again_in, NOW}

@@ -6,14 +6,16 @@
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
--- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue: `grouped`,
--- how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
+-- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
+-- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
+-- Reads: CAP, add_soon, cold, remove_soon, set, write
+-- Writes: gained
 
--- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
--- tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the group,
--- or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and what is packed of
--- them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than 64 bytes in a hash table,
--- however few there are, instead of a list that it goes through.
+-- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
+-- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
+-- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
+-- what is packed of them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than
+-- 64 bytes in a hash table, however few there are, instead of a list that it goes through.
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
 local PADDING = string.rep(' ', 21)
@@ -24,12 +26,12 @@ local known_groups = {} -- queue -> its settings, and the groups that were read
 
 -- What the members of a group begin with, so that they are in the order of its bytes.
 local function prefix_of(name)
-    return (find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
+    return (string.find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
 end
 
 -- The name of the group of a member, and what follows.
 local function split_member(member)
-    local last = find(member, '\0\0', 1, true)
+    local last = string.find(member, '\0\0', 1, true)
     return (string.gsub(sub(member, 1, last - 1), '%z\1', '\0')), sub(member, last + 2)
 end
 
@@ -61,15 +63,15 @@ local function known_of(queue)
     return known
 end
 
-local function is_bound(known, group)
-    return group.bound > 0 and known.per_group == 1 and known.hold
+local function is_pinned(known, group)
+    return group.pinned > 0 and known.per_group == 1 and known.hold
 end
 
 -- How many tasks of a group can be taken now.
 local function takeable(known, group)
     if known.per_group == 0 or group.name == '' then
         return group.waiting
-    elseif group.resting and is_bound(known, group) then
+    elseif group.pin_delayed and is_pinned(known, group) then
         return 0
     end
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
@@ -78,32 +80,32 @@ end
 -- A group as it is stored. Its tag is false if it has none, and true while it is not known; `saved` is the one in `tags`.
 -- `next` is the group that was touched before it.
 local function unpack_group(name, packed)
-    local unfinished, waiting, leased, reserved, lined, bound, resting, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
+    local unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
     if packed == LEASED then
         unfinished, leased = 1, 1
     elseif packed and #packed == 65 then
         unfinished, waiting, only = 1, 1, sub(packed, 1, 44)
     elseif packed then
-        unfinished, waiting, leased, reserved, lined, bound, resting, only = struct.unpack(PACKED, packed)
+        unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = struct.unpack(PACKED, packed)
     end
     -- 16 fields: a table of more takes twice the space
     return {
         name = name, packed = packed, is_there = packed and true, size = unfinished, only = only, next = nil,
-        unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
-        resting = resting == 1, takeable = 0, tag = false, saved = false,
+        unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, pinned = pinned,
+        pin_delayed = pin_delayed == 1, takeable = 0, tag = false, saved = false,
     }
 end
 
 local function pack_group(group)
-    if group.unfinished == 1 and group.reserved + group.lined + group.bound == 0 then
+    if group.unfinished == 1 and group.reserved + group.lined + group.pinned == 0 then
         if group.leased == 1 then
             return LEASED
         elseif group.only ~= UNKNOWN then
             return group.only .. PADDING
         end
     end
-    return struct.pack(PACKED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
-        group.resting and 1 or 0, group.only)
+    return struct.pack(PACKED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.pinned,
+        group.pin_delayed and 1 or 0, group.only)
 end
 
 local function add_group(queue, known, name, packed)
@@ -203,7 +205,7 @@ end
 -- tasks
 
 -- There is one unfinished task more.
-local function come(queue, name)
+local function count_in(queue, name)
     local group = read_group(queue, name)
     if not group.is_there then
         make_group(queue, group)
@@ -213,18 +215,18 @@ local function come(queue, name)
 end
 
 -- A task that is in no order and not leased is unfinished no more.
-local function go(queue, task)
+local function count_out(queue, task)
     local group = read_group(queue, task.group)
     group.unfinished = group.unfinished - 1
-    if group.bound > 0 and group.bound == tonumber(task.id) then
-        group.bound, group.resting = 0, false
+    if group.pinned > 0 and group.pinned == tonumber(task.id) then
+        group.pinned, group.pin_delayed = 0, false
     end
     if group.waiting > 0 then
         refresh(queue, group)
     end
     tidy_group(queue, group)
     if group.lined > 0 then
-        rare().admit_in_group(queue, group, 256)
+        cold().admit_in_group(queue, group, 256)
     end
 end
 
@@ -237,7 +239,7 @@ local function count_ready(queue, name, count)
 end
 
 -- A task of a group is ready since a time, which has 16 digits.
-local function enter(queue, name, priority, since, task_id)
+local function enqueue(queue, name, priority, since, task_id)
     local group, prefix, rank = count_ready(queue, name, 1), prefix_of(name), rank_of(priority)
     local place = rank .. since .. task_id
     group.only = group.waiting == 1 and place or UNKNOWN
@@ -249,7 +251,7 @@ local function enter(queue, name, priority, since, task_id)
 end
 
 -- A ready task goes out of the order; `place` is what `turns` has of it behind the group.
-local function take_out(queue, group, place)
+local function remove_from_order(queue, group, place)
     local prefix, rank, since_and_id = prefix_of(group.name), sub(place, 1, 16), sub(place, 17)
     group.only = UNKNOWN
     remove_soon(queue.key .. ':turns', prefix .. place)
@@ -260,16 +262,16 @@ local function take_out(queue, group, place)
 end
 
 -- It is ready no more.
-local function leave(queue, task, since)
-    take_out(queue, count_ready(queue, task.group, -1), rank_of(task.priority) .. since .. task.id)
+local function dequeue(queue, task, since)
+    remove_from_order(queue, count_ready(queue, task.group, -1), rank_of(task.priority) .. since .. task.id)
     write()
 end
 
 -- A task is delayed now, or no more; then it comes into the order, or goes.
-local function rest(queue, task, is_delayed)
+local function mark_delayed(queue, task, is_delayed)
     local group = read_group(queue, task.group)
-    if group.bound == tonumber(task.id) then
-        group.resting = is_delayed
+    if group.pinned == tonumber(task.id) then
+        group.pin_delayed = is_delayed
     end
     if is_delayed then
         refresh(queue, group)
@@ -277,22 +279,22 @@ local function rest(queue, task, is_delayed)
 end
 
 -- A task is leased no more; then it comes into the order, or goes.
-local function unlease_in(queue, name)
+local function count_unleased(queue, name)
     local group = read_group(queue, name)
     group.leased = group.leased - 1
 end
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept.
-local function bind(queue, task)
+local function pin(queue, task)
     local known = known_of(queue)
     if known.per_group == 1 and known.hold then
         local group = read_group(queue, task.group)
-        group.bound, group.resting = tonumber(task.id), false
+        group.pinned, group.pin_delayed = tonumber(task.id), false
     end
 end
 
 -- The turn of a task that went back untried was none.
-local function refund(queue, name)
+local function refund_turn(queue, name)
     local group = read_group(queue, name)
     if group.tag then
         local tag = group.tag == true and tonumber(call('ZSCORE', queue.key .. ':tags', name)) or group.tag
@@ -336,12 +338,12 @@ local function save_groups(queue)
         return
     end
     save_tags(queue)
-    local groups, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
+    local kept, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
     while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
         if name ~= '' and group.is_there then
             packed = pack_group(group)
-            groups[last + 1], groups[last + 2], last = name, packed, last + 2
+            kept[last + 1], kept[last + 2], last = name, packed, last + 2
         elseif packed then
             gone[#gone + 1], packed = name, false
         end
@@ -355,7 +357,7 @@ local function save_groups(queue)
         group.packed, group.size = packed, unfinished
         group, group.next = group.next, nil
     end
-    in_parts('HSET', queue.key .. ':groups', groups)
+    in_parts('HSET', queue.key .. ':groups', kept)
     in_parts('HDEL', queue.key .. ':groups', gone)
     in_parts('ZADD', queue.key .. ':sizes', sizes)
     in_parts('ZREM', queue.key .. ':sizes', empty)

@@ -1,6 +1,6 @@
 -- The rest of what can be done with holds; see acquire.lua for the keys. ARGV[3] is the operation.
-
-local operations = {}
+-- Reads: ask_again_in, hint, notify_watchers, now, process_of, remove_hold, serve_key, subscribe_once
+-- Writes: operations
 
 -- A holder as it is listed, by what is stored about it.
 local function shown(HOLDERS, holder, about)
@@ -38,12 +38,10 @@ function operations.set_value(key)
         return 'refused'
     end
     call('HSET', HOLDERS, '=' .. ARGV[5], ARGV[7])
-    fire_if(call('HGET', HOLDERS, 'watched'), HOLDERS, key, '', 'changed')
+    if call('HGET', HOLDERS, 'watched') then
+        notify_watchers(HOLDERS, key, '', 'changed')
+    end
     return 'ok'
-end
-
-local function remove(key, holder)
-    -- include remove_hold
 end
 
 -- ARGV: key, holder, token -> ok, refused
@@ -53,23 +51,20 @@ function operations.break_hold(key)
         return 'refused'
     end
     hint(process_of(session), key, ARGV[5], 'broken')
-    remove(key, ARGV[5])
+    remove_hold(key, ARGV[5])
     return 'ok'
 end
 
 -- ARGV: key, capacity -> ok
 function operations.resize(key)
-    local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
-    local found = call('HMGET', HOLDERS, 'used', 'waiting', 'watched', 'holder')
-    local capacity, used, waiting, watched = tonumber(ARGV[5]), tonumber(found[1] or 0), tonumber(found[2] or 0), found[3]
-    local fixed, may_be_large, gone = true, true, {}
-    if used > 0 and found[4] then
-        call('ZADD', P .. key .. ':held', match(call('HGET', HOLDERS, '@' .. found[4]), '^%d+'), found[4])
+    local HOLDERS = P .. key .. ':holders'
+    local holder = call('HGET', HOLDERS, 'holder')
+    if holder and tonumber(call('HGET', HOLDERS, 'used') or 0) > 0 then
+        call('ZADD', P .. key .. ':held', match(call('HGET', HOLDERS, '@' .. holder), '^%d+'), holder)
     end
     call('HDEL', HOLDERS, 'holder')
     call('HSET', HOLDERS, 'capacity', ARGV[5], 'fixed', 1)
-    -- include fire
-    -- include serve
+    serve_key(key)
     return 'ok'
 end
 
@@ -80,7 +75,7 @@ function operations.holders(key)
         if not process_of(ARGV[6]) then
             return 'gone'
         end
-        watch(ARGV[6], HOLDERS, 'watch')
+        subscribe_once(ARGV[6], HOLDERS, 'watch')
     end
     local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder')
     local used, held, waiting = tonumber(found[2] or 0), {}, {}

@@ -1,4 +1,5 @@
 -- The keys of tasks; `tasks.lua` says where they stand.
+-- Reads: cold, now, read_task, set, write
 
 local function hash_of(queue, task_id)
     return queue.key .. ':' .. format('%012d', task_id)
@@ -45,7 +46,7 @@ local function keep_key(queue, key, task_id, ttl)
 end
 
 -- A new task has a key from now on; a task that is worked on has it no more, and does not go back.
-local function give(queue, key, task_id, ttl)
+local function give_key(queue, key, task_id, ttl)
     local owner, ended = owner_of(queue, key)
     if owner and not ended then
         call('HDEL', hash_of(queue, owner), 'key', 'first')
@@ -61,12 +62,12 @@ end
 
 -- Remove a task that no taker holds from all orders and fields, since it is to become another one. Its group does not know
 -- that one yet.
-local function take_out(queue, task_id)
+local function take_over(queue, task_id)
     write()
     local task = read_task(queue, format('%012d', task_id))
     local was_tried = task.attempts ~= '0' or task.deliveries ~= '0'
     task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or now
-    rare().step_out(queue, task)
+    cold().dequeue(queue, task)
     call('HDEL', task.hash, 'priority', 'expires', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts', 'deliveries')
     if task.expires then
         call('ZREM', P .. 'expiring', task.id .. queue.name)

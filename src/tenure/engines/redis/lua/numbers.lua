@@ -2,8 +2,8 @@
 -- and is never too late; `token` and `id` rise with each use.
 
 local now = tonumber(NOW)
-local state = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
-local expiry, token, id = tonumber(state[2] or nil), state[3] or '0000000000000000', tonumber(state[4] or 0)
+local shard = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
+local expiry, token, id = tonumber(shard[2] or nil), shard[3] or '0000000000000000', tonumber(shard[4] or 0)
 
 local function new_token()
     token = token >= NOW and format('%016d', token + 1) or NOW

@@ -10,7 +10,7 @@
 -- may be handed to `call` as it is: Redis writes it with 17 digits. Lua's `..` keeps 14: use string.format.
 
 local P, call = KEYS[1], redis.call
-local find, format, match, sub = string.find, string.format, string.match, string.sub
+local format, match, sub = string.format, string.match, string.sub
 
 local NOW = ARGV[1]
 if NOW == '' then

@@ -1,11 +1,10 @@
--- A work queue, read and written; `rare` has what is seldom done with one. `save_queue` and `keep` follow any change.
+-- A work queue, as it is read; `save_queue` and `save_numbers` follow any change.
 --
 -- `queue` is a hash {size, paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how many were put,
 -- done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for good; keep,
 -- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
 -- `groups.lua`}.
-
-local rare -- a function, see rare.lua
+-- Reads: now
 
 -- Fields that were not read together are read when they are asked for; one that is missing is 0.
 local LAZY = {
@@ -46,28 +45,4 @@ local function set(queue, field, value)
     if queue[field] ~= value then
         queue[field], queue.changed[field] = value, value
     end
-end
-
--- include relist
-
--- Write what has changed. A queue for which nothing has to be remembered expires.
-local function save_queue(queue)
-    if queue.grouped > 0 or queue.changed.grouped then
-        rare('groups').save_groups(queue)
-    end
-    local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
-    local listed = queue.put == 0 and 0 or over and queue.keep or -1
-    if over or listed ~= queue.listed then
-        relist(queue, over, listed)
-    end
-    for field, value in pairs(queue.changed) do
-        fields[#fields + 1], fields[#fields + 2] = field, value
-    end
-    if #fields > 0 then
-        call('HSET', QUEUE, unpack(fields))
-    end
-    if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE)
-    end
-    queue.changed = {}
 end

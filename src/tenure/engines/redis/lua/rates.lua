@@ -1,17 +1,17 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 --
--- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit}, all times in microseconds; `last_due`
--- and the ends are on the limiter's clock, which stands still while it is held off. The key expires at `until`, when the
--- limiter is as good as new.
--- `spenders` is a sorted set of the processes that wait, by when the last of each is due.
+-- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit}, all times in microseconds;
+-- `last_due` and the ends are on the limiter's clock, which stands still while it is held off. The key expires at
+-- `until`, when the limiter is as good as new. `spenders` is a sorted set of the processes that wait, by when the last of
+-- each is due.
 --
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
--- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
--- -> ok, gone
--- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
--- ARGV: "look", key, the limits -> looked: held off and held in seconds, what is booked of each
+-- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
+-- ("": none) -> ok, gone ARGV: "hold_off", key, session, n, microseconds -> ok, gone ARGV: "read_limiter", key, the
+-- limits -> limiter: held off and held in seconds, what is booked of each
+-- Reads: cache_reply, cached_reply, now
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
@@ -26,7 +26,7 @@ local time = (now > held_until and now or held_until) - held
 
 -- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
 local count, first = 0, 8
-if operation == 'look' then
+if operation == 'read_limiter' then
     count, first = (#ARGV - 4) / 3, 5
 elseif operation ~= 'hold_off' then
     count = tonumber(ARGV[7])
@@ -56,19 +56,20 @@ for i = 1, count do
     first = first + 3
 end
 
-if operation == 'look' then
+if operation == 'read_limiter' then
     local debts = {}
     for i = 1, count do
         debts[i] = format('%.17g', ahead[i] * rates[i])
     end
-    return {'looked', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
+    return {'limiter', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
 end
 
-local session, n = ARGV[5], ARGV[6]
-local object = key .. ':spend'
--- include answer_known
-if known then
-    -- include answer_keep
+local session, n, object = ARGV[5], ARGV[6], key .. ':spend'
+local ttl, number, known = cached_reply(session, n, object)
+if not ttl then
+    return 'gone'
+elseif known then
+    cache_reply(session, n, object, ttl, number, known)
     return known
 end
 
@@ -131,7 +132,7 @@ else
         -- in seconds at the rate of the booking, from now on
         local change = state[place + 2] / rate
         local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
-        local size, back = tonumber(ARGV[at + 1]), nil
+        local size, back = tonumber(ARGV[at + 1])
         if not amount then
             back = math.max(0, math.min(size, size - (debt - ends_in)))
         elseif amount >= 0 then
@@ -178,5 +179,5 @@ else
         end
     end
 end
--- include answer_keep
+cache_reply(session, n, object, ttl, number, known)
 return known

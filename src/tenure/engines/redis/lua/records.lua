@@ -1,9 +1,11 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
+-- Reads: CAP, PART, ask_again_in, cold, end_task, ending_of, groups, hint, leave_queue, now, offer_tasks,
+--     owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter, save_queue, set,
+--     subscribe_once, unlist_ending, write, write_endings
+-- Writes: gained, id, is_unfinished, operations
 
-local operations = {}
-local R = rare()
--- include keys
-local MOST = 1024 -- how many records are looked at for a page, those that have expired included
+local R = cold()
+local MOST = 1024 -- how many records are read for a page, those that have expired included
 
 -- The id of a task as its key has it.
 local function digits(number)
@@ -27,7 +29,7 @@ function operations.progress(name)
     end
     call('HSET', task.hash, 'progress', ARGV[7])
     if task.followed then
-        R.announce(queue, task)
+        R.notify_task_watchers(queue, task)
     end
     return task.stop and not task.superseded and 'requested' or 'ok'
 end
@@ -41,7 +43,7 @@ function operations.leave(name)
 end
 
 -- ARGV: queue, id, session that watches ("": none) -> outcome, unfinished, unknown, gone
-function operations.result(name)
+function operations.get_result(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
@@ -57,7 +59,7 @@ function operations.result(name)
         return 'unknown'
     end
     if ARGV[6] ~= '' then
-        watch(ARGV[6], key, 'watch')
+        subscribe_once(ARGV[6], key, 'watch')
         has_more(key)
     end
     local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
@@ -70,7 +72,7 @@ local function cancel(queue, task_id)
     if not task then
         return false
     elseif not task.token then
-        R.step_out(queue, task)
+        R.dequeue(queue, task)
         end_task(queue, task, 'cancelled', '', ttl)
         write_endings()
     elseif not task.stop or task.superseded then
@@ -89,22 +91,22 @@ local function postpone(queue, task_id)
     if not task or task.token then
         return false
     end
-    R.step_out(queue, task)
-    R.stand_again(queue, task, now + ARGV[8])
+    R.dequeue(queue, task)
+    R.requeue(queue, task, now + ARGV[8])
     write()
     return true
 end
 
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
 local function walk_endings(queue, state, after, visit)
-    local list, looked = queue.key .. ':' .. state, 0
+    local list, checked = queue.key .. ':' .. state, 0
     for _, number in ipairs(call('ZRANGEBYSCORE', list, math.floor((after + 1) / PART), '+inf')) do
         local part = list .. ':' .. number
         repeat
             local some = call('ZRANGEBYSCORE', part, format('(%d', after), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
             for i = 1, #some, 2 do
-                after, looked = tonumber(some[i + 1]), looked + 1
-                if visit(some[i], after) or looked == MOST then
+                after, checked = tonumber(some[i + 1]), checked + 1
+                if visit(some[i], after) or checked == MOST then
                     return after
                 end
             end
@@ -123,13 +125,13 @@ local function revive(queue, task_id)
         call('HSET', key, 'first', NOW)
     end
     call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')
-    local _, seq = R.ending_of(found[2])
-    R.leave_the_dead(queue, task_id, seq)
+    local _, seq = ending_of(found[2])
+    remove_dead_letter(queue, task_id, seq)
     set(queue, 'tasks', queue.tasks + 1)
     if found[5] then
-        rare('groups').come(queue, found[5])
+        groups().count_in(queue, found[5])
     end
-    R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
+    R.enqueue(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
     write()
     return true
 end
@@ -152,8 +154,8 @@ local function page_from(key, start, limit)
     return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
 end
 
--- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The names of
--- groups are compared by their bytes: `<` follows the locale of the server.
+-- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The
+-- names of groups are compared by their bytes: `<` follows the locale of the server.
 local function is_behind(one, other)
     local its, others = one[4], other[4]
     for i = 1, its == others and 0 or math.min(#its, #others) do
@@ -171,8 +173,8 @@ local function is_behind(one, other)
     return one[3] > other[3]
 end
 
--- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil while too
--- many delayed ones are due and not yet ready
+-- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil
+-- while too many delayed ones are due and not yet ready
 local function waiting(queue, place, limit)
     local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
@@ -209,7 +211,7 @@ local function waiting(queue, place, limit)
         end
     end
     if queue.grouped > 0 then
-        local G = rare('groups')
+        local G = groups()
         local from = in_plain and '-' or '(' .. G.prefix_of(place[4]) .. G.rank_of(-priority) .. format('%016d', since) .. task_id
         for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
             local group, rest = G.split_member(member)
@@ -223,33 +225,28 @@ local function waiting(queue, place, limit)
     return found
 end
 
--- A task, in no order any more, goes without a record.
-local function leave_queue(queue, task)
-    -- include leave_queue
-end
-
 -- Delete a task that is not leased, or the record at a seq; nil if that has expired.
 local function purge(queue, task_id, state, seq)
     local key = queue.key .. ':' .. task_id
     if not seq then
         local task = read_task(queue, task_id)
-        R.step_out(queue, task)
+        R.dequeue(queue, task)
         set(queue, 'purged', queue.purged + 1)
         leave_queue(queue, task)
         call('DEL', key)
-        R.announce(queue, task, true)
+        R.notify_task_watchers(queue, task, true)
         return true
     end
     local found = call('HMGET', key, 'state', 'expires')
     local counts = found[1] and (not found[2] or tonumber(found[2]) > now) or nil
     if state == 'dead' then
-        R.purge_dead(queue, task_id, seq)
+        purge_dead_letter(queue, task_id, seq)
         return true
     elseif counts and not found[2] then
         set(queue, 'kept', queue.kept - 1)
     end
     call('DEL', key)
-    R.unlist_ending(queue, state, task_id, seq)
+    unlist_ending(queue, state, task_id, seq)
     return counts
 end
 
@@ -258,7 +255,7 @@ local function first_unfinished(queue, state, limit)
         return call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, limit)
     end
     local ids, found = {}, waiting(queue, nil, limit)
-    unfinished = not found
+    is_unfinished = not found
     for i, one in ipairs(found or ids) do
         ids[i] = one[3]
     end
@@ -270,19 +267,19 @@ local MOVES = {cancelled = cancel, delayed = postpone, waiting = revive, purged 
 -- ARGV: queue, where to, the seq above which to look, ttl ("": for good), delay, then ids, or states in their order
 -- -> changed: count, 1 if there may be more, the last seq
 function operations.move(name)
-    local queue, count, looked, state, last = read_queue(name), 0, 0, nil, nil
+    local queue, count, checked, state, last = read_queue(name), 0, 0, nil, nil
     local function visit(task_id, seq)
         local moved = MOVES[ARGV[5]](queue, task_id, state, seq)
-        count, looked = count + (moved and 1 or 0), looked + (moved == nil and 0 or 1)
-        return looked == CAP
+        count, checked = count + (moved and 1 or 0), checked + (moved == nil and 0 or 1)
+        return checked == CAP
     end
     for i = 9, #ARGV do
         state = ARGV[i]
         if tonumber(state) then
             visit(digits(state))
-        elseif not last and not unfinished then
+        elseif not last and not is_unfinished then
             if state == 'waiting' or state == 'delayed' then
-                for _, task_id in ipairs(first_unfinished(queue, state, CAP - looked)) do
+                for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
                     last = visit(task_id) and 0 or nil
                 end
             else
@@ -304,7 +301,7 @@ local function record(queue, task_id, state, since)
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
         return
     elseif not state then
-        since, seq = R.ending_of(found[9])
+        since, seq = ending_of(found[9])
     end
     return {
         seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
@@ -315,7 +312,7 @@ end
 
 -- ARGV: queue, id, session that watches ("": none), the key of the task ("": the one with the id)
 -- -> found: the record, ask again in; unknown, gone
-function operations.get(name)
+function operations.get_task(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
@@ -326,7 +323,7 @@ function operations.get(name)
         local one = record(queue, task_id)
         return one and {'found', one, ask_again_in()} or 'unknown'
     elseif ARGV[6] ~= '' then
-        watch(ARGV[6], task.hash, 'follow')
+        subscribe_once(ARGV[6], task.hash, 'follow')
         has_more(task.hash)
     end
     if task.token then
@@ -369,7 +366,7 @@ local function browse_waiting(queue, after, limit)
     local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
     if not found then
         save_queue(queue)
-        unfinished = true
+        is_unfinished = true
         return 'more'
     end
     local records = {}
@@ -433,13 +430,14 @@ end
 local function groups_above(queue, one, other)
     local least = math.min(one == 0 and math.huge or one, other == 0 and math.huge or other)
     local names = least < math.huge and call('ZRANGEBYSCORE', queue.key .. ':sizes', '-inf', format('(%d', -least)) or {}
-    rare('groups').read_groups(queue, names)
+    groups().read_groups(queue, names)
     return names
 end
 
--- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and weights -> ok
+-- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and
+-- weights -> ok
 function operations.set_groups(name)
-    local queue, G = read_queue(name), rare('groups')
+    local queue, G = read_queue(name), groups()
     local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
     local per_group, size, hold = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
     local is_other = per_group ~= known.per_group or hold ~= known.hold
@@ -468,7 +466,7 @@ end
 function operations.groups(name)
     local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), 256) - 1)
     for i, packed in ipairs(#names > 0 and call('HMGET', P .. name .. ':groups', unpack(names)) or {}) do
-        local group = rare('groups').unpack_group(names[i], packed)
+        local group = groups().unpack_group(names[i], packed)
         answer[i] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
     end
     return {'groups', answer}
@@ -481,9 +479,9 @@ local function count_takeable(queue, most)
         return plain
     end
     local names, count = call('ZRANGE', queue.key .. ':tags', 0, most - 1), 0
-    rare('groups').read_groups(queue, names)
+    groups().read_groups(queue, names)
     for _, name in ipairs(names) do
-        count = count + rare('groups').read_group(queue, name).takeable
+        count = count + groups().read_group(queue, name).takeable
     end
     return count
 end
@@ -495,7 +493,7 @@ function operations.set_paused(name)
     local ready = count_takeable(queue, MOST + 1)
     offer_tasks(queue, math.min(ready, MOST))
     -- very many takers are hinted in several operations
-    unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
+    is_unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
     save_queue(queue)
     return 'ok'
 end
@@ -527,14 +525,16 @@ function operations.count(name)
             return 'gone'
         end
         if queue.tasks > 0 then
-            watch(ARGV[5], queue.key .. ':queue', 'watch')
+            subscribe_once(ARGV[5], queue.key .. ':queue', 'watch')
         end
     end
     local in_turns = call('ZCARD', queue.key .. ':turns')
-    local ready, delayed, group_counter = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed, call('ZCARD', queue.key .. ':sizes')
+    local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed
+    local group_counter = call('ZCARD', queue.key .. ':sizes')
     local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
-        ready, grouped = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns, count_groups(queue)
+        ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns
+        grouped = count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
         tasks, dead = ready + delayed, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do

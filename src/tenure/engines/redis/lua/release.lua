@@ -2,11 +2,28 @@
 --
 -- ARGV: key, holder -> released, left, unknown, more
 
-local key, holder, steps_left, unfinished = ARGV[3], ARGV[4], tonumber(ARGV[2]), false
-
-local state = call('HMGET', P .. 'state', 'due', 'token')
-if state[1] and state[1] <= NOW then
+local KEY, HOLDER = ARGV[3], ARGV[4]
+local shard = call('HMGET', P .. 'state', 'due', 'token')
+if shard[1] and shard[1] <= NOW then
     return 'more'
 end
-local token = state[2] or '0000000000000000'
+local HOLDERS = P .. KEY .. ':holders'
+local stored = call('HMGET', HOLDERS, '@' .. HOLDER, 'capacity', 'used', 'waiting', 'fixed', 'watched', 'large')
+if stored[1] and (stored[4] or '0') == '0' and not stored[5] and not stored[6] then
+    local weight, session = match(stored[1], '^%d+ %d+ (%d+) (.*)$')
+    if weight == stored[3] then
+        -- the last one, as mostly: nothing else is to be done, and no function to be made
+        call('ZREM', P .. session .. ':items', 'hold ' .. HOLDERS .. '\255' .. HOLDER)
+        if stored[2] == '1' then
+            call('DEL', HOLDERS)
+        else
+            call('DEL', HOLDERS, P .. KEY .. ':held')
+        end
+        return 'released'
+    end
+end
+local token, steps_left, is_unfinished = shard[2] or '0000000000000000', tonumber(ARGV[2]), false
+-- include notify_watchers
+-- include serve_line
 -- include remove_hold
+return remove_hold(KEY, HOLDER, stored)

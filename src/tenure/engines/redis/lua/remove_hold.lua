@@ -1,39 +1,33 @@
--- Gives back what `holder` has of `key`, or leaves its place -> released, left, unknown, more
-
-local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
-local found = call('HMGET', HOLDERS,
-    '@' .. holder, 'capacity', 'used', 'waiting', 'fixed', 'large', 'watched')
-local waiting = found[4] or '0'
-local about = found[1] or waiting ~= '0' and call('GETDEL', P .. key .. ':waiter:' .. holder)
-if not about then
-    return 'unknown'
-end
-local fixed, watched, may_be_large = found[5], found[7], found[5] or found[6]
-local weight, session = match(about, '^%d+ %d+ (%d+) (.*)$')
-call('ZREM', P .. session .. ':items', 'hold ' .. HOLDERS .. '\255' .. holder)
--- include fire
-if found[1] and fire then
-    fire(HOLDERS, key, '', 'changed')
-end
-if found[1] and weight == found[3] and waiting == '0' and not fixed and not watched then
-    -- the last one, as mostly
-    if found[2] == '1' then
-        call('DEL', HOLDERS)
+-- Gives back what a holder has of a key, or leaves its place -> released, left, unknown, more. `found` is what is stored
+-- about both, if the caller has read it.
+-- Reads: is_unfinished, notify_watchers, serve_line
+local function remove_hold(key, holder, found)
+    local hash = P .. key .. ':holders'
+    found = found or call('HMGET', hash, '@' .. holder, 'capacity', 'used', 'waiting', 'fixed', 'watched', 'large')
+    local is_held, waiting, fixed, watched = found[1], found[4] or '0', found[5], found[6]
+    local about = is_held or waiting ~= '0' and call('GETDEL', P .. key .. ':waiter:' .. holder)
+    if not about then
+        return 'unknown'
+    end
+    local weight, session = match(about, '^%d+ %d+ (%d+) (.*)$')
+    call('ZREM', P .. session .. ':items', 'hold ' .. hash .. '\255' .. holder)
+    local line = {
+        capacity = tonumber(found[2]), used = tonumber(found[3] or 0), waiting = tonumber(waiting), fixed = fixed,
+        watched = watched, may_be_large = fixed or found[7], gone = {'@' .. holder, '=' .. holder},
+    }
+    if is_held then
+        if watched then
+            line.watched = nil
+            notify_watchers(hash, key, '', 'changed')
+        end
+        line.used = line.used - weight
+        if line.capacity > 1 or fixed then
+            call('ZREM', P .. key .. ':held', holder)
+        end
     else
-        call('DEL', HOLDERS, P .. key .. ':held')
+        line.waiting = line.waiting - 1
+        call('ZREM', P .. key .. ':waiting', holder)
     end
-    return 'released'
+    serve_line(key, line)
+    return is_unfinished and 'more' or is_held and 'released' or 'left'
 end
-local capacity, used, gone = tonumber(found[2]), tonumber(found[3] or 0), {'@' .. holder, '=' .. holder}
-waiting = tonumber(waiting)
-if found[1] then
-    used = used - weight
-    if capacity > 1 or fixed then
-        call('ZREM', P .. key .. ':held', holder)
-    end
-else
-    waiting = waiting - 1
-    call('ZREM', WAITING, holder)
-end
--- include serve
-return unfinished and 'more' or found[1] and 'released' or 'left'

@@ -1,5 +1,6 @@
 -- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}. No two sessions have the same
 -- number. ARGV[3] is the operation.
+-- Reads: now, set_due
 
 local operations = {}
 
@@ -20,7 +21,7 @@ function operations.ping()
 end
 
 -- ARGV: session, process, ttl -> ok
-function operations.open(session)
+function operations.open_session(session)
     allow_beyond_maxmemory()
     if call('EXISTS', P .. session .. ':session') == 0 then
         call('HSET', P .. session .. ':session', 'process', ARGV[5], 'number', call('HINCRBY', P .. 'state', 'id', 1))
@@ -30,7 +31,7 @@ function operations.open(session)
 end
 
 -- ARGV: session -> ok, gone
-function operations.renew(session)
+function operations.renew_session(session)
     allow_beyond_maxmemory()
     local ttl = call('HGET', P .. session .. ':session', 'ttl')
     return ttl and renew(session, tonumber(ttl)) or 'gone'

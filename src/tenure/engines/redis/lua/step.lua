@@ -1,13 +1,13 @@
 -- The step budget: a loop that runs out of steps leaves the rest to the next sweep.
+-- Reads: CAP
 
-local CAP = tonumber(ARGV[2])
-local steps_left, unfinished = CAP, false -- of the whole operation
+local steps_left, is_unfinished = CAP, false -- of the whole operation
 
 local function step()
     if steps_left > 0 then
         steps_left = steps_left - 1
         return true
     end
-    unfinished = true
+    is_unfinished = true
     return false
 end

@@ -1,7 +1,7 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV[3] is
 -- the operation.
-
-local operations = {}
+-- Reads: CAP, now, process_of, read_participant, read_resource
+-- Writes: operations
 
 local function starts_with(text, prefix)
     return sub(text, 1, #prefix) == prefix
@@ -42,21 +42,21 @@ end
 local function queues(prefix, after, limit)
     local number, name = match(after, '^(%d+) (.*)$')
     number = tonumber(number or 0)
-    local names, looked = {}, 0
+    local names, checked = {}, 0
     while number < 256 do
         local part = P .. format('queues:%02x', number)
         local start = 0
         if name then
-            local place, score = call('ZRANK', part, name), call('ZSCORE', part, name)
+            local place = call('ZRANK', part, name)
             start = place and place + 1 or 0
             name = nil
         end
         local found = call('ZRANGE', part, start, start + limit - 1, 'WITHSCORES')
         for i = 1, #found, 2 do
-            if #names == limit or looked == 4 * CAP then
+            if #names == limit or checked == 4 * CAP then
                 return names, number .. ' ' .. (found[i - 2] or '')
             end
-            looked = looked + 1
+            checked = checked + 1
             if starts_with(found[i], prefix) and tonumber(found[i + 1]) > now then
                 names[#names + 1] = found[i]
             end
@@ -73,7 +73,7 @@ end
 -- place of a session, behind the place in its items from which to go on, or "-" if it is done.
 local function holds(prefix, after, limit)
     local from, place = match(after, '^(%S+) (.*)$')
-    local names, looked = {}, 0
+    local names, checked = {}, 0
     while true do
         local session = from ~= '-' and place and match(place, '^%S+ (.*)$')
         if not session then
@@ -83,7 +83,7 @@ local function holds(prefix, after, limit)
             end
             session, place, from = found[1], found[2] .. ' ' .. found[1], 0
         end
-        local left = limit - looked
+        local left = limit - checked
         local items = call('ZRANGEBYSCORE', P .. session .. ':items', '(' .. from, 1e15, 'WITHSCORES', 'LIMIT', 0, left)
         for i = 1, #items, 2 do
             local of, holder = match(items[i], '^hold (.*)\255(.*)$')
@@ -95,8 +95,8 @@ local function holds(prefix, after, limit)
         if #items == 2 * left then
             return names, items[#items] .. ' ' .. place
         end
-        looked, from = looked + #items / 2 + 1, '-'
-        if looked >= limit then
+        checked, from = checked + #items / 2 + 1, '-'
+        if checked >= limit then
             return names, '- ' .. place
         end
     end
@@ -104,10 +104,10 @@ end
 
 local kinds = {holds = holds, pools = pools, queues = queues, sessions = sessions}
 
--- ARGV: "", kind, prefix, after, limit -> surveyed: names, after which to go on
-function operations.survey()
+-- ARGV: "", kind, prefix, after, limit -> keys: names, after which to go on
+function operations.list_keys()
     local names, last = kinds[ARGV[5]](ARGV[6], ARGV[7], math.min(tonumber(ARGV[8]), CAP))
-    return {'surveyed', names, last}
+    return {'keys', names, last}
 end
 
 -- The key and the name of an item, whether it is held and not waited for, and its token, by family.
@@ -124,7 +124,7 @@ function shows.claim(pool, name)
 end
 
 function shows.arrival(key, name)
-    local _, outcome = read_party(call('HGET', P .. key .. ':parties', name))
+    local _, outcome = read_participant(call('HGET', P .. key .. ':participants', name))
     return outcome
 end
 
@@ -136,9 +136,9 @@ local FAMILIES = {
     hold = 'holds', claim = 'claims', arrival = 'arrivals', producer = 'producers', tasks = 'tasks', taker = 'takers',
 }
 
--- ARGV: session, after, limit -> inspected: its process, for each item family, key, name, 1 if it is held, and its token,
+-- ARGV: session, after, limit -> session: its process, for each item family, key, name, 1 if it is held, and its token,
 -- and after which to go on: a place in the items of the session, and for tasks the last token; unknown
-function operations.inspect(session)
+function operations.describe_session(session)
     local process = process_of(session)
     if not process then
         return 'unknown'
@@ -151,13 +151,15 @@ function operations.inspect(session)
         local item, family = items[i], match(items[i], '^%a+')
         if family == 'tasks' then
             local queue = sub(item, 7)
-            local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', '(' .. ((last_token or '') ~= '' and last_token or 0), '+inf',
-                'WITHSCORES', 'LIMIT', 0, limit - #answer)
+            local above = '(' .. ((last_token or '') ~= '' and last_token or 0)
+            local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', above, '+inf', 'WITHSCORES',
+                'LIMIT', 0, limit - #answer)
             for j = 1, #leases, 2 do
-                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], leases[j + 1]), 1, tonumber(leases[j + 1])}
+                local its_token = tonumber(leases[j + 1])
+                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], its_token), 1, its_token}
             end
             if #answer == limit then
-                return {'inspected', process, answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
+                return {'session', process, answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
             end
         else
             local key, name, held, its_token
@@ -172,19 +174,19 @@ function operations.inspect(session)
             end
             answer[#answer + 1] = {FAMILIES[family], key, name, held and 1 or 0, its_token or 0}
             if #answer == limit then
-                return {'inspected', process, answer, items[i + 1]}
+                return {'session', process, answer, items[i + 1]}
             end
         end
         last_token = nil
     end
-    return {'inspected', process, answer, #items == 2 * limit and items[#items] or ''}
+    return {'session', process, answer, #items == 2 * limit and items[#items] or ''}
 end
 
--- ARGV: "", 1 to delete what could not be read -> examined: the time, what INFO says, how much cannot be read
-function operations.examine()
+-- ARGV: "", 1 to delete what could not be read -> health: the time, what INFO says, how much cannot be read
+function operations.check_health()
     local unreadable = call('SCARD', P .. 'unreadable')
     if ARGV[5] == '1' then
         call('DEL', P .. 'unreadable')
     end
-    return {'examined', now, call('INFO'), unreadable}
+    return {'health', now, call('INFO'), unreadable}
 end

@@ -2,12 +2,16 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
+-- Reads: cold, end_rest, end_task, ending_of, forget_taker, groups, leave_lessees, notify_watchers, now,
+--     offer_resource, offer_tasks, purge_dead_letter, read_queue, read_resource, read_task, remove_claim,
+--     remove_hold, remove_participant, save_numbers, save_queue, serve_key, set_due, step, unlease, unsubscribe,
+--     write_endings
+-- Writes: gained, is_unfinished
 
-local droppers = {arrival = remove_party}
+local droppers = {arrival = remove_participant}
 
 function droppers.hold(of, holder)
-    local key = sub(of, #P + 1, -#':holders' - 1)
-    -- include remove_hold
+    remove_hold(sub(of, #P + 1, -#':holders' - 1), holder)
 end
 
 function droppers.claim(pool, holder)
@@ -16,7 +20,7 @@ end
 
 function droppers.producer(name, producer)
     local queue = read_queue(name)
-    rare().remove_producer(queue, producer)
+    cold().remove_producer(queue, producer)
     save_queue(queue)
 end
 
@@ -25,7 +29,7 @@ local function names(item)
     return match(item, '^%a+ (.*)\255(.*)$')
 end
 
--- What cannot be read is set aside, so that it stops nothing; `examine` counts it.
+-- What cannot be read is set aside, so that it stops nothing; `check_health` counts it.
 local function set_aside(set_key, member)
     call('ZREM', set_key, member)
     call('SADD', P .. 'unreadable', set_key .. ' ' .. member)
@@ -50,10 +54,10 @@ local function drop_task(session, name)
     elseif silent >= tonumber(limit) then
         end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl))
     else
-        rare().return_task(queue, task, task.since)
+        cold().return_task(queue, task, task.since)
     end
     if queue.grouped > 0 then
-        rare('groups').refund(queue, task.group)
+        groups().refund_turn(queue, task.group)
     end
     write_endings()
     offer_tasks(queue, gained)
@@ -64,7 +68,7 @@ local function drop_task(session, name)
     save_queue(queue)
 end
 
-local function drop(session, item)
+local function drop_item(session, item)
     local family = match(item, '^%a+')
     if family == 'tasks' then
         drop_task(session, sub(item, 7))
@@ -73,21 +77,21 @@ local function drop(session, item)
         forget_taker(queue, session)
         save_queue(queue)
     elseif family == 'watch' or family == 'follow' then
-        unwatch(session, sub(item, #family + 2), family)
+        unsubscribe(session, sub(item, #family + 2), family)
     else
         droppers[family](names(item))
     end
 end
 
 -- Give up what a session has, and forget it; false if the steps did not suffice.
-local function finish(session)
+local function end_session(session)
     local ITEMS = P .. session .. ':items'
     local item = call('ZRANGE', ITEMS, 0, 0)[1]
     while item do
         if not step() then
             return false
         end
-        local read = pcall(drop, session, item)
+        local read = pcall(drop_item, session, item)
         local following = call('ZRANGE', ITEMS, 0, 0)[1]
         if following == item and not (read and match(item, '^tasks ')) then
             set_aside(ITEMS, item)
@@ -100,51 +104,39 @@ local function finish(session)
     return true
 end
 
-local function serve_line(key)
-    local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
-    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'waiting', 'fixed', 'watched')
-    if not found[1] then
-        return
-    end
-    local capacity, used, waiting = tonumber(found[1]), tonumber(found[2] or 0), tonumber(found[3] or 0)
-    local fixed, watched, may_be_large, gone = found[4], found[5], true, {}
-    -- include fire
-    -- include serve
-end
-
-local function serve_the_unserved()
+local function serve_unserved()
     for _, key in ipairs(call('SMEMBERS', P .. 'unserved')) do
         call('SREM', P .. 'unserved', key)
-        serve_line(key)
+        serve_key(key)
     end
-    local name = not unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
+    local name = not is_unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
     if name then
         local queue = read_queue(name)
         call('SREM', P .. 'unadmitted', name)
-        rare().admit_everywhere(queue)
+        cold().admit_everywhere(queue)
         save_queue(queue)
-        unfinished = call('EXISTS', P .. 'unadmitted') == 1
+        is_unfinished = call('EXISTS', P .. 'unadmitted') == 1
     end
-    return not unfinished
+    return not is_unfinished
 end
 
 -- Hint more of the sessions that watch an object with many watches.
-local function fire_the_unfired()
-    local text = call('SMEMBERS', P .. 'unfired')[1]
+local function notify_unnotified()
+    local text = call('SMEMBERS', P .. 'unnotified')[1]
     if text then
-        call('SREM', P .. 'unfired', text)
-        fire_if(true, unpack(cjson.decode(text)))
+        call('SREM', P .. 'unnotified', text)
+        notify_watchers(unpack(cjson.decode(text)))
     end
-    return call('EXISTS', P .. 'unfired') == 0
+    return call('EXISTS', P .. 'unnotified') == 0
 end
 
 -- Compare a resource with more of the claimers in a long line.
-local function offer_the_unoffered()
+local function offer_unoffered()
     local text = call('SMEMBERS', P .. 'unoffered')[1]
     if text then
         call('SREM', P .. 'unoffered', text)
         local pool, resource, after = unpack(cjson.decode(text))
-        offer(pool, read_resource(pool, resource), after)
+        offer_resource(pool, read_resource(pool, resource), after)
     end
     return call('EXISTS', P .. 'unoffered') == 0
 end
@@ -173,13 +165,13 @@ local function expire_task(member)
     if found and found[1] ~= 'dead' then
         set_aside(P .. 'expiring', member)
     elseif found then
-        local _, seq = rare().ending_of(found[2])
-        rare().purge_dead(queue, task_id, seq)
+        local _, seq = ending_of(found[2])
+        purge_dead_letter(queue, task_id, seq)
     elseif task.token then
         call('ZREM', P .. 'expiring', member)
         call('HDEL', task.hash, 'expires') -- its followers need not ask again then
     else
-        rare().step_out(queue, task)
+        cold().dequeue(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
         write_endings()
         offer_tasks(queue, gained)
@@ -195,7 +187,7 @@ local function end_rest_of(member)
     end
 end
 
-local done = fire_the_unfired() and offer_the_unoffered() and serve_the_unserved() and each_due('sessions', finish)
+local done = notify_unnotified() and offer_unoffered() and serve_unserved() and each_due('sessions', end_session)
     and each_due('expiring', expire_task) and each_due('cooling', end_rest_of)
 local answer = done and 'ok' or 'more'
 local session = ARGV[3]
@@ -204,9 +196,9 @@ if session and answer == 'ok' then
         answer = 'gone'
     else
         call('ZADD', P .. 'sessions', 0, session)
-        answer = finish(session) and 'ok' or 'more'
+        answer = end_session(session) and 'ok' or 'more'
     end
 end
-keep()
+save_numbers()
 set_due()
-return unfinished and 'more' or answer
+return is_unfinished and 'more' or answer

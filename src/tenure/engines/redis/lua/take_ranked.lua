@@ -1,4 +1,5 @@
 -- What precedes the tasks with priority 0, and what takes those that follow them: `take_ranked`, if there are others.
+-- Reads: aging, last, lease, now, queue, set, taken
 local take_ranked
 if queue.ranked > 0 or aging then
     -- A member is since when (16 digits) and the id.

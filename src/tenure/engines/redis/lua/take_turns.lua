@@ -1,4 +1,5 @@
 -- Take from the groups in turn. The `want` lowest tags suffice: so many groups stand behind the last that is taken.
+-- Reads: aging, groups, lease, now, queue, set, take_plain, want, write
 
 -- Of equal tags the first by the bytes of the names, as Redis has it: `<` follows the locale of the server.
 local function is_before(one, other)
@@ -14,7 +15,7 @@ local function is_before(one, other)
     return #one.name < #other.name
 end
 
-local G, left = rare('groups'), want
+local G, left = groups(), want
 write()
 local settings = G.known_of(queue)
 G.save_tags(queue)
@@ -24,8 +25,8 @@ for i = 1, #tags, 2 do
     names[#names + 1] = tags[i]
 end
 G.read_groups(queue, names)
-for i, name in ipairs(names) do
-    line[i] = G.read_group(queue, name)
+for i, group_name in ipairs(names) do
+    line[i] = G.read_group(queue, group_name)
     line[i].tag = tonumber(tags[2 * i])
     line[i].saved = line[i].tag
 end
@@ -33,21 +34,21 @@ end
 -- The place in the order of the task of a group that is ready for longest, if that is long enough.
 local function place_of_elder(group)
     write()
-    local usual = G.first_members(queue, ':turns', group, 1, G.usual, G.usual .. ':')[1]
+    local usual = G.first_members(queue, ':turns', group, 1, G.USUAL, G.USUAL .. ':')[1]
     local other = G.first_members(queue, ':elders', group, 1)[1]
     local its, others = usual and sub(usual, -28), other and sub(other, -44, -17)
     local first = its and others and (its < others and its or others) or its or others
     if now - sub(first, 1, 16) > aging then
-        return (first ~= its and sub(other, -16) or G.usual) .. first
+        return (first ~= its and sub(other, -16) or G.USUAL) .. first
     end
 end
 
 -- The place in the order of the next task of a group.
 local function next_place(group)
-    if group.only ~= G.unknown then
+    if group.only ~= G.UNKNOWN then
         return group.only
-    elseif G.is_bound(settings, group) then
-        local task_id = format('%012d', group.bound)
+    elseif G.is_pinned(settings, group) then
+        local task_id = format('%012d', group.pinned)
         local priority = tonumber(call('HGET', queue.key .. ':' .. task_id, 'priority') or 0)
         return G.rank_of(priority) .. format('%016d', call('ZSCORE', queue.key .. ':ages', task_id)) .. task_id
     end
@@ -94,7 +95,7 @@ while left > 0 and line[at] do
         take_plain(1)
     else
         local place = next_place(group)
-        G.take_out(queue, group, place)
+        G.remove_from_order(queue, group, place)
         lease(sub(place, 33), sub(place, 17, 32))
     end
     left = left - 1

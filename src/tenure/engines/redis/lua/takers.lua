@@ -1,6 +1,6 @@
 -- Takers. `takers` is a sorted set of the sessions that are idle, `wants` a hash of how much each wants.
-
--- include detach
+-- Reads: detach, set
+-- Writes: id
 
 local gained = 0 -- how many tasks can be taken now and could not be before the operation
 

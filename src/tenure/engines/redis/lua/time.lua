@@ -1,4 +1,5 @@
 -- How long until something happens, and what becomes due.
+-- Reads: expiry, now
 
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.
 local function ask_again_in(time)

@@ -17,12 +17,12 @@ DELETE FROM grouping WHERE queue = :queue
 -- in: queue, name
 -- out: all columns but the queue
 WITH wanted (queue, name) AS (VALUES (:queue, :name))
-SELECT task_group.name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag
+SELECT task_group.name, unfinished, waiting, leased, takeable, pinned_task, rests, reserved, producers, tag
 FROM wanted CROSS JOIN task_group ON task_group.queue = wanted.queue AND task_group.name = wanted.name
 
 -- save: Keep groups. They are parameters since a tag would lose its last bits in JSON; repeated as for `find`.
 -- in: all columns
-REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :bound, :rests, :reserved,
+REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :pinned_task, :rests, :reserved,
   :producers, :tag)
 
 -- delete: Forget groups of one queue; repeated as for `find`. A row value with IN would read the whole table.
@@ -33,7 +33,7 @@ DELETE FROM task_group WHERE queue IN (SELECT queue FROM gone) AND name IN (SELE
 -- of_tasks: The groups of tasks.
 -- in: ids (a JSON array)
 -- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet, or not any more
-SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, bound, rests, reserved, producers, tag
+SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, pinned_task, rests, reserved, producers, tag
 FROM json_each(:ids) AS these CROSS JOIN task ON task.id = these.value
 LEFT JOIN task_group ON task_group.queue = task.queue AND task_group.name = task.group_name
 

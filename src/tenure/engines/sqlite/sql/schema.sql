@@ -106,8 +106,9 @@ CREATE TABLE grouping (
 )
 
 -- task_group: A group of a queue that has a named one; the name x'' is that of the tasks without a group, of which only
--- waiting, takeable and tag count. The tag counts while a task can be taken. bound is the task that goes before the
--- others because it has been tried; it rests while that is delayed. reserved are slots, producers those in its line.
+-- waiting, takeable and tag count. The tag counts while a task can be taken. pinned_task goes before
+-- the others because it was tried; the group rests while that task is delayed. reserved are slots, and producers wait
+-- in the line of the group.
 CREATE TABLE task_group (
   queue INTEGER NOT NULL,
   name BLOB NOT NULL,
@@ -115,7 +116,7 @@ CREATE TABLE task_group (
   waiting INTEGER NOT NULL,
   leased INTEGER NOT NULL,
   takeable INTEGER NOT NULL,
-  bound INTEGER NOT NULL,
+  pinned_task INTEGER NOT NULL,
   rests INTEGER NOT NULL,
   reserved INTEGER NOT NULL,
   producers INTEGER NOT NULL,
@@ -126,46 +127,8 @@ CREATE TABLE task_group (
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
 CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
--- producer: A producer that waits to put `count` tasks (place 0: in the line of the queue, 2: in that of its group), or has
--- that many slots reserved (place 1). The group is the one that it waits for, or in which it has slots reserved.
-CREATE TABLE producer (
-  id INTEGER PRIMARY KEY,
-  queue INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  session INTEGER NOT NULL,
-  count INTEGER NOT NULL,
-  ordinal INTEGER NOT NULL,
-  place INTEGER NOT NULL,
-  group_name BLOB NOT NULL DEFAULT x'',
-  UNIQUE (queue, name)
-)
-
--- producer_waiting: The producers' line.
-CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE place = 0
-
--- producer_in_group: The lines of groups.
-CREATE INDEX producer_in_group ON producer (queue, group_name, ordinal) WHERE place = 2
-
--- producer_session: The places and slots of a session, in the order in which they were made.
-CREATE INDEX producer_session ON producer (session)
-
--- taker: A session that is idle and wants tasks.
-CREATE TABLE taker (
-  id INTEGER PRIMARY KEY,
-  queue INTEGER NOT NULL,
-  session INTEGER NOT NULL,
-  want INTEGER NOT NULL,
-  UNIQUE (queue, session)
-)
-
--- taker_queue: Idle takers in the order in which they came.
-CREATE INDEX taker_queue ON taker (queue)
-
--- taker_session: Where a session is idle.
-CREATE INDEX taker_session ON taker (session)
-
 -- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. stop is the rank of the request to cancel it, 0 for one
--- that is superseded; first_put is there if it has a key. Times are in microseconds of the wall clock. A number
+-- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number
 -- beyond 64 bits would come out of JSON as a float.
 CREATE TABLE task (
   id INTEGER PRIMARY KEY,
@@ -178,10 +141,10 @@ CREATE TABLE task (
   session INTEGER,
   token INTEGER NOT NULL DEFAULT 0,
   stop INTEGER,
-  stop_ttl INTEGER,
+  stop_ttl REAL,
   max_deliveries INTEGER NOT NULL DEFAULT 0,
   keep INTEGER NOT NULL DEFAULT 0,
-  dead_ttl INTEGER,
+  dead_ttl REAL,
   group_name BLOB NOT NULL DEFAULT x'',
   key BLOB,
   expires INTEGER,

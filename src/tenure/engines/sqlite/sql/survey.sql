@@ -6,7 +6,7 @@ SELECT key, held > 0 FROM line WHERE key >= :prefix AND key < :end AND key > :af
 -- pools: The next pool that has a resource.
 -- in: prefix, end, after
 -- out: name
-SELECT min(pool) FROM resource WHERE pool >= :prefix AND pool < :end AND pool > :after
+SELECT min(key) FROM resource WHERE key >= :prefix AND key < :end AND key > :after
 
 -- queues: Queues.
 -- in: prefix, end, after, limit
@@ -22,23 +22,22 @@ SELECT name, 1 FROM session WHERE name >= :prefix AND name < :end AND name > :af
 -- in: session, rank, number, limit
 -- out: rank of the family, number, key, name, whether it has it, token
 SELECT * FROM (
-  SELECT 0, rank, line, holder, NOT waits, CASE WHEN waits THEN 0 ELSE place END FROM hold
+  SELECT 0, rank, key, name, NOT waits, CASE WHEN waits THEN 0 ELSE place END FROM hold
   WHERE session = :session AND (0, hold.rank) > (:rank, :number) ORDER BY hold.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 1, claim.rank, claim.pool, claim.holder, NOT claim.waits, coalesce(resource.token, 0)
-  FROM claim LEFT JOIN resource ON resource.pool = claim.pool AND resource.name = claim.resource
-  WHERE claim.session = :session AND (1, claim.rank) > (:rank, :number) ORDER BY claim.rank LIMIT :limit)
+  SELECT 1, rank, key, name, NOT waits, token FROM claim
+  WHERE session = :session AND (1, claim.rank) > (:rank, :number) ORDER BY claim.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
   SELECT 2, participant.rank, key, name, NOT waits, 0 FROM participant
   WHERE session = :session AND (2, participant.rank) > (:rank, :number) ORDER BY participant.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 3, producer.id, queue.name, producer.name, producer.place = 1, 0 FROM producer JOIN queue ON queue.id = producer.queue
-  WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)
+  SELECT 3, producer.rank, queue, name, place = 1, 0 FROM producer
+  WHERE session = :session AND (3, producer.rank) > (:rank, :number) ORDER BY producer.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
   SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1, task.token FROM task JOIN queue ON queue.id = task.queue
   WHERE task.place = 2 AND task.session = :session AND (4, task.token) > (:rank, :number)
   ORDER BY task.token LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 5, taker.id, queue.name, '', 0, 0 FROM taker JOIN queue ON queue.id = taker.queue
-  WHERE taker.session = :session AND (5, taker.id) > (:rank, :number) ORDER BY taker.id LIMIT :limit)
+  SELECT 5, taker.rank, queue, '', 0, 0 FROM taker
+  WHERE session = :session AND (5, taker.rank) > (:rank, :number) ORDER BY taker.rank LIMIT :limit)
 ORDER BY 1, 2 LIMIT :limit

@@ -1,9 +1,4 @@
 -- insert: Put tasks. `repeated` makes one row of parameters several.
--- in: id, queue, place, priority, ready_at, expires, meta, key, group, payload
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, payload)
-VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :payload)
-
--- insert_keyed: The same, where some have a key.
 -- in: id, queue, place, priority, ready_at, expires, meta, key, group, first_put, payload
 INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, first_put, payload)
 VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :first_put, :payload)
@@ -51,11 +46,6 @@ SELECT min(until) FROM kept_key WHERE queue = :queue
 -- in: id, ttl
 UPDATE task SET key = NULL, stop_ttl = CASE WHEN stop IS NULL THEN :ttl ELSE stop_ttl END, stop = coalesce(stop, 0)
 WHERE id = :id
-
--- replaceable: What has to be known of a task that is to be replaced.
--- in: id
--- out: place, whether it was tried, first_put, group_name
-SELECT place, attempts + deliveries > 0, first_put, group_name FROM task WHERE id = :id
 
 -- replace: It becomes another one.
 -- in: id, place, priority, ready_at, expires, meta, group, first_put, payload
@@ -139,8 +129,8 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
 -- leased: Those of these tasks that a session has taken.
 -- in: ids (a JSON array), queue, session
--- out: JSON arrays of id, token, attempts, deliveries, ready_at, whether its cancellation was requested, stop_ttl
-SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop IS NOT NULL, stop_ttl))
+-- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl
+SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
 
 -- set_failure: What a settlement says of the failed tries.
@@ -167,12 +157,11 @@ FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending
 -- in: ids (a JSON array)
 DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 
--- task: One unfinished task.
+-- task: An unfinished task.
 -- in: id, queue
--- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
---      group_name
-SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
-  group_name
+-- out: the columns of a `rules.Task`
+SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session, max_deliveries, dead_ttl,
+  expires, first_put
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -182,11 +171,6 @@ UPDATE task SET progress = :data WHERE id = :id
 -- stop: The cancellation of the task was requested.
 -- in: id, stop (the rank of the request), ttl
 UPDATE task SET stop = :stop, stop_ttl = :ttl WHERE id = :id
-
--- process: The process that has the task.
--- in: session
--- out: process
-SELECT process FROM session WHERE id = :session
 
 -- stops: Tokens of tasks of a session whose cancellation was requested, in the order of the requests.
 -- in: queue, session
@@ -201,8 +185,10 @@ WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
 
 -- expired: Tasks that have expired, in the order of their time and id.
 -- in: now, count
--- out: id, queue (its name), place, attempts, group_name
-SELECT task.id, queue.name, place, attempts, group_name FROM task JOIN queue ON queue.id = task.queue
+-- out: queue (its name), and as `task`
+SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session,
+  max_deliveries, dead_ttl, expires, first_put
+FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
 
 -- expire_no_more: It had been taken when its time came.
@@ -248,7 +234,7 @@ SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 SELECT seq, id, key, expires, group_name FROM ended
 WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
 
--- revive: A dead task is unfinished again.
+-- requeue: A dead task is unfinished again.
 -- in: id, now
 INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload, first_put)
 SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id

@@ -1,0 +1,83 @@
+"""Kills processes of a processor so many times, and says whether all held.
+
+    python -m benchmarks.soak processor --kills 200 --store redis
+
+Three processes on three loops run one processor, with claims, connections, a rate, a lock and circuit breakers, and put
+tasks into it. They are killed, frozen and told to end; the server is restarted. After every twenty kills the queue is
+worked off, what happened is judged by the referees of `tenure.testing`, and nothing may be left on the engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import anyio
+from redis_servers import RedisServer
+
+from benchmarks.soak.processor_fleet import ProcessorFleet
+from benchmarks.soak.processor_trial import ProcessorTrial, ProcessorVerdict
+
+TRIAL = 20
+# The child of a killed server that rewrites its file keeps the connections open, and nobody hears that it is dead.
+AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")
+
+
+@contextmanager
+def server(folder: Path):
+    """A private Redis server whose data outlive it."""
+    redis = RedisServer(folder, *AOF)
+    redis.start()
+    try:
+        yield redis
+    finally:
+        redis.kill()
+
+
+async def soak(folder: Path, kills: int, store: str, seed: int) -> ProcessorVerdict:
+    total = ProcessorVerdict()
+    fleet = ProcessorFleet(folder)
+    try:
+        while (left := kills - total.killed.total()) > 0 and not total.violations:
+            place = folder / str(total.killed.total())
+            place.mkdir()
+            began = time.monotonic()
+            with server(place) if store == "redis" else nullcontext() as of:
+                trial = ProcessorTrial(of, fleet, place, random.Random(f"{seed}:{place.name}"))
+                verdict = await trial.run(min(left, TRIAL))
+            print(f"{trial.name} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
+            total += verdict
+            if not verdict.violations:
+                shutil.rmtree(place)
+    finally:
+        fleet.close()
+    return total
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak processor", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    chosen = parser.parse_args(arguments)
+    # the path of a socket has to be short
+    folder = Path(tempfile.mkdtemp(prefix="soak"))
+    print(f"{chosen.store}, seed {chosen.seed}", flush=True)
+    began = time.monotonic()
+    total = anyio.run(soak, folder, chosen.kills, chosen.store, chosen.seed)
+    print(f"in {time.monotonic() - began:.0f} s: {total}")
+    for what, counts in (("kills", total.killed), ("all faults", total.suffered)):
+        print(f"{what}:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
+    if total.violations:
+        print(*total.violations[:20], sep="\n\n")
+        print(f"the history is in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0

@@ -1,0 +1,191 @@
+"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, cast
+
+from tenure.engine import (
+    CAP,
+    Browse,
+    Count,
+    GroupPage,
+    Groups,
+    Move,
+    MovedCount,
+    Notice,
+    Page,
+    QueueCounts,
+    Reply,
+)
+from tenure.engines.rules import LEASED, Settling, Takers
+from tenure.errors import EngineError
+
+from ._order import Rank
+from ._queue import Queue, Queues
+from ._records import Ended
+from ._state import State
+from ._task import Task
+from ._tasks import TaskRows
+
+
+class Admin:
+    """Administration of queues."""
+
+    def __init__(
+        self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
+    ) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._takers = takers
+        self._settling = settling
+
+    def move(self, op: Move) -> MovedCount | Reply:
+        queue = self._queues.find(op.key)
+        if queue is None:
+            return MovedCount(0, more=False)
+        move = {
+            "cancelled": self._cancel,
+            "delayed": self._postpone,
+            "waiting": self._requeue,
+            "purged": self._purge,
+        }[op.to]
+        after = op.after if op.to == "waiting" else 0
+        takeable = queue.takeable
+        moved, left, last = 0, self._state.cap, 0
+        for i in op.ids:
+            if (item := queue.tasks.get(i) or queue.records.get(i)) is not None:
+                moved += move(queue, item, op)
+        for state in op.states:
+            for item in self._first(queue, state, after, left):
+                moved += move(queue, item, op)
+                left -= 1
+                last = item.seq if op.to == "waiting" and isinstance(item, Ended) else 0
+        self._takers.offer(queue, queue.takeable - takeable)
+        return MovedCount(moved, left == 0, last if left == 0 else 0)
+
+    def _first(self, queue: Queue, state: str, after: int, count: int) -> Sequence[Task | Ended]:
+        now = self._state.now
+        if state in ("waiting", "delayed"):
+            return [task for _, task in queue.listed(state, (), count, now)]
+        return list(islice(queue.records.after(after, now, state), count))
+
+    def _postpone(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
+        if isinstance(task, Ended) or task.place == LEASED:
+            return False
+        queue.dequeue(task.place, task.group)
+        task.place = LEASED  # in no order
+        ready_at = self._state.now + op.delay
+        self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
+        return True
+
+    def _cancel(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
+        if isinstance(task, Ended):
+            return False
+        if task.session is None:
+            self._settling.end_untaken(queue, task, "cancelled", op.ttl)
+        elif not task.stop:
+            queue.stops += task.stop is None
+            task.stop, task.stop_ttl = self._state.rank(), op.ttl
+            self._state.hint(task.session.process, queue.name, str(task.token), Notice.STOP)
+        return True
+
+    def _requeue(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
+        """Make a dead task ready, unless another one has its key."""
+        if isinstance(ended, Task) or ended.state != "dead":
+            return False
+        if ended.key is not None and queue.owner(ended.key, self._state.now) not in (None, ended.id):
+            return False
+        queue.records.remove(ended)
+        queue.dead -= 1
+        queue.live += 1
+        self._rows.requeue(queue, ended)
+        return True
+
+    def _purge(self, queue: Queue, task: Task | Ended, _: Move) -> bool:
+        if isinstance(task, Ended):
+            queue.records.remove(task)
+            if task.state == "dead":
+                queue.dead -= 1
+                queue.purged += 1
+        else:
+            queue.dequeue(task.place, task.group)
+            queue.purged += 1
+            self._settling.remove(queue, task.id, task.group)
+            self._rows.remove(queue, task)
+            self._rows.finished(task)
+        return True
+
+    def browse(self, op: Browse) -> Page:
+        queue = self._queues.find(op.key) or Queue(op.key)
+        now = self._state.now
+        limit = min(op.limit, CAP)
+        if op.state in ("ended", "dead"):
+            (seq,) = _place(f"[{op.after}]", (0,)) if op.after else (0,)
+            endings = list(islice(queue.records.after(seq, now, op.state), limit + 1))
+            records = tuple(ended.show(now) for ended in endings[:limit])
+            return Page(records, str(records[-1].seq) if len(endings) > limit else "")
+        after = _place(op.after, ("", 0, 0.0, 0) if op.state == "waiting" else (0.0, 0))
+        listed = queue.listed(op.state, after, limit + 1, now)
+        records = tuple(self._rows.unfinished_record(queue, task, op.state) for _, task in listed[:limit])
+        return Page(records, json.dumps(listed[limit - 1][0]) if len(listed) > limit else "")
+
+    def groups(self, op: Groups) -> GroupPage:
+        queue = self._queues.find(op.key)
+        return GroupPage(queue.group_rows.longest(min(op.limit, CAP)) if queue else ())
+
+    def count(self, op: Count) -> QueueCounts | Reply:
+        if op.watch and self._state.session(op.watch) is None:
+            return Reply.GONE
+        queue = self._queues.find(op.key) or Queue(op.key)
+        if op.watch and queue.live:
+            self._state.watch(op.watch, ("drain", op.key))
+        now = self._state.now
+        due = queue.due(now)
+        waiting, delayed = queue.waiting + due, queue.delayed - due
+        leased = queue.live - waiting - delayed
+        dead, groups = queue.dead, queue.groups.unfinished
+        if op.recount:
+            states = Counter(queue.state_of(task, now) for task in queue.tasks.values())
+            waiting, delayed, leased = states["waiting"], states["delayed"], states["leased"]
+            dead = queue.records.count("dead")
+            groups = len({task.group for task in queue.tasks.values()} - {""})
+        return QueueCounts(
+            put=queue.put,
+            waiting=waiting,
+            delayed=delayed,
+            leased=leased,
+            done=queue.done,
+            dead=dead,
+            cancelled=queue.cancelled,
+            expired=queue.expired,
+            discarded=queue.discarded,
+            purged=queue.purged,
+            reserved=queue.reserved,
+            producers=queue.producers + queue.groups.producers,
+            groups=groups,
+            paused=queue.paused,
+            oldest=now - queue.oldest(now),
+            cursors=tuple(sorted(queue.cursors.items())),
+            ask_again_in=self._state.ask_again_in(),
+            now=self._state.wall_time(),
+            max_size=queue.max_size if queue.put else 0,
+            group_counter=queue.groups.unfinished,
+        )
+
+
+def _place(after: str, pattern: Rank) -> Rank:
+    """The rank after which a page begins: its parts are of the same types as those of the pattern."""
+    if not after:
+        return ()
+    try:
+        place: Any = json.loads(after)
+    except ValueError:
+        place = None
+    if isinstance(place, list) and list(map(type, cast("list[Any]", place))) == list(map(type, pattern)):
+        return tuple(cast("list[Any]", place))
+    raise EngineError(f"no page ended at {after!r}")

@@ -1,0 +1,85 @@
+"""The records of a queue's tasks that have ended, in the order of the endings."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tenure.engine import Record
+from tenure.engines import rules
+
+
+@dataclass(slots=True)
+class Ended:
+    """The record of a task that has ended."""
+
+    seq: int
+    id: int
+    state: str
+    payload: bytes
+    priority: int
+    key: str | None
+    attempts: int
+    deliveries: int
+    result: bytes
+    ended_at: float
+    expires: float | None
+    progress: bytes
+    failure: bytes
+    meta: bytes
+    group: str
+
+    def is_over(self, now: float) -> bool:
+        """Whether its ttl has passed."""
+        return self.expires is not None and self.expires <= now
+
+    def show(self, now: float) -> Record:
+        """The record as it is shown."""
+        return Record(
+            *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
+            *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),
+            *(self.progress, self.failure, self.meta, self.group),
+        )
+
+
+class Records:
+    """Records by the ids of their tasks."""
+
+    def __init__(self, queue: rules.Queue) -> None:
+        self._queue = queue
+        self._ended: dict[int, Ended] = {}
+        self._log: list[Ended] = []
+
+    def get(self, task: int) -> Ended | None:
+        """The record of a task, which may be outdated."""
+        return self._ended.get(task)
+
+    def valid(self, task: int, now: float) -> Ended | None:
+        """The record of a task, unless it is outdated."""
+        ended = self._ended.get(task)
+        return None if ended is None or ended.is_over(now) else ended
+
+    def add(self, ended: Ended) -> None:
+        if len(self._log) > 2 * len(self._ended) + 64:
+            self._log = [e for e in self._log if self._ended.get(e.id) is e]
+        self._log.append(ended)
+        self._ended[ended.id] = ended
+
+    def remove(self, ended: Ended) -> None:
+        del self._ended[ended.id]
+        self._queue.lasting -= ended.expires is None
+
+    def after(self, seq: int, now: float, state: str) -> Iterator[Ended]:
+        """Those in the state ("ended": in any), in order, whose rank is above `seq`."""
+        for i in range(bisect_right(self._log, seq, key=lambda e: e.seq), len(self._log)):
+            e = self._log[i]
+            if not e.is_over(now) and self._ended.get(e.id) is e and state in (e.state, "ended"):
+                yield e
+
+    def count(self, state: str) -> int:
+        """How many are in a state, counted one by one."""
+        return sum(ended.state == state for ended in self._ended.values())
+
+    def __len__(self) -> int:
+        return len(self._ended)

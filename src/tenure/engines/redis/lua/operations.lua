@@ -1,0 +1,3 @@
+-- The operations of a family, by name: `dispatch` calls one.
+
+local operations = {}

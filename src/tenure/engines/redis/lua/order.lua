@@ -1,0 +1,149 @@
+-- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
+-- Reads: add_soon, groups, notify_watchers, now, offer_tasks, set, write
+-- Writes: gained
+
+local function add(queue, field, number)
+    set(queue, field, queue[field] + number)
+end
+
+-- The time and the id at the head of the delayed tasks.
+local function first_delayed(queue)
+    if queue.delayed > 0 then
+        local head = call('ZRANGE', queue.key .. ':delayed', 0, 0, 'WITHSCORES')
+        return tonumber(head[2]), head[1]
+    end
+end
+
+-- A new earliest due time: one idle taker must know, to ask in time.
+local function offer_sooner(queue, before)
+    if queue.takers > 0 then
+        local earliest = first_delayed(queue)
+        if earliest and (not before or earliest < before) then
+            offer_tasks(queue, 1)
+        end
+    end
+end
+
+-- A priority as a score: higher ones come first.
+local function rank(task, since)
+    return -task.priority, format('%016d', since) .. task.id
+end
+
+-- So many tasks without a group are ready, more or less than before.
+local function count_plain(queue, count)
+    if queue.grouped > 0 then
+        groups().count_ready(queue, '', count)
+    else
+        gained = gained + count
+    end
+end
+
+-- Let a task that is not leased be ready or delayed; true if it is delayed.
+local function enqueue(queue, task, since)
+    if tonumber(since) > now then
+        add_soon(queue.key .. ':delayed', since, task.id)
+        add(queue, 'delayed', 1)
+        if task.group ~= '' then
+            groups().mark_delayed(queue, task, true)
+        end
+        return true
+    elseif task.group ~= '' then
+        groups().enqueue(queue, task.group, task.priority, format('%016d', since), task.id)
+        return false
+    end
+    count_plain(queue, 1)
+    if task.priority == 0 then
+        add_soon(queue.key .. ':ready', since, task.id)
+    else
+        add_soon(queue.key .. ':ranked', rank(task, since))
+        add_soon(queue.key .. ':aged', since, task.id)
+        add(queue, 'ranked', 1)
+    end
+    return false
+end
+
+-- Since when a task is ready, as 16 digits.
+local function since_of(queue, task)
+    local order = task.group ~= '' and ':ages' or task.priority == 0 and ':ready' or ':aged'
+    return format('%016d', call('ZSCORE', queue.key .. order, task.id))
+end
+
+-- Take a task that is not leased out of where it stands.
+local function dequeue(queue, task)
+    if call('ZREM', queue.key .. ':delayed', task.id) == 1 then
+        add(queue, 'delayed', -1)
+        if task.group ~= '' then
+            groups().mark_delayed(queue, task, false)
+        end
+        return
+    elseif task.group ~= '' then
+        return groups().dequeue(queue, task, since_of(queue, task))
+    end
+    count_plain(queue, -1)
+    if task.priority == 0 then
+        call('ZREM', queue.key .. ':ready', task.id)
+    else
+        local _, member = rank(task, since_of(queue, task))
+        call('ZREM', queue.key .. ':ranked', member)
+        call('ZREM', queue.key .. ':aged', task.id)
+        add(queue, 'ranked', -1)
+    end
+end
+
+-- Move delayed tasks that are due to the ready ones, at most so many.
+local function promote(queue, most)
+    while most > 0 and queue.delayed > 0 do
+        local time, task_id = first_delayed(queue)
+        if time > now then
+            break
+        end
+        call('ZREM', queue.key .. ':delayed', task_id)
+        add(queue, 'delayed', -1)
+        local found = call('HMGET', queue.key .. ':' .. task_id, 'priority', 'group')
+        local task = {id = task_id, priority = tonumber(found[1] or 0), group = found[2] or ''}
+        if task.group ~= '' then
+            groups().mark_delayed(queue, task, false)
+        end
+        enqueue(queue, task, time)
+        most = most - 1
+    end
+    write()
+end
+
+-- Hint the sessions that follow a task, and those that wait for its end if it has ended.
+local function notify_task_watchers(queue, task, ended)
+    local name = format('%d', task.id)
+    if ended and task.watched then
+        notify_watchers(task.hash, queue.name, name, 'finished')
+    end
+    if task.followed then
+        notify_watchers(task.hash, queue.name, name, 'changed', 'follow')
+    end
+end
+
+local function notify_drained(queue)
+    notify_watchers(queue.key .. ':queue', queue.name, '', 'drained')
+    queue.watched = 0
+end
+
+-- A task that is in no order stands in one again; the caller offers what can be taken.
+local function requeue(queue, task, since)
+    local before = queue.takers > 0 and first_delayed(queue)
+    if task.followed then
+        notify_task_watchers(queue, task)
+    end
+    if enqueue(queue, task, since) then
+        write()
+        offer_sooner(queue, before)
+    end
+end
+
+-- A task whose lease was taken back stands in its order again.
+local function return_task(queue, task, since)
+    call('HDEL', task.hash, 'lease', 'keep')
+    call('HSET', task.hash, 'attempts', task.attempts, 'deliveries', task.deliveries)
+    if task.keep then
+        call('HSET', task.hash, 'keep', 1)
+    end
+    requeue(queue, task, since)
+end

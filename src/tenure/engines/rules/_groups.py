@@ -1,0 +1,337 @@
+"""Groups of tasks, which take turns: limits, weights and tags. `SetGroups` has the rules.
+
+While no group is named, there are settings only: the tasks without a group are then all there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heapreplace
+from typing import NamedTuple, Protocol
+
+from tenure.engine import SetGroups
+
+
+@dataclass(slots=True)
+class Group:
+    """Tasks that share their turns; the tag counts while a task can be taken.
+
+    `pinned_task` goes before the others because it was tried; the group rests while that task is delayed. `reserved`
+    are slots, and `producers` wait in the line of the group.
+    """
+
+    name: str
+    unfinished: int = 0
+    waiting: int = 0
+    leased: int = 0
+    takeable: int = 0
+    pinned_task: int = 0
+    rests: bool = False
+    reserved: int = 0
+    producers: int = 0
+    tag: float = 0.0
+
+
+@dataclass(slots=True)
+class Grouping:
+    """The settings and counts of all groups of a queue together."""
+
+    named: int = 0
+    unfinished: int = 0
+    takeable: int = 0
+    producers: int = 0
+    virtual_time: float = 0.0
+    per_group: int = 0
+    max_size: int = 0
+    hold: bool = True
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+class Next(NamedTuple):
+    """A group whose turn is among the next ones, and its first task by priority, if the rows know that."""
+
+    tag: float
+    group: str
+    waiting: int
+    first: int = 0
+
+
+class Turn(NamedTuple):
+    """A task is to be taken from a group: the pinned one, or else the first."""
+
+    group: str
+    pinned_task: int
+    first: int
+
+
+class GroupRows(Protocol):
+    """The groups of one queue."""
+
+    def expect(self, names: Iterable[str], /) -> None:
+        """The groups of these names will be needed."""
+        ...
+
+    def find(self, name: str, /) -> Group | None:
+        """The group of that name."""
+        ...
+
+    def change(self, name: str, /) -> Group:
+        """The group of that name, which is there, to be changed by the caller."""
+        ...
+
+    def add(self, group: Group, /) -> None:
+        """Keep a new group."""
+        ...
+
+    def remove(self, name: str, /) -> None:
+        """Forget a group."""
+        ...
+
+    def next(self, count: int, /) -> Sequence[Next]:
+        """The groups that can be taken from, in the order of their tags and names."""
+        ...
+
+    def take_each(self, turns: Sequence[Next], /) -> None:
+        """The only waiting task of each of these groups, the first in the order of turns, is leased."""
+        ...
+
+    def refresh(self, groups: Groups, /) -> int:
+        """Settings have changed: refresh all named groups, and return how many tasks can be taken."""
+        ...
+
+    def end(self, tasks: Sequence[int], /) -> int:
+        """Remove the groups of which nothing is left when these leased tasks end; return how many. It may be none."""
+        ...
+
+
+class Groups(Grouping):
+    """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: GroupRows, *row: object) -> None:
+        super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
+        self._rows = rows
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether a group is named, or the settings differ from the defaults."""
+        return bool(self.named or self.per_group or self.max_size or self.weights)
+
+    @property
+    def keep_order(self) -> bool:
+        """Whether a task that was tried stays ahead of its group."""
+        return bool(self.per_group == 1 and self.hold)
+
+    def set(self, op: SetGroups) -> None:
+        """Have new settings."""
+        changed = (op.per_group, op.hold) != (self.per_group, bool(self.hold))
+        self.per_group, self.max_size, self.hold = op.per_group, op.max_size, op.hold
+        self.weights = dict(op.weights)
+        if changed and self.named:
+            self._rows.expect(self.weights)
+            for name in self.weights:
+                if name and self._rows.find(name) is not None:
+                    self.refresh(self._rows.change(name))
+            self.takeable = self._rows.refresh(self)
+
+    # tasks come and go
+
+    def count_in(self, name: str, waiting: int) -> None:
+        """A group has one unfinished task more."""
+        group = self._group(name, waiting)
+        self.unfinished += not group.unfinished
+        group.unfinished += 1
+
+    def count_out(self, name: str, task: int) -> None:
+        """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
+        group = self._rows.change(name)
+        group.unfinished -= 1
+        self.unfinished -= not group.unfinished
+        if group.pinned_task == task:
+            group.pinned_task, group.rests = 0, False
+            self.refresh(group)
+        self._tidy(group)
+
+    def add(self, name: str, task: int) -> None:
+        """A task is ready."""
+        group = self._rows.change(name)
+        group.waiting += 1
+        if group.pinned_task == task:
+            group.rests = False
+        self.refresh(group)
+
+    def remove(self, name: str) -> None:
+        """A task is ready no more."""
+        group = self._rows.change(name)
+        group.waiting -= 1
+        self.refresh(group)
+
+    def rest(self, name: str, task: int) -> None:
+        """A task that has a group is delayed now."""
+        group = self._rows.change(name)
+        if group.pinned_task == task:
+            group.rests = True
+        self.refresh(group)
+
+    def unlease(self, name: str) -> None:
+        """A task that has a group is leased no more."""
+        group = self._rows.change(name)
+        group.leased -= 1
+        if group.waiting:
+            self.refresh(group)
+
+    def pin(self, name: str, task: int) -> None:
+        """A task that was tried goes back: it stays ahead of its group where order is kept."""
+        if name and self.keep_order:
+            group = self._rows.change(name)
+            group.pinned_task, group.rests = task, False
+            self.refresh(group)
+
+    def refund(self, name: str) -> None:
+        """The turn of a task that went back untried was none; the group may have gone with the task."""
+        if self.named and (group := self._rows.find(name)) is not None and group.takeable:
+            self._rows.change(name)
+            group.tag = max(self.virtual_time, group.tag - self._turn(name))
+
+    def take(self, count: int) -> list[Turn]:
+        """Take the next turns, at most so many.
+
+        No more groups than turns can be chosen, so the first groups are all that have to be known.
+        """
+        nexts = self._rows.next(count)
+        if all(group.waiting == 1 for group in nexts):
+            return self._take_each(nexts)
+        line = [(tag, name) for tag, name, _, _ in nexts]
+        firsts = {name: first for _, name, _, first in nexts}
+        self._rows.expect(firsts)
+        turns: list[Turn] = []
+        while line and len(turns) < count:
+            self.virtual_time, name = line[0]
+            group = self._rows.change(name)
+            turns.append(Turn(name, group.pinned_task if self.keep_order else 0, firsts[name]))
+            group.tag = self.virtual_time + self._turn(name)
+            group.leased += bool(name)
+            group.waiting -= 1
+            self.refresh(group)
+            if group.takeable:
+                heapreplace(line, (group.tag, name))
+            else:
+                heappop(line)
+        return turns
+
+    def _take_each(self, nexts: Sequence[Next]) -> list[Turn]:
+        """Take the only task that is ready of each of these groups: none of the groups has a next turn."""
+        if nexts:
+            self.virtual_time = nexts[-1].tag
+            self._rows.take_each(nexts)
+            self.takeable -= len(nexts)
+        return [Turn(name, 0, first) for _, name, _, first in nexts]
+
+    def end(self, tasks: Sequence[int]) -> int:
+        """Forget the groups of which nothing is left when these leased tasks end; return how many. It may be none."""
+        gone = self._rows.end(tasks)
+        self.unfinished -= gone
+        self._leave(gone)
+        return gone
+
+    # producers
+
+    def room(self, name: str) -> float:
+        """How many tasks a group has room for, if no producer waits for it."""
+        if not name or not self.max_size:
+            return float("inf")
+        group = self._rows.find(name)
+        if group is None:
+            return self.max_size
+        return 0 if group.producers else self._free(group)
+
+    def line_of(self, names: Sequence[str]) -> str | None:
+        """The group in which tasks of these groups, one each, have to wait for room: "" in none, None for never."""
+        if not self.max_size:
+            return ""
+        return names[0] if len(set(names)) == 1 and (not names[0] or len(names) <= self.max_size) else None
+
+    def reserve(self, name: str, count: int, waiting: int) -> None:
+        """Reserve slots, or free them; tasks without a group need none."""
+        if name:
+            group = self._group(name, waiting)
+            group.reserved += count
+            self._tidy(group)
+
+    def join(self, name: str, waiting: int) -> None:
+        """A producer waits in the line of a group."""
+        self._group(name, waiting).producers += 1
+        self.producers += 1
+
+    def leave(self, name: str) -> None:
+        """A producer leaves the line of a group."""
+        group = self._rows.change(name)
+        group.producers -= 1
+        self.producers -= 1
+        self._tidy(group)
+
+    def has_line(self, name: str) -> bool:
+        """Whether producers wait for a group."""
+        group = self._rows.find(name) if self.producers else None
+        return group is not None and group.producers > 0
+
+    def admits(self, name: str, count: int) -> bool:
+        """Whether there are slots for the first in the line of a group."""
+        group = self._rows.find(name)
+        if group is None or not self.max_size:
+            return True
+        return count <= self._free(group) or not (group.unfinished or group.reserved)
+
+    # inside
+
+    def refresh(self, group: Group) -> None:
+        """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
+        takeable = self._limited(group) if self.per_group and group.name else group.waiting
+        if takeable and not group.takeable:
+            group.tag = self.virtual_time + self._turn(group.name)
+        self.takeable += takeable - group.takeable
+        group.takeable = takeable
+
+    def _limited(self, group: Group) -> int:
+        """How many tasks of a named group can be taken now, where there is a limit."""
+        if group.rests and self.keep_order:
+            return 0
+        return max(0, min(self.per_group - group.leased, group.waiting))
+
+    def _group(self, name: str, waiting: int) -> Group:
+        """The group of that name, made if need be, to be changed.
+
+        From the first group on, the tasks without a group are a group too.
+        """
+        if self._rows.find(name) is not None:
+            return self._rows.change(name)
+        self.named += 1
+        if self.named == 1:
+            plain = Group("", waiting=waiting)
+            self._rows.add(plain)
+            self.takeable = 0
+            self.refresh(plain)
+        group = Group(name)
+        self._rows.add(group)
+        return group
+
+    def _tidy(self, group: Group) -> None:
+        """Forget a group of which nothing is left."""
+        if not (group.unfinished or group.reserved or group.producers):
+            self._rows.remove(group.name)
+            self._leave(1)
+
+    def _leave(self, count: int) -> None:
+        """There are fewer named groups; after the last one there are no turns."""
+        self.named -= count
+        if count and not self.named:
+            self._rows.remove("")
+            self.virtual_time = 0.0
+
+    def _free(self, group: Group) -> int:
+        return self.max_size - group.unfinished - group.reserved
+
+    def _turn(self, name: str) -> float:
+        return 1 / self.weights.get(name, 1.0)

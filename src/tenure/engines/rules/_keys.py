@@ -1,0 +1,84 @@
+"""The keys of a queue's tasks: who has a key, and what becomes of a new task whose key another task has."""
+
+from __future__ import annotations
+
+from tenure.engine import Duplicate, NewTask
+
+from ._queues import LEASED, WAITING, Queue
+from ._room import Room
+from ._rows import Owner, TaskRows
+from ._state import State
+
+
+class Keys:
+    """The keys of one queue, during one operation."""
+
+    def __init__(self, state: State, rows: TaskRows, room: Room, queue: Queue) -> None:
+        self._state = state
+        self._rows = rows
+        self._room = room
+        self._queue = queue
+        self._owners: dict[str, Owner | None] = {}
+
+    def is_new(self, key: str, new: NewTask) -> bool:
+        """Whether a task with this key is put beside the one that has the key, or there is none."""
+        owner = self._owner(key)
+        return owner is None or (new.on_duplicate == "replace" and owner.place in (None, LEASED))
+
+    def on_duplicate_key(self, key: str, new: NewTask) -> int | Duplicate:
+        """A new task is not put, because another task has its key. Return what the put answers."""
+        owner = self._owner(key)
+        assert owner is not None
+        if new.on_duplicate == "refuse":
+            return Duplicate(owner.id)
+        if new.on_duplicate == "replace":
+            self._replace(owner.id, new)
+            if new.key_ttl is not None:
+                self._keep(key, owner.id, new.key_ttl)
+        return owner.id
+
+    def give(self, key: str, new: NewTask, task: int) -> None:
+        """A new task has the key from now on."""
+        former = self._owner(key)
+        if former is not None and former.place == LEASED:
+            self._rows.supersede(self._queue, former.id)
+            self._queue.stops += former.stop is None
+        if new.key_ttl is not None:
+            self._keep(key, task, new.key_ttl)
+        elif former is not None:
+            self._rows.drop_key(self._queue, key)
+        self._owners[key] = Owner(task, WAITING, None)
+
+    def _owner(self, key: str) -> Owner | None:
+        if key not in self._owners:
+            self._owners[key] = self._rows.owner(self._queue, key)
+        return self._owners[key]
+
+    def _keep(self, key: str, task: int, ttl: float) -> None:
+        """The task has the key for so long at least."""
+        until = self._state.after(ttl)
+        self._rows.keep_key(self._queue, key, task, until)
+        self._queue.keep_until = max(self._queue.keep_until, until)
+
+    def _replace(self, task: int, new: NewTask) -> None:
+        """A task that is not leased becomes the new one."""
+        state, queue, now = self._state, self._queue, self._state.moment
+        former = self._rows.replaceable(queue, task)
+        group = former.group
+        first_put = now if former.attempts or former.deliveries else former.first_put
+        queue.dequeue(former.place, group)
+        if new.group:
+            queue.groups.count_in(new.group, queue.waiting)
+        if group:
+            queue.groups.count_out(group, task)
+        ready_at = state.after(delay_since(new, state.seconds_since(first_put)))
+        expires = None if new.expires is None else state.after(new.expires)
+        place = queue.enqueue(task, new.group, ready_at, now)
+        self._rows.replace(queue, task, new, place, ready_at, expires, first_put)
+        queue.due_is_known = False
+        self._room.make_room(queue, group)
+
+
+def delay_since(new: NewTask, since: float) -> float:
+    """After how many seconds a new task is ready, so many seconds since its first put."""
+    return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))

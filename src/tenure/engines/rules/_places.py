@@ -1,0 +1,50 @@
+"""Places: the rows of those who have something of an object, or wait in its line, in each family that has a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tenure.engine import SessionItem
+
+from ._state import News, State
+from ._tables import Layout, Table
+
+
+@dataclass(slots=True)
+class Place:
+    """The place of a name at the object `key`; it goes with its session. Places are ranked as they came."""
+
+    key: str
+    name: str
+    session: int
+    rank: int
+    waits: bool
+
+
+P = TypeVar("P", bound=Place)
+
+
+class Places(Generic[P]):
+    """The places of a family, by object and name."""
+
+    def __init__(self, state: State, family: str, layout: Layout) -> None:
+        self._state = state
+        self._family = family
+        self._places: Table[P] = state.table(layout)
+
+    def item(self, place: P) -> SessionItem:
+        """Describe a place as a part of its session."""
+        return SessionItem(self._family, place.key, place.name, not place.waits, self._token(place))
+
+    def _hint(self, place: P, news: News) -> None:
+        self._state.hint(self._state.process(place.session), place.key, place.name, news)
+
+    def _token(self, _place: P, /) -> int:
+        """The token of a place, 0 if it has none."""
+        return 0
+
+    def _with_token(self, key: str, name: str, token: int) -> P | None:
+        """The place, if it has that token."""
+        place = self._places.get(key, name)
+        return place if place is not None and self._token(place) == token > 0 else None

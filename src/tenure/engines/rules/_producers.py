@@ -1,0 +1,175 @@
+"""Producers: they put tasks into a queue that has room, or wait in line until their slots are reserved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tenure.engine import (
+    Accepted,
+    Conflict,
+    Duplicate,
+    Leave,
+    NewTask,
+    Put,
+    PutAnswer,
+    PutOne,
+    PutRequest,
+    Queued,
+    Reply,
+)
+
+from ._keys import Keys, delay_since
+from ._queues import Queue, Queues
+from ._room import RESERVED, Producer, Room
+from ._rows import TaskRows
+from ._state import State
+from ._takers import Takers
+
+
+class Producers:
+    """The family of producers."""
+
+    def __init__(self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._room = room
+        self._takers = takers
+
+    def put(self, op: Put) -> PutAnswer | Reply:
+        state = self._state
+        known = state.cached_reply(op.session, op.n, name := f"put {op.key}")
+        if known is not None:
+            return known
+        session = state.session(op.session)
+        assert session is not None
+        queue = self._queue(op)
+        self._rows.expect_tasks(queue, op.requests)
+        keys = Keys(state, self._rows, self._room, queue)
+        answer = PutAnswer(
+            tuple([self._put(queue, session.number, request, keys) for request in op.requests])
+        )
+        self._rows.write()
+        state.cache_reply(op.session, op.n, name, answer)
+        return answer
+
+    def put_one(self, op: PutOne) -> int | Duplicate | Reply:
+        """Put a task within a transaction of the user's."""
+        queue = self._queue(op)
+        request = PutRequest("", (op.task,), wait=False)
+        self._rows.expect_tasks(queue, (request,))
+        # without waiting, no session is needed
+        answer = self._put(queue, 0, request, Keys(self._state, self._rows, self._room, queue))
+        self._rows.write()
+        return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
+
+    def leave(self, op: Leave) -> Reply:
+        queue = self._queues.find(op.key)
+        producer = self._room.find(queue, op.producer) if queue is not None else None
+        if queue is None or producer is None:
+            return Reply.UNKNOWN
+        self._room.remove(queue, producer)
+        self._room.make_room(queue, producer.group)
+        return Reply.RELEASED if producer.place == RESERVED else Reply.LEFT
+
+    def _queue(self, op: Put | PutOne) -> Queue:
+        queue: Queue = self._queues.get(op.key)
+        queue.max_size = op.max_size
+        self._room.admit(queue)
+        return queue
+
+    def _put(
+        self, queue: Queue, session: int, request: PutRequest, keys: Keys
+    ) -> Accepted | Conflict | Queued | Reply:
+        producer = self._room.find(queue, request.producer)
+        if producer is None:
+            if self._has_room(queue, request, keys):
+                return self._accept(queue, request, keys)
+            producer = self._wait(queue, session, request)
+            if producer is None:
+                return Reply.REFUSED
+        if producer.place == RESERVED:
+            self._room.remove(queue, producer)
+            answer = self._accept(queue, request, keys)
+            self._room.make_room(queue, producer.group)
+            return answer
+        return Queued(self._room.position(producer), self._state.ask_again_in())
+
+    def _has_room(self, queue: Queue, request: PutRequest, keys: Keys) -> bool:
+        new = _new(request.tasks, keys)
+        if not new:
+            return True
+        if queue.producers or queue.room < len(new):
+            return False
+        groups = queue.groups
+        if not groups.max_size:
+            return True
+        return all(
+            groups.room(group) >= count for group, count in Counter(task.group for task in new).items()
+        )
+
+    def _wait(self, queue: Queue, session: int, request: PutRequest) -> Producer | None:
+        """Join a line, if the request may wait."""
+        count = len(request.tasks)
+        if not request.wait or count > queue.max_size:
+            return None
+        group = queue.groups.line_of([task.group for task in request.tasks])
+        if group is None:
+            return None
+        return self._room.join(queue, request.producer, session, count, group)
+
+    def _accept(self, queue: Queue, request: PutRequest, keys: Keys) -> Accepted | Conflict:
+        rows = self._rows
+        if request.cursor is not None and request.expected is not None:
+            value = rows.cursor(queue, request.cursor[0])
+            if value != request.expected:
+                return Conflict(value)
+        due, takeable = self._takers.due(queue), queue.takeable
+        ids = self._add(queue, request.tasks, keys)
+        if request.cursor is not None:
+            rows.set_cursor(queue, *request.cursor)
+        if queue.takers:
+            self._takers.offer(queue, queue.takeable - takeable)
+            self._takers.offer_sooner(queue, due)
+        return Accepted(ids)
+
+    def _add(self, queue: Queue, tasks: Sequence[NewTask], keys: Keys) -> tuple[int | Duplicate, ...]:
+        """Put tasks; their ids, or the duplicates in their way."""
+        state, groups = self._state, queue.groups
+        last, enqueue, add, now = state.last, queue.enqueue, self._rows.add, state.moment
+        ids: list[int | Duplicate] = []
+        for new in tasks:
+            delay = new.delay
+            if new.key is not None:
+                if not keys.is_new(new.key, new):
+                    ids.append(keys.on_duplicate_key(new.key, new))
+                    continue
+                delay = delay_since(new, 0.0)
+            last.task = task = last.task + 1
+            if new.key is not None:
+                keys.give(new.key, new, task)
+            ready_at = state.after(delay) if delay else now
+            expires = None if new.expires is None else state.after(new.expires)
+            if new.group:
+                groups.count_in(new.group, queue.waiting)
+            queue.put += 1
+            queue.live += 1
+            add(queue, task, new, enqueue(task, new.group, ready_at, now), ready_at, expires)
+            ids.append(task)
+        return tuple(ids)
+
+
+def _new(tasks: Sequence[NewTask], keys: Keys) -> Sequence[NewTask]:
+    """The tasks that are put beside those that have the same keys; of two with a key, only one is."""
+    if not [task for task in tasks if task.key is not None]:
+        return tasks
+    seen: set[str] = set()
+    new: list[NewTask] = []
+    for task in tasks:
+        if task.key is None:
+            new.append(task)
+        elif task.key not in seen and keys.is_new(task.key, task):
+            seen.add(task.key)
+            new.append(task)
+    return new

@@ -1,0 +1,106 @@
+"""Queues: the settings and counts of a queue, and how a task enters and leaves its orders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ._groups import Groups
+from ._state import Moment
+
+WAITING, DELAYED, LEASED = 0, 1, 2
+"""The places of a task: in the order of the waiting tasks, in that of the delayed ones, in none."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """The settings and counts of a queue.
+
+    `live` tasks are unfinished, `waiting` and `delayed` as they stand in the orders; `stops` are the leased tasks that
+    do not go back; `lasting` records are kept for good. `known_due` is when the next delayed task is due, as long as
+    `due_is_known`.
+    """
+
+    name: str
+    paused: bool = False
+    max_size: int = 0
+    live: int = 0
+    waiting: int = 0
+    delayed: int = 0
+    put: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    discarded: int = 0
+    purged: int = 0
+    reserved: int = 0
+    producers: int = 0
+    takers: int = 0
+    stops: int = 0
+    ordinal: int = 0
+    lasting: int = 0
+    keep_until: Moment = 0
+    groups: Groups = field(init=False)
+    known_due: Moment | None = field(init=False, default=None)
+    due_is_known: bool = field(init=False, default=False)
+
+    @property
+    def takeable(self) -> int:
+        """How many tasks can be taken now."""
+        return self.groups.takeable if self.groups.named else self.waiting
+
+    @property
+    def room(self) -> int:
+        """How many tasks the queue has room for, if no producer waits."""
+        return self.max_size - self.live - self.reserved
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the queue lasts; time, idle takers and the cursors of producers aside."""
+        keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
+        return bool(keeps or self.groups.are_kept)
+
+    def count(self, state: str) -> None:
+        """Count a task that has ended in this state."""
+        setattr(self, state, getattr(self, state) + 1)
+
+    def forget_counts(self) -> None:
+        """Make the counts those of a queue that was never used."""
+        self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
+
+    def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
+        """A task enters the order of the waiting or of the delayed tasks; return its place."""
+        if ready_at <= now:
+            self.waiting += 1
+            if self.groups.named:
+                self.groups.add(group, task)
+            return WAITING
+        self.delayed += 1
+        if self.known_due is None or ready_at < self.known_due:
+            self.known_due = ready_at
+        if group:
+            self.groups.rest(group, task)
+        return DELAYED
+
+    def dequeue(self, place: int, group: str) -> None:
+        """A task leaves the order in which it is."""
+        if place == DELAYED:
+            self.delayed -= 1
+            self.due_is_known = False
+        elif place == WAITING:
+            self.waiting -= 1
+            if self.groups.named:
+                self.groups.remove(group)
+
+
+class Queues(Protocol):
+    """The queues of an engine."""
+
+    def find(self, name: str, /) -> Any:
+        """A queue as it is now, or None: a queue that nothing keeps any more is as if never used."""
+        ...
+
+    def get(self, name: str, /) -> Any:
+        """The same, made if need be."""
+        ...

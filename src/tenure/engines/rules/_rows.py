@@ -1,0 +1,191 @@
+"""Tasks as rows: what the rules of queues need of an engine, in sets, so that a batch costs a few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, Settle, Taken
+
+from ._groups import Turn
+from ._queues import LEASED
+from ._state import Moment
+
+
+@dataclass(slots=True)
+class Task:
+    """An unfinished task; it has a session while it is leased.
+
+    `stop` is the rank of the request to cancel it, 0 if it is superseded: it then does not go back. The fields up to
+    the group are what settling needs.
+    """
+
+    id: int
+    token: int
+    attempts: int
+    deliveries: int
+    ready_at: Moment
+    stop: int | None = None
+    stop_ttl: float | None = None
+    group: str = ""
+    place: int = LEASED
+    session: Any = None
+    max_deliveries: int = 0
+    dead_ttl: float | None = None
+    expires: Moment | None = None
+    first_put: Moment = 0
+
+
+class Owner(NamedTuple):
+    """The task that has a key; without a place, it has ended."""
+
+    id: int
+    place: int | None
+    stop: int | None
+
+
+class TaskRows(Protocol):
+    """The tasks of all queues. Changes count at once, but for the orders of tasks: those count after `write`."""
+
+    def write(self) -> None:
+        """Store what was changed."""
+        ...
+
+    # new tasks
+
+    def expect_tasks(self, queue: Any, requests: Sequence[PutRequest], /) -> None:
+        """Tasks of these requests will be put."""
+        ...
+
+    def add(
+        self, queue: Any, task: int, new: NewTask, place: int, ready_at: Moment, expires: Moment | None, /
+    ) -> None:
+        """A new task is at this place."""
+        ...
+
+    def cursor(self, queue: Any, name: str, /) -> bytes:
+        """A position that a producer stored, or nothing."""
+        ...
+
+    def set_cursor(self, queue: Any, name: str, value: bytes, /) -> None:
+        """Store a position."""
+        ...
+
+    # keys
+
+    def owner(self, queue: Any, key: str, /) -> Owner | None:
+        """The task that has a key."""
+        ...
+
+    def keep_key(self, queue: Any, key: str, task: int, until: Moment, /) -> None:
+        """The task has the key until that moment at least, if it had it before, and else until then."""
+        ...
+
+    def drop_key(self, queue: Any, key: str, /) -> None:
+        """The key lasts only while its task is unfinished."""
+        ...
+
+    def supersede(self, queue: Any, task: int, /) -> None:
+        """A leased task has its key no more, and does not go back."""
+        ...
+
+    def replaceable(self, queue: Any, task: int, /) -> Task:
+        """A task that is not leased."""
+        ...
+
+    def replace(
+        self,
+        queue: Any,
+        task: int,
+        new: NewTask,
+        place: int,
+        ready_at: Moment,
+        expires: Moment | None,
+        first_put: Moment,
+        /,
+    ) -> None:
+        """The task becomes the new one, and is at this place."""
+        ...
+
+    # orders
+
+    def next_due(self, queue: Any, /) -> Moment | None:
+        """When the next delayed task is due."""
+        ...
+
+    def promote(self, queue: Any, count: int, /) -> tuple[int, Iterable[tuple[int, str]]]:
+        """Delayed tasks that are due are waiting now: how many; where groups are named, also their ids and groups."""
+        ...
+
+    def take(self, queue: Any, session: Any, op: Exchange, /) -> Sequence[Taken]:
+        """Lease the next tasks without a group."""
+        ...
+
+    def take_turns(self, queue: Any, session: Any, op: Exchange, turns: Sequence[Turn], /) -> Sequence[Taken]:
+        """Lease a task for each of these turns of groups."""
+        ...
+
+    # leases
+
+    def leased(self, queue: Any, session: Any, settles: Sequence[Settle], /) -> dict[int, Any]:
+        """The tasks to be settled that the session has, by their ids."""
+        ...
+
+    def expect_settled(
+        self, queue: Any, accepted: list[tuple[Any, Settle]], /
+    ) -> Iterable[tuple[Task, Settle]]:
+        """These leases will be settled; the same with the groups of which something will be left."""
+        ...
+
+    def expect_end(self, queue: Any, task: int, /) -> None:
+        """This task may end."""
+        ...
+
+    def set_failure(self, lease: Any, failure: bytes, /) -> None:
+        """A settlement says something of the failed tries."""
+        ...
+
+    def release(
+        self, queue: Any, task: Any, place: int, ready_at: Moment, attempts: int, deliveries: int, /
+    ) -> None:
+        """A task is at this place, and leased no more. Hint those that follow it."""
+        ...
+
+    def record(
+        self, queue: Any, task: Any, state: str, attempts: int, result: bytes, expires: Moment | None, /
+    ) -> None:
+        """Keep a record of a task that has ended instead of the task. Hint those that wait for its end."""
+        ...
+
+    def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]:
+        """The tokens of the session's tasks whose cancellation was requested, in the order of the requests."""
+        ...
+
+    # single tasks
+
+    def task(self, queue: Any, task: int, /) -> Task | None:
+        """An unfinished task."""
+        ...
+
+    def set_progress(self, queue: Any, task: int, data: bytes, /) -> None:
+        """The holder of a task reports something. Hint those that follow the task."""
+        ...
+
+    def outcome(self, queue: Any, task: int, /) -> Outcome | None:
+        """The result of a task that has ended."""
+        ...
+
+    def unfinished_record(self, queue: Any, task: Any, state: str, /) -> Record:
+        """An unfinished task, to be shown in that state."""
+        ...
+
+    def ended_record(self, queue: Any, task: int, /) -> Record | None:
+        """The record of a task that has ended."""
+        ...
+
+    # time
+
+    def expired(self) -> Sequence[tuple[str, Task]]:
+        """Some tasks that have expired, which are not leased, with the names of their queues, in order."""
+        ...

@@ -1,0 +1,154 @@
+"""Settling: what becomes of tasks that leave their lease, or end without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenure.engine import (
+    EXPIRED_TTL,
+    Ends,
+    GoesBack,
+    Notice,
+    Settle,
+    Verdict,
+    after_verdict,
+    without_verdict,
+)
+
+from ._queues import DELAYED, Queue, Queues
+from ._room import Room
+from ._rows import Task, TaskRows
+from ._state import Moment, Session, State
+from ._takers import Takers
+
+_UNTRIED = (Verdict.GIVE_BACK, Verdict.POSTPONE)
+_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE)
+
+
+class Settling:
+    """Ends deliveries and tasks."""
+
+    def __init__(self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._room = room
+        self._takers = takers
+
+    def settle_all(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> tuple[int, ...]:
+        """Apply verdicts; the tokens of those that are refused. The caller offers what can be taken."""
+        if not settles:
+            return ()
+        leases = self._rows.leased(queue, session, settles)
+        refused: list[int] = []
+        accepted: list[tuple[Task, Settle]] = []
+        for settle in settles:
+            lease = leases.get(settle.id)
+            if lease is None or lease.token != settle.token:
+                refused.append(settle.token)
+            else:
+                del leases[settle.id]
+                accepted.append((lease, settle))
+        self._settle(queue, session, self._rows.expect_settled(queue, accepted))
+        self._rows.write()
+        return tuple(refused)
+
+    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, Settle]]) -> None:
+        groups = queue.groups
+        for lease, settle in accepted:
+            if settle.failure:
+                self._rows.set_failure(lease, settle.failure)
+            follows = after_verdict(
+                settle, lease.attempts, lease.deliveries, stop=lease.stop is not None, stop_ttl=lease.stop_ttl
+            )
+            if lease.group:
+                groups.unlease(lease.group)
+            if settle.verdict in _STAYS_AHEAD and isinstance(follows, GoesBack):
+                groups.pin(lease.group, lease.id)
+            self._after(queue, lease, follows, session)
+            if settle.verdict in _UNTRIED:
+                groups.refund(lease.group)
+
+    def drop(self, found: tuple[str, int]) -> None:
+        """The session that held a task of a queue has ended."""
+        name, task_id = found
+        queue: Queue = self._queues.get(name)
+        task = self._rows.task(queue, task_id)
+        assert task is not None
+        takeable = queue.takeable
+        if task.group:
+            queue.groups.unlease(task.group)
+        self._rows.expect_end(queue, task_id)
+        follows = without_verdict(
+            task.attempts,
+            task.deliveries,
+            task.max_deliveries,
+            stop=task.stop is not None,
+            stop_ttl=task.stop_ttl,
+            dead_ttl=task.dead_ttl,
+        )
+        self._after(queue, task, follows)
+        queue.groups.refund(task.group)
+        self._rows.write()
+        self._takers.offer(queue, queue.takeable - takeable)
+
+    def _after(
+        self, queue: Queue, task: Task, follows: Ends | GoesBack, session: Session | None = None
+    ) -> None:
+        queue.stops -= task.stop is not None
+        if isinstance(follows, Ends):
+            self._end(queue, task, follows, session)
+        else:
+            ready_at = task.ready_at if follows.delay is None else self._state.after(follows.delay)
+            self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
+
+    def give_back(self, queue: Queue, task: Task, ready_at: Moment, attempts: int, deliveries: int) -> None:
+        """A task that is in no order goes back into it; the caller offers what can be taken."""
+        due = self._takers.due(queue)
+        place = queue.enqueue(task.id, task.group, ready_at, self._state.moment)
+        self._rows.release(queue, task, place, ready_at, attempts, deliveries)
+        if place == DELAYED:
+            self._takers.offer_sooner(queue, due)
+
+    def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
+        """A task that is not leased ends."""
+        queue.dequeue(task.place, task.group)
+        self._rows.expect_end(queue, task.id)
+        self._end(queue, task, Ends(state, task.attempts, b"", ttl))
+
+    def remove(self, queue: Queue, task: int, group: str) -> None:
+        """A queue has one unfinished task less, which is neither leased nor in an order."""
+        queue.live -= 1
+        if group:
+            queue.groups.count_out(group, task)
+        if queue.producers or queue.groups.producers:
+            self._room.make_room(queue, group)
+        if not queue.live:
+            self._state.notify_watchers("drain", queue.name, Notice.DRAINED)
+
+    def _end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
+        """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
+        state, ttl = self._state, ends.ttl
+        self.remove(queue, task.id, task.group)
+        queue.count(ends.state)
+        queue.lasting += ttl is None
+        expires = None if ttl is None else state.after(ttl)
+        settled = state.moment if session is None else state.after(2 * session.ttl)
+        # a dead letter keeps its queue by being there
+        listed = state.moment if expires is None or ends.state == "dead" else expires
+        queue.keep_until = max(queue.keep_until, settled, listed)
+        state.last.ending += 1
+        self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
+
+    def expire(self) -> None:
+        """Expire tasks, in the order of their time and id, for as long as there are steps left."""
+        while expired := self._rows.expired():
+            for name, task in expired:
+                if not self._state.step():
+                    self._rows.write()
+                    return
+                queue: Queue = self._queues.get(name)
+                takeable = queue.takeable
+                self.end_untaken(queue, task, "expired", EXPIRED_TTL)
+                self._takers.offer(queue, queue.takeable - takeable)
+            self._rows.write()

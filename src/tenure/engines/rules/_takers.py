@@ -1,0 +1,86 @@
+"""Takers: sessions that are idle, and are hinted in the order in which they came when tasks can be taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenure.engine import Notice, SessionItem
+
+from ._queues import Queue, Queues
+from ._rows import TaskRows
+from ._state import Moment, Session, State
+from ._tables import OF_SESSION, Layout, Order, Table
+
+
+@dataclass(slots=True)
+class Taker:
+    """A session that is idle, and wants so many tasks of a queue."""
+
+    queue: str
+    session: int
+    rank: int
+    want: int
+
+
+TAKERS = Layout(
+    "taker", Taker, ("queue", "session"), rank=Order(("queue",), ("rank",), grows=True), session=OF_SESSION
+)
+
+
+class Takers:
+    """The idle takers of all queues."""
+
+    def __init__(self, state: State, queues: Queues, rows: TaskRows) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._takers: Table[Taker] = state.table(TAKERS)
+
+    def register(self, queue: Queue, session: Session, want: int) -> None:
+        """A session is idle and wants that many tasks, keeping its place; with 0, it is busy."""
+        if want <= 0 and not queue.takers:
+            return
+        taker = self._takers.get(queue.name, session.number)
+        if want <= 0:
+            if taker is not None:
+                self._remove(queue, taker)
+            return
+        if taker is None:
+            taker = Taker(queue.name, session.number, self._state.rank(), want)
+            queue.takers += 1
+        taker.want = want
+        self._takers.save(taker)
+
+    def offer(self, queue: Queue, count: int) -> None:
+        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed."""
+        while count > 0 and queue.takers and not queue.paused:
+            taker = self._takers.first("rank", queue.name)
+            assert taker is not None
+            self._remove(queue, taker)
+            self._state.hint(self._state.process(taker.session), queue.name, "", Notice.READY)
+            count -= taker.want
+
+    def offer_sooner(self, queue: Queue, due: Moment | None) -> None:
+        """A new earliest due time: one idle taker must know, to ask in time."""
+        now_due = self.due(queue)
+        if now_due is not None and (due is None or now_due < due):
+            self.offer(queue, 1)
+
+    def due(self, queue: Queue) -> Moment | None:
+        """When the next delayed task is due; to be asked before tasks enter the order."""
+        if not queue.due_is_known:
+            queue.known_due = self._rows.next_due(queue) if queue.delayed else None
+            queue.due_is_known = True
+        return queue.known_due
+
+    def drop(self, taker: Taker) -> None:
+        """The session of an idle taker has ended."""
+        self._remove(self._queues.get(taker.queue), taker)
+
+    def item(self, taker: Taker) -> SessionItem:
+        """Describe a taker as a part of its session."""
+        return SessionItem("takers", taker.queue, "", held=False, token=0)
+
+    def _remove(self, queue: Queue, taker: Taker) -> None:
+        self._takers.remove(taker)
+        queue.takers -= 1

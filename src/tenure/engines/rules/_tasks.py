@@ -1,0 +1,172 @@
+"""Tasks: taken in the order of priority or age, leased, fenced and settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.engine import (
+    Complete,
+    CompleteAll,
+    Exchange,
+    Exchanged,
+    GetResult,
+    GetTask,
+    Outcome,
+    Progress,
+    Reply,
+    SetGroups,
+    SetPaused,
+    Taken,
+    TaskFound,
+    Unfinished,
+)
+
+from ._queues import LEASED, Queue, Queues
+from ._room import Room
+from ._rows import Task, TaskRows
+from ._settling import Settling
+from ._state import Session, State
+from ._takers import Takers
+
+
+class Tasks:
+    """The family of tasks."""
+
+    def __init__(
+        self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers, settling: Settling
+    ) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._room = room
+        self._takers = takers
+        self._settling = settling
+
+    def exchange(self, op: Exchange) -> Exchanged | Reply:
+        state, takers = self._state, self._takers
+        known = state.cached_reply(op.session, op.n, name := f"exchange {op.key}")
+        if known is not None:
+            return known
+        session = state.session(op.session)
+        assert session is not None
+        queue: Queue = self._queues.get(op.key)
+        takeable = queue.takeable
+        refused = self._settling.settle_all(queue, session, op.settle)
+        self._promote(queue)
+        tasks = self._take(queue, session, op)
+        takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
+        takers.offer(queue, queue.takeable - takeable)
+        stops = self._rows.stops(queue, session) if queue.stops else ()
+        again = state.ask_again_in(state.clock_time(takers.due(queue)))
+        answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again)
+        state.cache_reply(op.session, op.n, name, answer)
+        return answer
+
+    def _promote(self, queue: Queue) -> None:
+        """Have delayed tasks wait that are due."""
+        due = self._takers.due(queue)
+        if due is not None and due <= self._state.moment:
+            moved, in_groups = self._rows.promote(queue, self._state.cap)
+            queue.delayed -= moved
+            queue.waiting += moved
+            queue.due_is_known = False
+            for task, group in in_groups:
+                queue.groups.add(group, task)
+
+    def _take(self, queue: Queue, session: Session, op: Exchange) -> Sequence[Taken]:
+        if queue.paused or not queue.waiting or op.want <= 0:
+            return ()
+        if queue.groups.named:
+            tasks = self._rows.take_turns(queue, session, op, queue.groups.take(op.want))
+        else:
+            tasks = self._rows.take(queue, session, op)
+        queue.waiting -= len(tasks)
+        return tasks
+
+    def complete(self, op: Complete) -> Reply:
+        """Settle a task within a transaction of the user's."""
+        refused = self.complete_all(CompleteAll(op.session, op.key, (op.settle,)))
+        if isinstance(refused, Reply):
+            return refused
+        return Reply.REFUSED if refused else Reply.OK
+
+    def complete_all(self, op: CompleteAll) -> tuple[int, ...] | Reply:
+        """Settle tasks within a transaction of the user's."""
+        session = self._state.session(op.session)
+        if session is None:
+            return Reply.GONE
+        queue: Queue = self._queues.get(op.key)
+        takeable = queue.takeable
+        refused = self._settling.settle_all(queue, session, op.settle)
+        self._takers.offer(queue, queue.takeable - takeable)
+        return refused
+
+    # single tasks
+
+    def progress(self, op: Progress) -> Reply:
+        queue = self._queues.find(op.key)
+        task = None if queue is None else self._rows.task(queue, op.id)
+        if task is None or task.place != LEASED or task.token != op.token:
+            return Reply.REFUSED
+        self._rows.set_progress(queue, op.id, op.data)
+        return Reply.REQUESTED if task.stop else Reply.OK
+
+    def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+        state = self._state
+        if op.watch and state.session(op.watch) is None:
+            return Reply.GONE
+        queue = self._queues.find(op.key)
+        if queue is None:
+            return Reply.UNKNOWN
+        task = self._rows.task(queue, op.id)
+        if task is None:
+            return self._rows.outcome(queue, op.id) or Reply.UNKNOWN
+        if op.watch:
+            state.watch_task("task", op.key, op.id, op.watch)
+        return Unfinished(self._state_of(task), state.ask_again_in())
+
+    def get_task(self, op: GetTask) -> TaskFound | Reply:
+        state = self._state
+        if op.watch and state.session(op.watch) is None:
+            return Reply.GONE
+        queue = self._queues.find(op.key)
+        if queue is None:
+            return Reply.UNKNOWN
+        task_id = op.id
+        if op.unique:
+            owner = self._rows.owner(queue, op.unique)
+            if owner is None:
+                return Reply.UNKNOWN
+            task_id = owner.id
+        task = self._rows.task(queue, task_id)
+        if task is None:
+            record = self._rows.ended_record(queue, task_id)
+            return Reply.UNKNOWN if record is None else TaskFound(record, state.ask_again_in())
+        if op.watch:
+            state.watch_task("change", op.key, task_id, op.watch)
+        moments = () if task.place == LEASED else (task.ready_at, task.expires)
+        change = min((when for when in moments if when is not None and when > state.moment), default=None)
+        record = self._rows.unfinished_record(queue, task, self._state_of(task))
+        return TaskFound(record, state.ask_again_in(state.clock_time(change)))
+
+    def _state_of(self, task: Task) -> str:
+        if task.place == LEASED:
+            return "leased"
+        return "delayed" if task.ready_at > self._state.moment else "waiting"
+
+    # settings
+
+    def set_paused(self, op: SetPaused) -> Reply:
+        queue: Queue = self._queues.get(op.key)
+        queue.paused = op.paused
+        if not op.paused:
+            self._takers.offer(queue, queue.takeable)
+        return Reply.OK
+
+    def set_groups(self, op: SetGroups) -> Reply:
+        queue: Queue = self._queues.get(op.key)
+        takeable = queue.takeable
+        queue.groups.set(op)
+        self._room.make_room_in_groups(queue)
+        self._takers.offer(queue, queue.takeable - takeable)
+        return Reply.OK

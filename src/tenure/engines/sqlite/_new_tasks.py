@@ -1,0 +1,102 @@
+"""New tasks, inserted together: the tasks of an operation are one statement if they are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.engine import NewTask, PutRequest
+from tenure.engines.rules import encoded_name
+
+from ._queue import Queue
+from ._sql import QUEUES, TASKS, joined
+from ._state import State, sooner
+
+_Kind = tuple[int, int, int, int | None, bytes, bytes | None]
+"""All of a new task but its payload and group: place, priority, ready_at, expires, meta and key."""
+
+
+class NewTasks:
+    """The new tasks of one operation. They are inserted before a statement has to find them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._queue = 0
+        self._kinds: list[_Kind] = []
+        self._groups: list[bytes] = []
+        self._payloads: list[bytes] = []
+
+    def begin(self) -> None:
+        """Forget what a transaction that failed has left."""
+        self._kinds, self._groups, self._payloads = [], [], []
+
+    def expect_tasks(self, queue: Queue, requests: Sequence[PutRequest]) -> None:
+        names = [task.group for request in requests for task in request.tasks if task.group]
+        if names:
+            queue.group_rows.expect(names)
+
+    def add(
+        self, queue: Queue, _task: int, new: NewTask, place: int, ready_at: int, expires: int | None
+    ) -> None:
+        if expires is not None:
+            self._state.soonest.task = sooner(expires, self._state.soonest.task)
+        self._queue = queue.id
+        key = None if new.key is None else encoded_name(new.key)
+        self._kinds.append((place, new.priority, ready_at, expires, new.meta, key))
+        self._groups.append(encoded_name(new.group) if new.group else b"")
+        self._payloads.append(new.payload)
+
+    def cursor(self, queue: Queue, name: str) -> bytes:
+        row = self._state.one(QUEUES.cursor, queue=queue.id, name=name)
+        return b"" if row is None else row[0]
+
+    def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
+        self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
+
+    def insert(self) -> None:
+        """Insert the new tasks."""
+        if not self._kinds:
+            return
+        kinds = set(self._kinds)
+        kind = kinds.pop()
+        if kinds or kind[-1] is not None:
+            self._insert_each()
+        else:
+            self._insert_alike(*kind)
+        NewTasks.begin(self)
+
+    def _insert_alike(
+        self, place: int, priority: int, ready_at: int, expires: int | None, meta: bytes, _: bytes | None
+    ) -> None:
+        in_groups = any(self._groups)
+        parts = self._payloads + self._groups if in_groups else self._payloads
+        end = 1
+        rows: list[list[int]] = []
+        for part in parts:
+            rows.append([end, len(part)])
+            end += len(part)
+        if in_groups:
+            count = len(self._payloads)
+            rows = [[*payload, *group] for payload, group in zip(rows[:count], rows[count:], strict=True)]
+        self._state.run(
+            TASKS.insert_alike,
+            queue=self._queue,
+            id=self._first_id,
+            place=place,
+            priority=priority,
+            ready_at=ready_at,
+            expires=expires,
+            meta=meta,
+            in_groups=int(in_groups),
+            rows=str(rows),
+            bytes=joined(parts),
+        )
+
+    def _insert_each(self) -> None:
+        tasks = enumerate(zip(self._kinds, self._groups, self._payloads, strict=True), self._first_id)
+        queue, now = self._queue, self._state.moment
+        rows = [(task, queue, *kind, group, now, payload) for task, (kind, group, payload) in tasks]
+        self._state.many(TASKS.insert, rows)
+
+    @property
+    def _first_id(self) -> int:
+        return self._state.last.task - len(self._kinds) + 1

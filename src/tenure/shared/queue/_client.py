@@ -1,0 +1,61 @@
+"""This process's work on one queue: its puts, takes and waits, and the listener for the queue's hints."""
+
+from __future__ import annotations
+
+from tenure.engine import Hint, Notice, SessionItem
+from tenure.store import Session, Store, give_back_of
+
+from ._following import Feed
+from ._groups import GroupSettings
+from ._puts import Producers
+from ._results import Watchers
+from ._takes import Takers
+
+
+class QueueClient:
+    """The parts that all descriptions of one queue in this process share; each user of the queue keeps the client."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self.groups = GroupSettings(store, key)
+        self.producers = Producers(store, key, self.groups)
+        # what the engine has offered to takers that have left since has to be given back: they keep the listener
+        self.takers = Takers(store, key, self, self.groups)
+        self.watchers = Watchers(store, key)
+
+    def on_hint(self, hint: Hint) -> None:
+        match hint.news:
+            case Notice.READY:
+                self.takers.on_ready()
+            case Notice.ROOM:
+                self.producers.on_room(hint.name)
+            case Notice.STOP:
+                self.takers.stop(int(hint.name))
+            case Notice.FINISHED:
+                self.watchers.wake(hint.name)
+            case Notice.CHANGED:
+                self.watchers.wake_followers(hint.name)
+            case Notice.DRAINED:
+                self.watchers.wake()
+            case Notice.MISSED:
+                self.takers.reask()
+                self.producers.ask_everything()
+                self.watchers.wake_all()
+            case _:
+                pass
+
+    def feed(self, task_id: int) -> Feed:
+        """The news that the followers of a task in this process share; it needs the hints that come here."""
+        return self.watchers.feed(task_id)
+
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        if item.family == "tasks":
+            self.takers.on_found(session, give_back_of(item))
+        elif item.family == "takers":
+            self.takers.on_found_idle()
+        else:
+            self.producers.on_found(item.name)
+
+    def close(self) -> None:
+        self.producers.close()
+        self.takers.close()
+        self.watchers.close()

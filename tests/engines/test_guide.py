@@ -1,0 +1,97 @@
+"""The second guide, the docstring of `tenure.engines`: each rule, script and function that it names is there.
+
+python tests/engines/test_guide.py    # write its table of operations anew
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import tenure.engines
+from tenure.engine import OPERATIONS
+from tenure.engines import postgres, redis
+from tenure.engines.memory import MemoryEngine
+from tenure.engines.redis import _scripts
+
+PLACE = Path(tenure.engines.__file__)
+ENGINES = PLACE.parent
+BEGIN, END = "    operation", "\n\n"
+FOLDERS = (
+    ("", ".py", "def "),
+    ("redis/lua/", ".lua", "local function "),
+    ("postgres/sql/", ".sql", "CREATE FUNCTION tenure."),
+)
+"""Of each column where its files are, how their names end, and how a function begins."""
+
+
+def rule_of(operation, rules):
+    """The method that applies the operation in memory, behind its module."""
+    function = rules[operation].__func__
+    return f"{function.__module__.removeprefix('tenure.engines.').replace('.', '/')} {function.__name__}"
+
+
+def script_of(operation):
+    """The script, or the operation of one behind the file in which it stands."""
+    codec = redis.CODECS[operation]
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation.__name__).lower()
+    for part in _scripts.parts_of(codec.script):
+        if f"function operations.{name}(" in (ENGINES / "redis/lua" / f"{part}.lua").read_text("utf-8"):
+            return f"{part} {name}"
+    return codec.script
+
+
+def function_of(operation):
+    """The function, behind the file in which it stands."""
+    name = postgres.CODECS[operation].function
+    made = re.compile(rf"^CREATE FUNCTION tenure\.{name}\(", re.MULTILINE)
+    (home,) = (
+        path.stem for path in (ENGINES / "postgres/sql").glob("*.sql") if made.search(path.read_text("utf-8"))
+    )
+    return f"{home} {name}"
+
+
+def table():
+    """The table of operations as it has to be."""
+    rules = MemoryEngine()._handlers
+    rows = [("operation", "rule", "redis/lua", "postgres/sql")]
+    for operation in (operation for family in OPERATIONS.values() for operation in family):
+        rows.append(
+            (operation.__name__, rule_of(operation, rules), script_of(operation), function_of(operation))
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def test_the_guide_names_what_executes_each_operation():
+    guide = PLACE.read_text("utf-8")
+    begin = guide.index(BEGIN)
+    assert guide[begin : guide.index(END, begin)] == table(), (
+        f"python tests/engines/{Path(__file__).name} writes it"
+    )
+
+
+def test_each_move_in_the_guide_is_there():
+    guide = PLACE.read_text("utf-8")
+    begin = guide.index("    move ")
+    rows = [re.split("  +", row.strip()) for row in guide[begin : guide.index(END, begin)].splitlines()[1:]]
+    moves = [row for row in rows if len(row) == 4]
+    assert len(moves) > 10
+    for _, *cells in moves:
+        for cell, (folder, ending, begins) in zip(cells, FOLDERS, strict=True):
+            place, _, name = cell.partition(" ")
+            assert (
+                f"{begins}{name}(" in (ENGINES / f"{folder}{place}{ending}").read_text("utf-8") or not name
+            ), cell
+
+
+def test_each_file_in_the_guide_is_there():
+    names = re.findall(r"`((?:memory|sqlite|redis|postgres|rules)/[\w/.]*)`", tenure.engines.__doc__ or "")
+    assert len(names) > 8
+    assert [name for name in names if not (ENGINES / name).exists()] == []
+
+
+if __name__ == "__main__":
+    text = PLACE.read_text("utf-8")
+    start = text.index(BEGIN)
+    PLACE.write_text(text[:start] + table() + text[text.index(END, start) :], "utf-8")
