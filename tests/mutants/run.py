@@ -70,7 +70,7 @@ FIRST = {
     "engines/rules/_groups": "groups queues takers",
     "engines/rules/_room": "queues groups",
     "engines/rules/_producers": "queues groups",
-    "engines/rules/_keys": "queues",
+    "engines/rules/_keys": "keys queues",
     "engines/rules/_takers": "takers workers hints",
     "engines/rules/_settling": "queues groups takers workers hints",
     "engines/rules/_tasks": "queues groups takers workers hints",

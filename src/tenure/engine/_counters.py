@@ -113,7 +113,9 @@ class ReadLimiter(Operation["LimiterStatus"]):
 
 @value
 class LimiterStatus:
-    """The seconds for which a limiter is held off; `held` as in `Spending`; the booked amount of each limit."""
+    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the booked amount
+    of each limit.
+    """
 
     held_off: float
     held: float

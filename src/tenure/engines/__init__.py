@@ -7,7 +7,7 @@ a Redis server, in PL/pgSQL in a PostgreSQL database. One name means one rule in
 | room                   | what lives there                                                                       |
 |------------------------|----------------------------------------------------------------------------------------|
 | `rules/`               | the rules in Python, over tables that an engine supplies: the readable reference       |
-| `memory/`, `sqlite/`   | the tables, and the rules of tasks: `memory/_tasks.py`, `sqlite/_tasks.py`             |
+| `memory/`, `sqlite/`   | the tables; tasks as `rules/_rows.py` has them: `memory/_tasks.py`, `sqlite/_tasks.py` |
 | `redis/lua/`           | the scripts; `redis/_scripts.py` puts them together, `redis/_operations.py` calls them |
 | `postgres/sql/`        | the functions; `postgres/_schema.py` makes them, `postgres/_operations.py` calls them  |
 
@@ -23,8 +23,8 @@ A cell is a file, and what to look for in it::
     act                           the method, the script, the function below
     serve the line of holders     rules/_holds _serve           serve_line serve_line            holds serve_line
         of claimers               rules/_claims _offer          claims offer_resource            claims offer_resource
-        of producers              memory/_tasks _admit          producers admit                  tasks admit_producers
-        of takers                 memory/_tasks _offer          takers offer_tasks               tasks offer_tasks
+        of producers              rules/_room admit             producers admit                  tasks admit_producers
+        of takers                 rules/_takers offer           takers offer_tasks               tasks offer_tasks
     hint a process                rules/_state hint             session_items hint               state hint
     hint those that watch         rules/_state notify_watchers  notify_watchers notify_watchers  state notify_watchers
     the reply into the cache      rules/_state cache_reply      replies cache_reply              state cache_reply
@@ -56,18 +56,18 @@ Where an operation is executed
     GiveBack         rules/_claims give_back          claim_operations give_back        claims give_back
     EditClaim        rules/_claims edit_claim         claim_operations edit_claim       claims edit_claim
     Resources        rules/_claims resources          claim_operations resources        claims resources
-    Put              memory/_tasks put                put                               producers put
-    Leave            memory/_tasks leave              records leave                     producers leave
-    Exchange         memory/_tasks exchange           exchange                          takers exchange
-    Progress         memory/_tasks progress           records progress                  records progress
-    GetResult        memory/_tasks get_result         records get_result                records get_result
-    GetTask          memory/_tasks get_task           records get_task                  records get_task
-    SetPaused        memory/_tasks set_paused         records set_paused                records set_paused
-    SetGroups        memory/_tasks set_groups         records set_groups                groups set_groups
-    Move             memory/_tasks move               records move                      records move
-    Browse           memory/_tasks browse             records browse                    records browse
-    Count            memory/_tasks count              records count                     records count
-    Groups           memory/_tasks groups             records groups                    groups groups
+    Put              rules/_producers put             put                               producers put
+    Leave            rules/_producers leave           records leave                     producers leave
+    Exchange         rules/_tasks exchange            exchange                          takers exchange
+    Progress         rules/_tasks progress            records progress                  records progress
+    GetResult        rules/_tasks get_result          records get_result                records get_result
+    GetTask          rules/_tasks get_task            records get_task                  records get_task
+    SetPaused        rules/_tasks set_paused          records set_paused                records set_paused
+    SetGroups        rules/_tasks set_groups          records set_groups                groups set_groups
+    Move             memory/_admin move               records move                      records move
+    Browse           memory/_admin browse             records browse                    records browse
+    Count            memory/_admin count              records count                     records count
+    Groups           memory/_admin groups             records groups                    groups groups
     Spend            rules/_rates spend               rates                             rates spend
     Refund           rules/_rates refund              rates                             rates refund
     HoldOff          rules/_rates hold_off            rates                             rates hold_off

@@ -102,7 +102,7 @@ class Rates:
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def look(self, op: ReadLimiter) -> LimiterStatus:
+    def read_limiter(self, op: ReadLimiter) -> LimiterStatus:
         return self._row(op.key).limiter.look(op.limits, self._state.now)
 
     def forget(self, count: int) -> None:

@@ -145,7 +145,8 @@ class GroupRows:
 
 
 def _text_of(weights: Mapping[str, float]) -> str:
-    return json.dumps({encoded_name(name).hex(): weight for name, weight in weights.items()})
+    texts = {encoded_name(name).hex(): weight for name, weight in weights.items()}
+    return json.dumps(texts) if texts else "{}"  # json.dumps costs as much as a small statement
 
 
 @lru_cache(maxsize=64)

@@ -54,7 +54,7 @@ class CounterContract(ContractBase):
         return [spending.delay for spending in spendings]
 
     async def _debts(self, do: Do, two: float, ten: float) -> None:
-        """Check what is booked of both limits."""
+        """Check the bookings of both limits."""
         debts = (await do(ReadLimiter("k", (_TWO, _TEN)))).debts
         assert [debt / rate for debt, rate in zip(debts, (2.0, 10.0), strict=True)] == [
             self.about(two / 2),
