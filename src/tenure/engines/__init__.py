@@ -71,7 +71,7 @@ Where an operation is executed
     Spend            rules/_rates spend               rates                             rates spend
     Refund           rules/_rates refund              rates                             rates refund
     HoldOff          rules/_rates hold_off            rates                             rates hold_off
-    ReadLimiter      rules/_rates look                rates                             rates read_limiter
+    ReadLimiter      rules/_rates read_limiter        rates                             rates read_limiter
     Arrive           rules/_barriers arrive           barrier_operations arrive         counters arrive
     Withdraw         rules/_barriers withdraw         barrier_operations withdraw       counters withdraw
     ResetBarrier     rules/_barriers reset_barrier    barrier_operations reset_barrier  counters reset_barrier
