@@ -310,7 +310,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         elif used:
             state.return_idle(entry)
         else:
-            state.shelve_unused(entry)
+            state.return_unused(entry)
 
     # creating, one at a time
 

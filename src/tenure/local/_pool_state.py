@@ -117,7 +117,7 @@ class PoolState(Generic[E]):
             self.lend(entry, now)
         return entries
 
-    def shelve_unused(self, entry: E) -> None:
+    def return_unused(self, entry: E) -> None:
         """Make an unused entry idle: the last to be lent again."""
         self.return_idle(entry)
         self.idle.move_to_end(entry, last=False)
