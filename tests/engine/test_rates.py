@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tenure.arguments import LONGEST
@@ -122,6 +122,20 @@ steps = st.lists(
 )
 
 
+A_B_AND_ANOTHER = (
+    (RateLimit("a", 4.0, 4.0), RateLimit("b", 0.25, 16.0)),
+    [
+        *((0.0, "spend", (0.0, cost), 0) for cost in (1.5, 2.0, 2.5, 3.0, 3.0, 4.0)),
+        (0.0, "spend", (0.5, 1.0), 0),
+        (0.0, "spend", (4.0, 0.5), 0),
+        (0.0, "give up", (0.0, 0.0), 0),
+        (0.0, "spend", (0.5, 0.5), 0),
+    ],
+)
+"""The limit "b" lets a caller start, who takes the whole burst of "a"; and a caller before that gives up."""
+
+
+@example(*A_B_AND_ANOTHER)
 @given(limits, steps)
 def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(limits, steps):
     """Also while it is held off and others give up waiting."""

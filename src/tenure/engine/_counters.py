@@ -71,8 +71,10 @@ class SpendResults:
 class RefundRequest(NamedTuple):
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
-    Without `amounts` the caller never went: what no later booking has overtaken goes back. Else an amount for each
-    limit goes back, as far as time has not brought it back already; one below zero is booked in addition at once.
+    Without `amounts` the caller never went: the part of a booking that no later booking has overtaken goes back; with
+    several limits, nothing of a booking behind which there is another one, because the caller of the later booking may
+    have counted on none of it. Else an amount for each limit goes back, as far as time has not brought it back already;
+    an amount below zero is booked in addition at once.
     """
 
     bookings: tuple[Booking, ...]

@@ -91,7 +91,14 @@ class Limiter:
             change = booked.rate / limit.rate
             ahead, end = (booked.end - time) * change, booking.end - time
             if not request.amounts:
-                back = max(0.0, min(booking.size, booking.size - (ahead - end)))
+                # A later caller of several limits may start when another limit lets it, and has lost what came back by
+                # then. The limiter does not keep how much that is, so that such a caller keeps all that it was booked.
+                later = ahead - end
+                back = (
+                    0.0
+                    if later > ROUNDING and len(limits) > 1
+                    else max(0.0, min(booking.size, booking.size - later))
+                )
             elif amount >= 0:
                 back = max(0.0, min(amount / limit.rate, end))
             else:

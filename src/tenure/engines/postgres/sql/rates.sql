@@ -152,6 +152,7 @@ DECLARE
     place int;
     change double precision;
     ahead double precision;
+    later double precision;
     back double precision;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
@@ -176,7 +177,10 @@ BEGIN
             change := it.rates[place] / _rates[j];
             ahead := (it.ends[place] - clock) * change;
             IF _amounts[i] = 'NaN' THEN
-                back := greatest(0, least(_sizes[i], _sizes[i] - (ahead - (_ends[i] - clock))));
+                later := ahead - (_ends[i] - clock);
+                -- of several limits, a later caller may have lost what came back before another limit let it start
+                back := CASE WHEN later > 1e-6 AND cardinality(_names) > 1 THEN 0
+                        ELSE greatest(0, least(_sizes[i], _sizes[i] - later)) END;
             ELSIF _amounts[i] >= 0 THEN
                 back := greatest(0, least(_amounts[i] / _rates[j], _ends[i] - clock));
             ELSE

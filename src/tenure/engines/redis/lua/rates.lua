@@ -134,7 +134,9 @@ else
         local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
         local size, back = tonumber(ARGV[at + 1])
         if not amount then
-            back = math.max(0, math.min(size, size - (debt - ends_in)))
+            -- of several limits, a later caller may have lost what came back before another limit let it start
+            local later = debt - ends_in
+            back = later > 1e-6 and count > 1 and 0 or math.max(0, math.min(size, size - later))
         elseif amount >= 0 then
             back = math.max(0, math.min(amount / rate, ends_in))
         else
