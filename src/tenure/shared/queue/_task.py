@@ -250,9 +250,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def granted_as(self) -> tuple[str, int] | None:
-        """The name and the token; None once a transaction of the user's may have done the task. For the store
-        alone.
-        """
+        """The name and the token; None once the user's transaction may have done the task. For the store alone."""
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
