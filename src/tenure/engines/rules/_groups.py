@@ -110,6 +110,17 @@ class Groups(Grouping):
 
     __slots__ = ("_rows",)
 
+    # declared again, because the methods assign them and not every type checker takes the types of the base
+    named: int
+    unfinished: int
+    takeable: int
+    producers: int
+    virtual_time: float
+    per_group: int
+    max_size: int
+    hold: bool
+    weights: Mapping[str, float]
+
     def __init__(self, rows: GroupRows, *row: object) -> None:
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
