@@ -1,4 +1,4 @@
-"""The engine contract: coarse operations, frozen values in and out, safe to send again.
+"""The engine contract: coarse operations, values in and out, safe to send again.
 
 An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*. An
 operation is a value, so an operation that is sent again is the same value. `Engine.submit` is the one way in; how

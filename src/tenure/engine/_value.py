@@ -1,4 +1,4 @@
-"""The kind of class that operations and answers are: fields, which nobody changes.
+"""The classes of operations and answers: values whose fields never change.
 
 Such a class is a dataclass with slots. Only its constructor is compiled for the class; the other methods are shared,
 because compiling seven methods for each of seventy classes took a third of the time of `import tenure`. Type checkers
