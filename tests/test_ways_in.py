@@ -1,7 +1,8 @@
 """The ways in stay short: how many functions, in how many files, a lock enters on Redis and a task on PostgreSQL.
 
-The second use of a store is counted, with nobody else there. `pytest -s` prints the ways. The aims are 60 functions in
-10 files for the lock, and 100 in 18 for the task.
+The shortest of five uses of a store is counted, with nobody else there: the first use prepares, and during any other a
+timer of the store may fire. `pytest -s` prints the ways. The aims are 60 functions in 10 files for the lock, and 100 in
+18 for the task.
 """
 
 # ruff: noqa: T201 it prints the ways
@@ -42,6 +43,9 @@ class Way:
         if event == "call" and code.co_name not in PARTS and path.is_relative_to(SOURCES):
             self.functions[str(path.relative_to(SOURCES)), code.co_qualname] = None
 
+    def __lt__(self, other):
+        return len(self.functions) < len(other.functions)
+
     def is_at_most(self, functions, files):
         """Print the way, and check how long it is."""
         entered = {file for file, _ in self.functions}
@@ -55,20 +59,22 @@ class Way:
 async def test_a_lock_on_redis_enters_few_functions(redis_server):
     async with open_store(redis_server.url) as store:
         lock = Lock(store, "k")
-        for _ in range(2):
-            with Way() as way:
+        ways = [Way() for _ in range(5)]
+        for way in ways:
+            with way:
                 async with lock:
                     pass
-    assert way.is_at_most(functions=65, files=16)
+    assert min(ways).is_at_most(functions=65, files=16)
 
 
 @pytest.mark.backends("asyncio")
 async def test_a_task_on_postgres_enters_few_functions(postgres_server):
     async with open_store(postgres_server.url()) as store:
         queue = WorkQueue(store, "q")
-        await queue.put_many([1, 2])
-        for _ in range(2):
-            with Way() as way:
+        ways = [Way() for _ in range(5)]
+        await queue.put_many([0 for _ in ways])
+        for way in ways:
+            with way:
                 async with queue.take():
                     pass
-    assert way.is_at_most(functions=130, files=27)
+    assert min(ways).is_at_most(functions=130, files=27)
