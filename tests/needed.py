@@ -17,6 +17,8 @@ NO_REDIS = (
 NO_PGBOUNCER = (
     "PgBouncer: no pgbouncer. Debian: apt install pgbouncer; elsewhere: TENURE_PGBOUNCER=/path/to/it"
 )
+NO_LUACHECK = "luacheck: not on PATH. Debian: apt install lua-check"
+NO_PLPGSQL_CHECK = "plpgsql_check: no server has it. Debian: apt install postgresql-15-plpgsql-check"
 NO_CHROMIUM = "Chromium: no browser on PATH. Debian: apt install chromium"
 # Its plugin warns in each suite that does not set it up, so it is kept out of the environment of the tests.
 NO_PYTEST_ASYNCIO = (
@@ -35,8 +37,19 @@ def _category(reason):
 
 REASONS = {
     _category(reason): reason
-    for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, NO_PYTEST_ASYNCIO, NO_SITE, LONG)
+    for reason in (
+        NO_REDIS,
+        NO_LUACHECK,
+        NO_PLPGSQL_CHECK,
+        NO_PGBOUNCER,
+        NO_CHROMIUM,
+        NO_PYTEST_ASYNCIO,
+        NO_SITE,
+        LONG,
+    )
 }
+NEEDED_IN_CI = (NO_REDIS, NO_LUACHECK, NO_PLPGSQL_CHECK)
+"""Without these a run with `CI` set has failed."""
 
 
 def redis_program():
@@ -59,7 +72,7 @@ def pytest_report_teststatus(report):
 def pytest_terminal_summary(terminalreporter):
     for category, reason in REASONS.items():
         if left_out := terminalreporter.stats.get(category):
-            failed = reason == NO_REDIS and bool(os.environ.get("CI"))
+            failed = reason in NEEDED_IN_CI and bool(os.environ.get("CI"))
             verdict = "; in CI (CI is set) that is a failure" if failed else ""
             line = f"{len(left_out)} tests left out{verdict}. {reason}"
             terminalreporter.write_line(line, red=failed, yellow=not failed)
@@ -67,7 +80,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session):
-    """Without Redis, a run in CI has failed."""
+    """Fail a run in CI that has left out what CI must have."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("CI") and reporter and reporter.stats.get(_category(NO_REDIS)):
+    if os.environ.get("CI") and reporter and any(map(reporter.stats.get, map(_category, NEEDED_IN_CI))):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,4 +1,5 @@
-"""A test that needs what this machine lacks is left out, one line says so, and in CI that is a failure for Redis."""
+"""A test that needs what this machine lacks is left out, one line says so, and in CI that is a failure for Redis and
+the checkers of Lua and SQL."""
 
 from __future__ import annotations
 
@@ -35,6 +36,22 @@ def test_without_redis_one_line_says_what_to_install(ci, tmp_path):
     assert ("that is a failure" in line) == ci
     assert "SKIPPED" not in ended.stdout
     assert " passed, " in ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.full
+def test_without_luacheck_a_run_in_ci_fails(tmp_path):
+    environment = os.environ | {"PATH": str(tmp_path), "CI": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engines/test_redis_lua.py"],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout
+    (line,) = [line for line in ended.stdout.splitlines() if "apt install lua-check" in line]
+    assert "that is a failure" in line
 
 
 def test_without_xdist_the_tests_are_collected():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from needed import NO_PLPGSQL_CHECK
 from sql.server import Postgres
 
 from tenure.engines.postgres import _schema
@@ -81,7 +82,7 @@ def test_a_file_says_which_others_it_needs(path):
 def checking():
     """A connection to a server that has plpgsql_check and our functions."""
     if not PROGRAMS:
-        pytest.skip("no plpgsql_check")
+        pytest.skip(NO_PLPGSQL_CHECK)
     with tempfile.TemporaryDirectory(prefix="tenure") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TENURE_POSTGRES_BIN", os.fspath(PROGRAMS[-1]))
         server = Postgres(Path(folder))

@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from needed import NO_LUACHECK
 
 from tenure.engines.redis import _scripts
 
@@ -26,7 +27,7 @@ MADE = re.compile(r"^local (?:function )?([\w, ]+?)(?: =|\(|$| --)", re.MULTILIN
 HEADER = re.compile(r"^-- (Reads|Writes): (.*(?:\n--     .*)*)\n", re.MULTILINE)
 LUACHECK = shutil.which("luacheck")
 
-pytestmark = pytest.mark.skipif(LUACHECK is None, reason="no luacheck")
+pytestmark = pytest.mark.skipif(LUACHECK is None, reason=NO_LUACHECK)
 
 
 def made_by(text):
@@ -108,5 +109,5 @@ def test_a_planted_fault_is_found():
 
 
 if __name__ == "__main__":
-    for one in FILES:
-        write_header(one)
+    for file in FILES:
+        write_header(file)
