@@ -174,3 +174,32 @@ child(lambda: queue.put(4))
 assert queue.statistics().waiting == 3
 """,
     )
+
+
+def test_a_module_that_the_loop_is_importing_is_whole_in_a_child(server_url, tmp_path):
+    path = tmp_path / "imported_late.py"
+    path.write_text("import time\nbegun.set()\ntime.sleep(0.3)\nname = 'ann'\n", "utf-8")
+    run(
+        server_url,
+        f"""
+sys.path.insert(0, {str(tmp_path)!r})
+import builtins
+builtins.begun = threading.Event()
+
+class Late:
+    def encode(self, value):
+        from imported_late import name
+        return name.encode()
+
+    def decode(self, data):
+        return data.decode()
+
+late = blocking.WorkQueue(store, "late", codec=Late())
+thread = threading.Thread(target=late.put, args=(1,))
+thread.start()
+assert begun.wait(20)
+child(lambda: late.put(2))
+thread.join()
+assert late.statistics().waiting == 2
+""",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from _thread import allocate_lock, start_new_thread
+from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
@@ -383,14 +383,35 @@ def _end() -> None:
     _process.portal.end()
 
 
+_forking: dict[int, LockType] = {}
+"""The latches that keep the loop still, by the threads that fork."""
+
+
 def _before_fork() -> None:
-    # a module that the new thread is importing would stay half imported in the child
-    _process.portal.wait_until_ready()
+    """Have the loop stand still: a module that its thread is importing would stay half imported in the child."""
+    portal, thread = _process.portal, get_ident()
+    portal.wait_until_ready()
+    still, forked = latch(), _forking.setdefault(thread, latch())
+    if portal.send(partial(_stand_still, thread, still, forked)):
+        pass_through(still)
+
+
+def _stand_still(thread: int, still: LockType, forked: LockType) -> None:
+    still.release()
+    # a portal that has ended has the thread itself call this
+    if get_ident() != thread:
+        pass_through(forked)
+
+
+def _after_fork() -> None:
+    if (forked := _forking.pop(get_ident(), None)) is not None:
+        forked.release()
 
 
 def _forget() -> None:
     """Begin anew in a child, which lacks the threads of the parent."""
     _of_parents.append(_process.portal)
+    _forking.clear()
     _process.__init__()
 
 
@@ -401,4 +422,4 @@ if register := getattr(threading, "_register_atexit", None):
     import_module("concurrent.futures.thread")
     register(_on_end_of_main_thread)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_forget)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forget)
