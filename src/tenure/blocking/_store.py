@@ -32,6 +32,7 @@ def open_store(
     observer: Observer | None = None,
     response_timeout: float | None = None,
     retry: float | None = None,
+    max_block: float = 60.0,
 ) -> Store:
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
@@ -50,6 +51,7 @@ def open_store(
         "observer": observer,
         "response_timeout": response_timeout,
         "retry": retry,
+        "max_block": max_block,
     }
     where = os.environ.get("TENURE_STORE") if where is None else where
     scheme, colon, path = where.partition(":///") if isinstance(where, str) else ("", "", "")

@@ -31,6 +31,17 @@ class Engine(Protocol):
 
     shards: int = 1
 
+    alone: bool = False
+    """True if nothing outside of the event loop uses the state: while the loop is blocked, nobody waits for it."""
+
+    def another(self) -> Engine | None:
+        """Another engine over the same state, for the loop of another thread. It renews sessions and settles tasks
+        while the loop of this one is blocked.
+
+        None, which is the default: there is none, and a loop that is blocked for a ttl loses its sessions.
+        """
+        return None
+
     @property
     def unreachable(self) -> StoreUnavailable | None:
         """The error with which a part of the engine cannot be reached at present, as its connections see it, also

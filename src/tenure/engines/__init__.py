@@ -117,6 +117,7 @@ def open_store(
     observer: Observer | None = None,
     response_timeout: float | None = None,
     retry: float | None = None,
+    max_block: float = 60.0,
 ) -> Store:
     """Make a store over the engine that a URL means; enter it with `async with`.
 
@@ -154,6 +155,7 @@ def open_store(
         close_timeout=close_timeout,
         observer=observer,
         retry=retry,
+        max_block=max_block,
     )
 
 

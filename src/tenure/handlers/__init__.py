@@ -5,7 +5,6 @@ end.
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import adapted, parameters_of
 from ._endings import is_closing, is_from_signal, split_failure
-from ._loop_watch import watched_loop
 
 __all__ = (
     "adapted",
@@ -20,5 +19,4 @@ __all__ = (
     "signature_of",
     "split_failure",
     "until_free",
-    "watched_loop",
 )

@@ -15,7 +15,7 @@ from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
 from tenure.errors import DuplicateTask
-from tenure.handlers import adapted, watched_loop
+from tenure.handlers import adapted
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
 from tenure.shared import MoreOptions, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
@@ -321,7 +321,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             self._make_workers(pool)
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
-            stack.enter_context(watched_loop(f"processor {self.name}", self._store.ttl))
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))

@@ -118,7 +118,7 @@ from ._msgspec_codec import MsgspecCodec
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._release import PendingRelease
-from ._sessions import Held, Session
+from ._sessions import Held, Session, numbers
 from ._store import Store, StoreStatistics, check_ttl
 from ._timers import Timer
 
@@ -142,4 +142,5 @@ __all__ = (
     "decoded",
     "encoded",
     "give_back_of",
+    "numbers",
 )

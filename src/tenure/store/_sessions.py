@@ -16,6 +16,7 @@ The states of a session:
 |           |            |         | the deadline passes on the boot clock      | lost ("suspended")                   |
 |           |            |         | any answer is GONE                         | lost ("gone")                        |
 |           |            |         | a release is not acknowledged for a ttl    | lost ("unacknowledged")              |
+|           |            |         | the loop is blocked for `max_block`        | lost ("blocked")                     |
 | dismissed | a time     | None    | as open                                    | as open; once the store closed: lost |
 | lost      | any        | why     | the last that was held under it has left   | `CloseSession` is sent               |
 
@@ -31,11 +32,11 @@ from functools import partial
 from itertools import count
 from math import inf
 from threading import get_ident
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
-from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
+from tenure.engine import CloseSession, OpenSession, Operation, RenewSession, Reply
 from tenure.errors import EngineError, StoreClosed
 from tenure.observe import Reporter
 from tenure.upkeep import Job, Upkeep
@@ -78,6 +79,11 @@ class Held:
         """
         raise NotImplementedError
 
+    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+        """The operation that records the failure of the holder; None if giving back says all. From any thread."""
+        del problem
+        return None
+
 
 class Unreleased(Protocol):
     """A release that the engine has not acknowledged."""
@@ -104,12 +110,15 @@ class Session:
         self.ttl = ttl
         self.margin: float = max(0.1 * ttl, 0.05)
         self.deadline: float = -inf
+        self.beat: float = -inf
+        """The time of the last heartbeat, on the boot clock."""
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
         self.unreleased: dict[Unreleased, float] = {}
         """The releases that are not acknowledged, with the time since when."""
         self._dismissed = False
         self._boot_deadline = -inf
+        self._offset = 0.0
         self._thread = get_ident()
         self.dispatcher = dispatcher
         self._line: Line[None, None] = Line(lambda _: None)
@@ -174,12 +183,32 @@ class Session:
         """End the session for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
-            self._report_end(reason)
-            self.dismiss(reason)
-            # a body around the waiting one may hold something under this session, and has to end with it
-            for unreleased in self.unreleased:
-                unreleased.wake()
-            self._close_if_left()
+            self._notify_all(reason)
+
+    def _notify_all(self, reason: str) -> None:
+        self._report_end(reason)
+        self.dismiss(reason)
+        # a body around the waiting one may hold something under this session, and has to end with it
+        for unreleased in self.unreleased:
+            unreleased.wake()
+        self._close_if_left()
+
+    # while the loop is blocked; the watchdog calls these, in its thread
+
+    def extend_from_outside(self, sent: float) -> None:
+        """A renewal that was sent at this time of the boot clock is acknowledged. A deadline that has passed stays."""
+        if not self.is_over():
+            seconds = self.ttl - self.margin
+            self.deadline, self._boot_deadline = sent + self._offset + seconds, sent + seconds
+
+    def abandon(self) -> None:
+        """End the session for good; `notify_of_block`, on the loop, notifies all that is held under it."""
+        self.lost = self.lost or "blocked"
+
+    def notify_of_block(self) -> None:
+        """The loop runs again: notify all that was held under a session that the watchdog has ended. On the loop."""
+        if self.lost == "blocked" and not self._dismissed:
+            self._notify_all("blocked")
 
     def _close_if_left(self) -> None:
         # not before: bodies that are being cancelled may still be at work
@@ -214,7 +243,7 @@ class Session:
         while self.held:
             await self._leaving.wait(self._leaving.join(None))
 
-    async def keep(self) -> None:
+    async def keep(self, on_open: Callable[[], object] = lambda: None) -> None:
         """Open the session and renew it until it is lost. Cancellation: it is no longer renewed."""
         sent, boot = anyio.current_time(), boot_time()
         try:
@@ -225,18 +254,23 @@ class Session:
             self.fail(problem)
             return
         self.reporter.notice("session.opened", session=self.id, ttl=self.ttl)
+        self._extend(sent, boot)
+        self.beat = boot
+        on_open()
         while True:
-            self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
             self._look_after_the_unreleased()
             if self.check() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
-            with anyio.CancelScope(deadline=self.deadline):
+            self.beat = boot
+            with anyio.CancelScope(deadline=self.deadline) as scope:
                 if not await self._renew():
                     self.lose("gone")
             if self.check() is not None:
                 return
+            if not scope.cancelled_caught:  # else the watchdog has extended the deadline meanwhile
+                self._extend(sent, boot)
 
     async def _renew(self) -> bool:
         while True:
@@ -246,6 +280,7 @@ class Session:
                 await anyio.sleep(self.margin / 2)
 
     def _extend(self, sent: float, boot: float) -> None:
+        self._offset = sent - boot
         self.deadline = sent + self.ttl - self.margin
         self._boot_deadline = boot + self.ttl - self.margin
         if self.deadline > anyio.current_time():
@@ -277,8 +312,10 @@ class Sessions:
         dispatchers: Dispatchers,
         upkeep: Callable[[], Upkeep],
         reporter: Reporter | None = None,
+        on_open: Callable[[], object] = lambda: None,
     ) -> None:
         self.process = process
+        self._on_open = on_open
         self._reporter = reporter
         self._dispatchers = dispatchers
         self._upkeep = upkeep
@@ -315,7 +352,9 @@ class Sessions:
                 session = self._current[dispatcher, ttl] = Session(
                     self._new_name(dispatcher), ttl, dispatcher, self._reporter
                 )
-                self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", session.keep)
+                self._jobs[session] = self._upkeep().start(
+                    f"heartbeat {session.id}", session.keep, self._on_open
+                )
             elif session.deadline > -inf:
                 return session
             await session.opened()

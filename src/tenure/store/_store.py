@@ -32,6 +32,7 @@ from ._reconciling import OF_QUEUES, Reconciler, release_for
 from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._timers import Timers
+from ._watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -61,7 +62,8 @@ class StoreStatistics:
 
     `sessions` are alive, `held` leases and waiters depend on them, `waiting` callers wait for a grant, `pending`
     operations have not been answered, `jobs` are the names of the background jobs. `available` says whether the engine
-    can be reached, as its connection and the last answer show, `closing` whether the store refuses new calls.
+    can be reached, as its connection and the last answer show, `closing` whether the store refuses new calls. `blocks`
+    counts how often the event loop was blocked for half a ttl, `watchdog_renewals` the renewals of sessions meanwhile.
     """
 
     url: str
@@ -73,6 +75,8 @@ class StoreStatistics:
     jobs: tuple[str, ...]
     available: bool
     closing: bool
+    blocks: int = 0
+    watchdog_renewals: int = 0
 
 
 class Store(AsyncBlock, AsyncContextManagerMixin):
@@ -104,6 +108,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         close_timeout: float = 5.0,
         observer: Observer | None = None,
         retry: float | None = None,
+        max_block: float = 60.0,
     ) -> None:
         self.ttl: float = check_ttl(ttl)
         self.namespace: str = check_name("namespace", namespace)
@@ -114,6 +119,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.settle_timeout: float = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout: float = check_seconds("close_timeout", close_timeout)
         self.retry: float = 0.0 if retry is None else check_seconds("retry", retry)
+        max_block = check_seconds("max_block", max_block)
         self.codec: Codec = check_codec(codec) or JsonCodec()
         self.reporter: Reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
@@ -129,7 +135,10 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.availability: Availability = self._dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
-        self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
+        self._sessions = Sessions(
+            self.process, self._dispatchers, self._running, self.reporter, self._watch_over_loop
+        )
+        self._watchdog = Watchdog(engine.url, self._sessions, engine.another, max_block)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -188,6 +197,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
             finally:
                 # whatever stopped the closing, a native cancellation for instance: nothing is left
                 self._closing = self._sessions.closed = True
+                self._watchdog.stop()
                 upkeep.cancel()
                 self._dispatchers.close("the store was closed")
                 self.reporter.settle()
@@ -228,6 +238,8 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
             jobs=self._upkeep.names,
             available=self.availability.trouble is None,
             closing=self._closing,
+            blocks=self._watchdog.blocks,
+            watchdog_renewals=self._watchdog.renewals,
         )
 
     # what the patterns use
@@ -336,6 +348,9 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
             del self._listeners[key]
 
     # inside
+
+    def _watch_over_loop(self) -> None:
+        self._watchdog.watch()
 
     def _log_later(self, function: Callable[[], None]) -> None:
         self._timers.call_at(now() + 1, function)

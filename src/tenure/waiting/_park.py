@@ -9,6 +9,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
+- `runs_in_real_time`: whether the loop's clock is that of the machine;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
@@ -26,7 +27,7 @@ import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
 from itertools import count
-from types import SimpleNamespace, coroutine
+from types import FunctionType, SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from anyio import CancelScope, wait_readable
@@ -48,6 +49,7 @@ __all__ = (
     "on_readable",
     "on_task_end",
     "park",
+    "runs_in_real_time",
     "this_loop",
     "this_task",
     "wake",
@@ -139,6 +141,15 @@ def new_scope() -> CancelScope:
 def this_loop() -> object:
     """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
     return asyncio._get_running_loop()
+
+
+def runs_in_real_time() -> bool:
+    """Whether the clock of the running loop is that of the machine, and not one that a test moves."""
+    if _running.name == "trio":
+        return type(_trio().current_clock()).__name__ == "SystemClock"
+    time = type(asyncio.get_running_loop()).time
+    # loops that are written in C have another function
+    return not isinstance(time, FunctionType) or time is asyncio.BaseEventLoop.time
 
 
 def this_task() -> object:

@@ -21,7 +21,7 @@ from anyio import CancelScope
 
 from tenure.engine import Settle
 from tenure.errors import OutcomeUnknown
-from tenure.handlers import until_free, watched_loop
+from tenure.handlers import until_free
 from tenure.local import Threads
 from tenure.shared import RateLimiter, RetryLater, Runners, Task, WorkQueue
 
@@ -57,7 +57,6 @@ class Workers:
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
         name: str = "the handler",
     ) -> None:
-        self._ttl = queue.store.ttl
         self._takers = queue.takers
         self._deadly = queue.takers.max_deliveries
         self._chancing = False
@@ -80,8 +79,7 @@ class Workers:
 
         Cancellation: handlers are cancelled and their tasks given back.
         """
-        with watched_loop("tenure run", self._ttl):
-            await self._runners.run()
+        await self._runners.run()
 
     def begin_draining(self) -> None:
         """Take no more, and give back what was not begun. Synchronous."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,6 +26,7 @@ from tenure.engines.rules import (
 from tenure.errors import EngineError
 
 from ._admin import Admin
+from ._lifeline import Lifeline
 from ._queue import Queues
 from ._state import State
 from ._survey import Introspection
@@ -50,6 +52,7 @@ class MemoryEngine(Engine):
         self._clock = clock or anyio.current_time
         self._state = state = State(cap)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._another = None if clock else partial(Lifeline, state)
         self._rates = Rates(state)
         self._barriers = barriers = Barriers(state)
         self._holds = holds = Holds(state)
@@ -85,6 +88,10 @@ class MemoryEngine(Engine):
 
     def __repr__(self) -> str:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
+
+    def another(self) -> Engine | None:
+        """An engine that renews the sessions of this one, unless the clock is a test's."""
+        return self._another and self._another()
 
     def apply(self, operation: Operation[A], /) -> A:
         """Apply one operation at once. Raises `EngineError`."""

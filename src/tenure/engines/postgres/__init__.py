@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from tenure.engine import (
     RESPONSE_TIMEOUT,
     A,
     Batches,
+    Engine,
     Enlisted,
     Enlistment,
     Health,
@@ -73,6 +75,11 @@ class PostgresEngine(Remote):
         self._processes: dict[str, str] = {}
         self._since_chores = 0
         self._batches = Batches(self.url)
+        self._another = (
+            None
+            if clock
+            else partial(PostgresEngine, url, schema=schema, response_timeout=response_timeout, cap=cap)
+        )
         self._connection = Connection(
             self._address,
             self._schema,
@@ -81,6 +88,10 @@ class PostgresEngine(Remote):
             self._lost,
             response_timeout=response_timeout,
         )
+
+    def another(self) -> Engine | None:
+        """An engine over the same tables, unless the clock is a test's."""
+        return self._another and self._another()
 
     @property
     def unreachable(self) -> StoreUnavailable | None:

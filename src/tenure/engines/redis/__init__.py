@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from tenure.arguments import LARGEST, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT
@@ -43,6 +44,8 @@ class RedisEngine(RemoteRedis):
         response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        settings = {"tls": tls, "replicas": replicas, "response_timeout": response_timeout}
+        again = None if clock else partial(RedisEngine, url, **settings)
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
         url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
@@ -55,4 +58,4 @@ class RedisEngine(RemoteRedis):
             response_timeout=response_timeout,
             replicas=replicas,
         )
-        super().__init__(server, [("1", _PREFIX)], replicas, clock)
+        super().__init__(server, [("1", _PREFIX)], replicas, clock, again)

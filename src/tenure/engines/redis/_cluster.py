@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from tenure.arguments import LARGEST, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT
@@ -37,6 +38,8 @@ class RedisClusterEngine(RemoteRedis):
         response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        settings = {"tls": tls, "replicas": replicas, "shards": shards, "response_timeout": response_timeout}
+        again = None if clock else partial(RedisClusterEngine, url, **settings)
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
         url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
@@ -58,4 +61,4 @@ class RedisClusterEngine(RemoteRedis):
         # Two keys, of which the first one never exists: while the cluster moves their slot, key by key, both nodes
         # refuse every script. With one key alone the old node would redirect before the other keys have been moved.
         keys = [("2", prefix, f"{prefix}state") for prefix in map(prefix_of, tags(shards))]
-        super().__init__(nodes, keys, replicas, clock)
+        super().__init__(nodes, keys, replicas, clock, again)

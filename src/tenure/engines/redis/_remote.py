@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import hiredis
 
-from tenure.engine import CAP, Batches, Hint, Notice, Operation, Remote, Reply, clamp_durations
+from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply, clamp_durations
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -86,6 +86,7 @@ class RemoteRedis(Remote):
         keys: Sequence[tuple[str, ...]],
         replicas: int,
         clock: Callable[[], float] | None,
+        again: Callable[[], Engine] | None,
     ) -> None:
         super().__init__(topology)
         self.shards: int = len(keys)
@@ -94,9 +95,14 @@ class RemoteRedis(Remote):
         self._marks = [mark(prefix) for _, prefix, *_ in keys]
         self._replicas = replicas
         self._clock = clock
+        self._again = again
         self._heads: dict[tuple[int, str], tuple[int, bytes]] = {}
         # the last is for what concerns all shards
         self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
+
+    def another(self) -> Engine | None:
+        """An engine over the same servers, unless the clock is a test's."""
+        return self._again and self._again()
 
     @property
     def unreachable(self) -> StoreUnavailable | None:

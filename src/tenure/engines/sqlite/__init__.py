@@ -63,11 +63,17 @@ class SqliteEngine(Engine):
         self._link: Link | None = None
         self._batches = Batches(str(self._path))
         self._users = 0
+        settings = {"synchronous": synchronous, "busy_timeout": busy_timeout}
+        self._another = None if clock or inline else partial(SqliteEngine, self._path, **settings)
         self._gate = anyio.Lock()
 
     def __repr__(self) -> str:
         state = "closed" if self._link is None else "open"
         return f"<SqliteEngine {str(self._path)!r} {state}>"
+
+    def another(self) -> Engine | None:
+        """An engine over the same file, unless the clock is a test's."""
+        return self._another and self._another()
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply an operation in the next transaction; see `tenure.engine.Engine.submit`.

@@ -63,7 +63,7 @@ class BatchRunners(Runners):
     ) -> None:
         """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
-        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in deliveries]
+        batch.tasks = [Task(self._source, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
         if self._timeout is not None:
             scope.deadline = now() + self._timeout

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from functools import partial
 from math import inf
 from typing import Any, Protocol
@@ -87,7 +88,9 @@ class Runners:
             [partial(_traced, handle) for handle in handlers] if traces else handlers
         )
         self._timeout = timeout
-        self._retry = retry or queue.retry
+        # a task is tried again as its queue says
+        self._source = copy(queue)
+        self._source.retry = retry or queue.retry
         self._prefetch = prefetch
         self._allowed = 0  # of `prefetch`, at present
         self._pause = pause
@@ -190,7 +193,7 @@ class Runners:
                         slot.idled()
                     return
                 session, taken = delivery
-                await self._work(Task(self._queue, session, taken, scope), handle, scope)
+                await self._work(Task(self._source, session, taken, scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
         with anyio.move_on_after(seconds):
@@ -248,10 +251,10 @@ class Runners:
         self, task: Task, failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
         if failure is None and interruption is None:
-            return task.verdict(None, self._retry)
+            return task.verdict(None)
         if failure is not None and self._judge is not None:
             failure = self._judge(task, failure)
-        return task.interrupted() if failure is None else task.verdict(failure, self._retry)
+        return task.interrupted() if failure is None else task.verdict(failure)
 
     def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if refused is not None:

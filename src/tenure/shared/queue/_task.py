@@ -12,13 +12,13 @@ from anyio import CancelScope
 
 from tenure.arguments import check_timeout
 from tenure.dbapi import Completed, run_enlisted
-from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
+from tenure.engine import Complete, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.handlers import split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
-from tenure.store import Codec, Held, Session, Store, decoded, encoded
+from tenure.store import Codec, Held, Session, Store, decoded, encoded, numbers
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
@@ -266,6 +266,13 @@ class Task(Guarded, Held, Generic[P_co]):
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
 
+    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+        """The verdict that the handler has failed, by this session; None if the task is settled. From any thread."""
+        if self._scope is None or self._joined:
+            return None
+        settle = self.verdict(problem)
+        return Exchange(self._session.id, next(numbers), self._queue.key, (settle,), wait=False)
+
     # for completing many at once
 
     def completion(self, key: str) -> tuple[Session, Settle] | None:
@@ -289,12 +296,12 @@ class Task(Guarded, Held, Generic[P_co]):
 
     # for the block and the worker
 
-    def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
+    def verdict(self, failure: BaseException | None) -> Settle:
         """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
-                self._if_uncommitted = self.verdict(problem, retry)
+                self._if_uncommitted = self.verdict(problem)
             return self._done()
         record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
@@ -303,7 +310,7 @@ class Task(Guarded, Held, Generic[P_co]):
             return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater) and not failure.counts:
             return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
-        text = error_of(failure)
+        text, retry = error_of(failure), self._queue.retry
         if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
             if isinstance(failure, RetryLater):
                 return settle._replace(delay=failure.delay)
@@ -446,10 +453,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         if self._store.reporter.tracing is not None and this_task() is self._task:
             held.leave_trying()
         failure, interruption = (None, None) if error is None else split_failure(error)
-        if failure is None and interruption is not None:
-            settle = held.interrupted()
-        else:
-            settle = held.verdict(failure, self._queue.retry)
+        interrupted = failure is None and interruption is not None
+        settle = held.interrupted() if interrupted else held.verdict(failure)
         held.settle(settle, self._on_settled, failure)
 
     def _abandon(self, held: Task[P]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast, overload
 
 from tenure.arguments import check_count, check_seconds, check_timeout
 from tenure.engine import CAP
-from tenure.handlers import adapted, in_thread, is_async, name_of, until_free, watched_loop
+from tenure.handlers import adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 
 from ._batch_runners import BatchRunners
@@ -179,8 +179,7 @@ class Worker:
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
-        with watched_loop(f"worker {self._name}", self._store.ttl):
-            await self._runners.run()
+        await self._runners.run()
 
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.

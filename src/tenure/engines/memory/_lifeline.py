@@ -1,0 +1,52 @@
+"""The engine of another thread, which keeps the sessions of a memory engine alive while its loop is blocked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+
+from tenure.engine import Engine, Hint, Operation, RenewSession, Reply
+from tenure.errors import EngineError
+
+from ._state import State
+
+
+class Lifeline(Engine):
+    """Renews sessions of a memory engine from another thread, and does nothing else.
+
+    While the loop is blocked, nothing but this thread uses the state, and it may begin at any moment: so the thread
+    assigns one attribute. Each renewal adds a ttl, as another thread cannot read the clock of the loop; the next
+    heartbeat corrects that.
+    """
+
+    url = "memory:"
+    alone = True
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Renew a session, and call `on_answer` before this returns."""
+        if not isinstance(operation, RenewSession):
+            on_answer(EngineError(f"{self.url}: another thread can only renew sessions"))
+        elif (session := self._state.session(operation.key)) is None:
+            on_answer(Reply.GONE)
+        else:
+            session.expires += session.ttl
+            on_answer(Reply.OK)
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """There is nothing to deliver. Cancellation: this is how it ends."""
+        del process, deliver
+        task_status.started()
+        await anyio.sleep_forever()

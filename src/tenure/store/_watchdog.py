@@ -1,0 +1,272 @@
+"""The watchdog: a thread that keeps the sessions of a store alive while the event loop is blocked.
+
+The heartbeat is the loop's. A handler that computes for longer than the ttl stops it, and then the leases of all its
+neighbours are lost with its own. So a thread looks whether renewals are sent, and sends them itself if they are not:
+by another engine, on an event loop of its own, which lasts as long as the block.
+
+| state    | event                                       | what follows                                | then     |
+|----------|---------------------------------------------|---------------------------------------------|----------|
+| asleep   | half a ttl has passed since a heartbeat     | the loop is asked for a sign of life        | asking   |
+| asking   | the sign comes: the engine is away, or slow |                                             | asleep   |
+|          | none comes for a twentieth of the ttl       | a warning names the line; sessions are kept | blocked  |
+| blocked  | a third of the ttl has passed               | sessions are renewed                        | blocked  |
+|          | the loop gives its sign                     | the other engine is closed                  | asleep   |
+|          | `max_block` since the heartbeat was due     | sessions are lost, what blocks has failed   | given up |
+| given up | the loop gives its sign                     | what was held is notified                   | asleep   |
+
+The law of sessions is the same, whoever renews: a deadline is `sent + ttl - margin` of a renewal that was acknowledged,
+and a deadline that has passed is never extended. A process that is frozen freezes this thread too.
+
+C code that keeps the GIL stops the watchdog with the loop. In virtual time there is no watchdog.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from inspect import CO_COROUTINE
+from math import inf
+from types import FrameType
+from typing import cast
+
+import anyio
+from anyio import CancelScope
+
+from tenure.engine import A, CloseSession, Engine, Hint, Operation, RenewSession, Reply
+from tenure.errors import EngineError
+from tenure.observe import is_ours, log
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import loop_caller, runs_in_real_time
+
+from ._sessions import Held, Session, boot_time
+
+_NOT_THEIRS = ("<", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OVERDUE, _PERIOD, _ASKING = 1 / 2, 1 / 3, 1 / 20
+_PAUSE = 0.1
+"""Seconds between two tries to reach an engine that is away."""
+_MOST_REPEATS = 1000
+
+_INSTEAD = 'use a thread, executor="process" or a longer max_block'
+
+
+def overdue_in(now: float, heartbeats: Iterable[tuple[float, float]]) -> float:
+    """Seconds until one of these heartbeats, times and ttls, is overdue; `inf` without any."""
+    return min((beat + _OVERDUE * ttl - now for beat, ttl in heartbeats), default=inf)
+
+
+def gives_up_at(heartbeats: Iterable[tuple[float, float]], max_block: float) -> float:
+    """The time at which a block is too long; it began when the first of these heartbeats was due, or before."""
+    return min((beat + _PERIOD * ttl for beat, ttl in heartbeats), default=inf) + max_block
+
+
+class Watchdog:
+    """The thread that watches over the loop of a store, and its sessions.
+
+    `another` makes the engine that the thread uses, or returns None: then the watchdog only warns, and so it does with
+    a `max_block` of 0. Thread safety: `watch` and `stop` are for the loop, the rest is for the thread.
+    """
+
+    def __init__(
+        self, url: str, sessions: Iterable[Session], another: Callable[[], Engine | None], max_block: float
+    ) -> None:
+        self.blocks = 0
+        """How often the loop was blocked."""
+        self.renewals = 0
+        """The renewals that the watchdog has sent, and that were acknowledged."""
+        self._url = url
+        self._sessions = sessions
+        self._another = another
+        self._max_block = max_block
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._wake = threading.Event()
+        self._alive = threading.Event()
+        self._interrupt: Callable[[], object] | None = None
+        self._on_loop: Callable[[Callable[[], None]], None]
+        self._loop_thread = 0
+
+    def watch(self) -> None:
+        """A session has been opened: start the thread, or wake it."""
+        if self._thread is not None:
+            self._wake.set()
+        elif not self._stopped and runs_in_real_time():
+            self._on_loop, self._loop_thread = loop_caller(), threading.get_ident()
+            self._thread = threading.Thread(
+                target=self._run, name=f"tenure watchdog of {self._url}", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait until it has ended."""
+        self._stopped = True
+        self._wake.set()
+        self._give_sign()
+        if self._thread is not None:
+            self._thread.join()
+
+    # the thread
+
+    def _run(self) -> None:
+        asked = -inf
+        while not self._stopped:
+            now = boot_time()
+            # a sign of life counts as a heartbeat: the engine may be away while the loop lives
+            beats = [(max(session.beat, asked), session.ttl) for session in self._usable()]
+            if (seconds := overdue_in(now, beats)) > 0:
+                self._wake.wait(min(seconds, threading.TIMEOUT_MAX))
+                self._wake.clear()
+                continue
+            asked = now
+            self._alive.clear()
+            if self._stopped:
+                return
+            try:
+                self._on_loop(self._give_sign)
+            except RuntimeError:  # the loop has ended
+                return
+            if not self._alive.wait(_ASKING * min(ttl for _, ttl in beats)):
+                self._on_block()
+                self._alive.wait()
+
+    def _usable(self) -> list[Session]:
+        return [session for session in self._sessions if session.beat > -inf and not session.is_over()]
+
+    def _give_sign(self) -> None:
+        # on the loop
+        for session in self._sessions:
+            session.notify_of_block()
+        self._alive.set()
+        if (interrupt := self._interrupt) is not None:
+            interrupt()
+
+    def _on_block(self) -> None:
+        self.blocks += 1
+        sessions = self._usable()
+        engine = self._another() if self._max_block else None
+        place = _describe(_place(self._frame()))
+        ttl = min((session.ttl for session in sessions), default=0.0)
+        if engine is None:
+            meaning = "when that lasts, leases are lost"
+        elif engine.alone:
+            meaning = "in memory no lease is lost by that"
+        else:
+            meaning = f"leases are kept for {self._max_block:g} s"
+        self._log(f"the event loop is blocked; {meaning} (ttl {ttl:g} s). It is at {place}")
+        if engine is not None:
+            until = gives_up_at([(session.beat, session.ttl) for session in sessions], self._max_block)
+            anyio.run(self._keep, engine, inf if engine.alone else until)
+
+    async def _keep(self, engine: Engine, until: float) -> None:
+        """Keep the sessions alive until the loop gives a sign, or until that time."""
+        told = False
+        with CancelScope() as scope:
+            self._interrupt = partial(loop_caller(), scope.cancel)
+            try:
+                while not self._alive.is_set() and self._usable():
+                    try:
+                        async with unwrapped_task_group() as group:
+                            await group.start(partial(engine.serve, f"{self._url} watchdog", _ignore))
+                            await self._renew(engine, until)
+                            group.cancel_scope.cancel("the watchdog has given up")
+                    except (EngineError, ExceptionGroup) as problem:  # the engine is away
+                        if not told:
+                            told = True
+                            self._log(
+                                f"the event loop is blocked, and its sessions cannot be renewed: {problem}"
+                            )
+                        await anyio.sleep(_PAUSE)
+            finally:
+                self._interrupt = None
+
+    async def _renew(self, engine: Engine, until: float) -> None:
+        while sessions := self._usable():
+            if (sent := boot_time()) >= until:
+                await self._give_up(engine, sessions)
+                return
+            for session in sessions:
+                if await _apply(engine, RenewSession(session.id)) is Reply.OK:
+                    session.extend_from_outside(sent)
+                    self.renewals += 1
+            period = _PERIOD * min(session.ttl for session in sessions)
+            await anyio.sleep(max(0.0, min(sent + period, until) - boot_time()))
+
+    async def _give_up(self, engine: Engine, sessions: list[Session]) -> None:
+        """End the sessions; who blocks fails on record, the others give back what they have."""
+        frame = self._frame()
+        frames = list(_walk(frame))
+        file, line = _place(frame)[:2]
+        problem = TimeoutError(
+            f"the handler blocked the event loop for {self._max_block:g} s at {file}:{line}; {_INSTEAD}"
+        )
+        held = [held for session in sessions for held in list(session.held)]
+        failed = [verdict for who in _on_stack(frames, held) if (verdict := who.fail_from_outside(problem))]
+        if not failed and len(candidates := [v for h in held if (v := h.fail_from_outside(problem))]) == 1:
+            failed = candidates
+        # before anybody else may get what they held
+        for session in sessions:
+            session.abandon()
+        self._log(f"{problem}. The sessions of this process have ended")
+        for verdict in failed:
+            await _apply(engine, verdict)
+        for session in sessions:
+            await _apply(engine, CloseSession(session.id))
+
+    def _log(self, text: str) -> None:
+        log(logging.WARNING, f"{self._url}: {text}")
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
+
+
+def _ignore(_: Hint) -> None:
+    pass
+
+
+async def _apply(engine: Engine, operation: Operation[A]) -> A | EngineError | Reply:
+    answer: A | EngineError | Reply = Reply.MORE
+    for _ in range(_MOST_REPEATS):
+        if answer is not Reply.MORE:
+            break
+        (answer,) = await engine.execute([operation])
+    return answer
+
+
+def _walk(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the task that runs, the innermost first, without the frames of the loop that runs the task."""
+    frames = [] if frame is None else [frame for frame, _ in traceback.walk_stack(frame)]
+    while frames and not frames[-1].f_code.co_flags & CO_COROUTINE:
+        frames.pop()
+    return iter(frames)
+
+
+def _place(frame: FrameType | None) -> tuple[str, int, str, str]:
+    """The file, the line, the function and the code: the innermost of the user's, if there is any."""
+    frames = ((frame, frame.f_lineno) for frame in _walk(frame))
+    stack = traceback.StackSummary.extract(frames)
+    theirs = [
+        frame for frame in stack if not (frame.filename.startswith(_NOT_THEIRS) or is_ours(frame.filename))
+    ]
+    for summary in theirs or stack:
+        return summary.filename, summary.lineno or 0, summary.name, summary.line or ""
+    return "an unknown place", 0, "", ""
+
+
+def _describe(place: tuple[str, int, str, str]) -> str:
+    file, line, function, code = place
+    return f"{file}:{line}, in {function}: {code}" if line else file
+
+
+def _on_stack(frames: Iterable[FrameType], held: list[Held]) -> list[Held]:
+    """What is held of the objects in the variables of these frames, and in their lists."""
+    seen: set[int] = set()
+    for frame in frames:
+        for value in frame.f_locals.values():
+            seen.add(id(value))
+            if type(value) is list:
+                seen.update(map(id, cast("list[object]", value)))
+    return [hold for hold in held if id(hold) in seen]
