@@ -30,10 +30,17 @@ _WORK, _CONTEXT = 0, 1
 _payload = attrgetter("payload")
 
 
-def adapted(handler: Callable[..., Any], *, batch: bool = False, context: bool = False) -> Callable[..., Any]:
+def adapted(
+    handler: Callable[..., Any],
+    *,
+    batch: bool = False,
+    context: bool = False,
+    instead: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
     """The handler as a function of a task and, with `context`, of a context; with `batch`, of a list of tasks.
 
-    It returns what the handler returns. Raises `TypeError` for a parameter that nothing fills, or that does not say
+    It returns what the handler returns, or `instead`, which is then called in its place, in another process for
+    instance: with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does not say
     whether it is for the task.
     """
     name = name_of(handler)
@@ -66,6 +73,11 @@ def adapted(handler: Callable[..., Any], *, batch: bool = False, context: bool =
         raise TypeError(
             f"handler {name} must take the payload, or the task as a parameter annotated tenure.Task"
         )
+    if first and instead is not None:
+        raise TypeError(
+            f"handler {name}: a task stays in the process of its worker, and a handler in another one gets the payload"
+        )
+    target = instead or handler
     get: Callable[[Any], Any] = _itself if first else _payloads if batch else _payload
 
     def call(work: Any, *context: Any) -> Any:
@@ -73,11 +85,11 @@ def adapted(handler: Callable[..., Any], *, batch: bool = False, context: bool =
         if get is _payloads and not values[0]:
             return checkpoint()  # no payload can be decoded
         named = {name: values[source] for name, source in by_name.items()}
-        return handler(*[values[source] for source in order], **named)
+        return target(*[values[source] for source in order], **named)
 
     def call_with_work(work: Any, *_: Any) -> Any:
         value = get(work)
-        return checkpoint() if get is _payloads and not value else handler(value)
+        return checkpoint() if get is _payloads and not value else target(value)
 
     function = call_with_work if order == [_WORK] and not by_name else call
     function.__qualname__ = name  # warnings name it

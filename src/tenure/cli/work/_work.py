@@ -101,6 +101,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             tz=args.tz,
             timeout=args.timeout,
             retries=args.retries,
+            executor=args.executor,
             health=_address(args.health, number),
             grace=args.grace,
             backend=args.backend,
@@ -126,6 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
     add(
         "--concurrency", metavar="N", type=count, help="how many tasks at once, in each process (default: 10)"
+    )
+    add(
+        "--executor",
+        choices=("thread", "process"),
+        help="where a synchronous handler runs; a process can be killed (default: thread)",
     )
     add("--batch", metavar="N", type=_batch, help="hand the handler lists of up to so many tasks")
     add(

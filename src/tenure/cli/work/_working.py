@@ -8,7 +8,7 @@ import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from anyio import CancelScope
@@ -54,6 +54,7 @@ class Options:
     tz: str | None
     timeout: float | None
     retries: int | None
+    executor: Literal["thread", "process"] | None
     health: tuple[str | None, int] | None
     grace: float
     backend: str
@@ -80,14 +81,37 @@ def _check(options: Options, handler: Handler) -> None:
         handler.of_tasks(batch=options.batch is not None)
         if options.linger is not None and options.batch is None:
             raise UsageError("--linger is for a handler of batches: add --batch N")
+        if options.executor is not None:
+            _check_executor(options, handler)
         _check_schedule(options)
         check_visible(options.store, options.store_option)
         return
     if not handler.is_async:
         raise UsageError(f"{options.handler} takes a store, so it has to be an async function")
-    for name in ("queue", "concurrency", "batch", "linger", "every", "cron", "tz", "timeout", "retries"):
+    for name in (
+        "queue",
+        "concurrency",
+        "batch",
+        "linger",
+        "every",
+        "cron",
+        "tz",
+        "timeout",
+        "retries",
+        "executor",
+    ):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+
+
+def _check_executor(options: Options, handler: Handler) -> None:
+    make = partial(
+        Worker, WorkQueue(open_store("memory:"), "any"), handler.function, executor=options.executor
+    )
+    try:
+        make() if options.batch is None else make(batch=options.batch)
+    except TypeError as problem:
+        raise UsageError(f"--executor {options.executor}: {problem}") from problem
 
 
 def _check_schedule(options: Options) -> None:
@@ -209,6 +233,7 @@ class _Working:
             concurrency=concurrency,
             timeout=options.timeout,
             retry=None if options.retries is None else Retry(attempts=options.retries),
+            executor=options.executor,
         )
         if options.batch is None:
             self._worker = worker()

@@ -87,17 +87,18 @@ class Job(Generic[Params, R]):
         """
         return cast("R", await self.queue.result(task_id))
 
-    def handler(self) -> Callable[[object], Any]:
-        """A handler of payloads that calls the function. For the worker alone."""
+    def handler(self, instead: Callable[..., Any] | None = None) -> Callable[[object], Any]:
+        """A handler of payloads that calls the function, or `instead` in its place. For the worker alone."""
+        function = instead or self.function
 
         def call(payload: object) -> Any:
             bound = self._bound(payload)
-            return self.function(*bound.args, **bound.kwargs)
+            return function(*bound.args, **bound.kwargs)
 
         async def call_and_wait(payload: object) -> Any:
             return await call(payload)
 
-        handler = call_and_wait if is_async(self.function) else call
+        handler = call_and_wait if is_async(function) else call
         handler.__qualname__ = self._name  # warnings name it
         return handler
 

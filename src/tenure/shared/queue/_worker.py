@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, Literal, cast, overload
 
 from tenure.arguments import check_count, check_seconds, check_timeout
 from tenure.engine import CAP
-from tenure.handlers import adapted, in_thread, is_async, name_of, until_free
+from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 
 from ._batch_runners import BatchRunners
@@ -19,6 +19,9 @@ from ._queue import WorkQueue, check_queue
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
+
+Executor = Literal["thread", "process"]
+"""The place where synchronous handlers run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,9 @@ class Worker:
     handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
     takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
     which there are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it
-    keeps its thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+    keeps its thread until it ends. With an `executor` of "process", it runs in one of as many processes instead, which
+    gets the payload and is killed when the try is cancelled, its time is over or its lease is lost; the function,
+    payloads and results have to be pickled. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
     With `batch`, the handler gets a list of up to so many payloads (or tasks, annotated `list[Task]`), at most 256:
     those that there are, and those that come within `linger` seconds after the first. `concurrency` batches are handled
@@ -86,6 +91,7 @@ class Worker:
         timeout: float | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
+        executor: Executor | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -100,6 +106,7 @@ class Worker:
         timeout: float | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
+        executor: Executor | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -110,6 +117,7 @@ class Worker:
         timeout: float | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
+        executor: Executor | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -122,24 +130,48 @@ class Worker:
         timeout: float | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
+        executor: Executor | None = None,
     ) -> None:
+        job = queue if isinstance(queue, Job) else None
         if isinstance(queue, Job):
             if handler is not None:
                 raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
             if batch is not None:
                 raise TypeError(f"batch must not be given with a job: {queue!r} is a call for each task")
-            queue, handler = queue.queue, queue.handler()
+            queue, handler = queue.queue, queue.function
         check_queue(queue)
         if not callable(handler):
             raise TypeError(f"handler must be a function, not {handler!r}")
-        call = adapted(handler, batch=batch is not None)
+        concurrency = check_count("concurrency", concurrency)
+        if executor not in (None, "thread", "process"):
+            raise ValueError(f'executor must be "thread" or "process", not {executor!r}')
+        if executor is not None and is_async(handler):
+            raise TypeError(
+                f"executor is for synchronous handlers, and {name_of(handler)} is a coroutine function"
+            )
+
+        def call(instead: Callable[..., Any] | None = None) -> Callable[[Any], Any]:
+            return adapted(
+                job.handler(instead) if job else handler,
+                batch=batch is not None,
+                instead=None if job else instead,
+            )
+
         self._name = queue.name
         self._store = queue.store
-        self._concurrency = concurrency = check_count("concurrency", concurrency)
-        # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
-        self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
-        in_threads = [partial(in_thread, threads, call) for threads in self._threads]
-        make = partial(Runners, name=name_of(handler))
+        self._concurrency = concurrency
+        self._threads: list[Threads] = []
+        self._processes: list[HandlerProcess] = []
+        if executor == "process":
+            self._processes = [HandlerProcess(handler) for _ in range(concurrency)]
+            handles = [call(process.call) for process in self._processes]
+        elif is_async(handler):
+            handles = [call()] * concurrency
+        else:
+            # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
+            self._threads = [Threads(1) for _ in range(concurrency)]
+            handles = [partial(in_thread, threads, call()) for threads in self._threads]
+        make = partial(Runners, name=name_of(job.handler() if job else handler))
         if batch is not None:
             most = check_count("batch", batch, most=CAP)
             seconds = check_seconds("linger", 0.05 if linger is None else linger)
@@ -148,7 +180,7 @@ class Worker:
             raise TypeError("linger must not be given without batch")
         self._runners = make(
             queue,
-            in_threads or [cast("Handle", call)] * concurrency,
+            cast("list[Handle]", handles),
             timeout=check_timeout("timeout", timeout, least=None),
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
@@ -179,7 +211,11 @@ class Worker:
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
-        await self._runners.run()
+        try:
+            await self._runners.run()
+        finally:
+            for process in self._processes:
+                await process.end()
 
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.

@@ -1,0 +1,130 @@
+"""Handlers in processes: each process calls the user's function for one task at a time, and is killed to stop it.
+
+A process starts with the first call, which takes as long as an interpreter and the imports of the function's module
+take, and stays for the next. Parent and child talk by pickles on the child's standard input and output; what the
+function prints goes to standard error. A process ends with its worker, and with its parent however that ends: on Linux
+the kernel kills it (PR_SET_PDEATHSIG), elsewhere a thread of the child watches.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing import spawn
+from typing import Any, cast
+
+import anyio
+from anyio import CancelScope, open_process
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+from ._calling import is_async, name_of
+
+_COMMAND = (sys.executable, "-m", "tenure.handlers._child")
+_SIZE = 8
+
+
+class HandlerProcess:
+    """A process that calls one function. Thread safety: none; belongs to one runner."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = name_of(function)
+        self._function = pickled(function)
+        self._process: Process | None = None
+
+    async def call(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns. Raises what the function raises, and `RuntimeError` if its process ends.
+
+        Raises `TypeError` for arguments that cannot be pickled.
+        Cancellation: the process is killed.
+        """
+        try:
+            request = pickle.dumps((args, kwargs))
+        except Exception as problem:
+            raise TypeError(f"handler {self._name}: its arguments cannot be pickled: {problem}") from problem
+        try:
+            if self._process is None:
+                await self._start()
+                await self._send(_preparation())
+                await self._send(self._function)
+            await self._send(request)
+            raised, answer = pickle.loads(await self._receive())  # noqa: S301 from a child of this process
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.IncompleteRead) as problem:
+            raise RuntimeError(f"handler {self._name}: its process {await self._ending()}") from problem
+        except BaseException:
+            await self.end()
+            raise
+        if raised:
+            raise answer
+        return answer
+
+    async def end(self) -> None:
+        """Kill the process, and wait for its end. Cancellation: it ends all the same."""
+        process, self._process = self._process, None
+        if process is not None:
+            with CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.aclose()
+
+    async def _start(self) -> None:
+        # in a shield: a process whose start was cancelled would be left
+        with CancelScope(shield=True):
+            pipe = subprocess.PIPE
+            self._process = await open_process(_COMMAND, stdin=pipe, stdout=pipe, stderr=None)
+
+    async def _ending(self) -> str:
+        process = self._process
+        assert process is not None
+        with CancelScope(shield=True), anyio.move_on_after(1):
+            await process.wait()
+        code = process.returncode
+        await self.end()
+        if code is None:
+            return "has closed its connection, and was killed"
+        return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+    async def _send(self, data: bytes) -> None:
+        assert self._process is not None
+        await cast("ByteSendStream", self._process.stdin).send(len(data).to_bytes(_SIZE) + data)
+
+    async def _receive(self) -> bytes:
+        return await self._exactly(int.from_bytes(await self._exactly(_SIZE)))
+
+    async def _exactly(self, count: int) -> bytes:
+        assert self._process is not None
+        stream = cast("ByteReceiveStream", self._process.stdout)
+        parts: list[bytes] = []
+        while count:
+            parts.append(part := await stream.receive(min(count, 2**20)))
+            count -= len(part)
+        return b"".join(parts)
+
+
+def pickled(function: Callable[..., Any]) -> bytes:
+    """The pickle of a handler. Raises `TypeError` for a handler that cannot run in another process."""
+    name = name_of(function)
+    if is_async(function):
+        raise TypeError(
+            f"handler {name}: executor is for synchronous functions, and this is a coroutine function"
+        )
+    main = sys.modules["__main__"]
+    if function.__module__ == "__main__" and not hasattr(main, "__file__"):
+        raise TypeError(
+            f"handler {name} cannot be sent to a process: write it in a module, not in the session"
+        )
+    try:
+        return pickle.dumps(function)
+    except Exception as problem:
+        raise TypeError(
+            f"handler {name} cannot be sent to a process: write it at the top level of a module ({problem})"
+        ) from problem
+
+
+def _preparation() -> bytes:
+    """How the child finds the modules of its parent, `__main__` among them, as `multiprocessing` does it."""
+    data = spawn.get_preparation_data("tenure handler")
+    data.pop("authkey", None)
+    return pickle.dumps((os.getpid(), data))

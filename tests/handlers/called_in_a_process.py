@@ -1,0 +1,56 @@
+"""Handlers that the tests call in processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import tenure
+
+
+class Odd(Exception):
+    """Can be pickled, and not unpickled."""
+
+    def __init__(self, text, more):
+        super().__init__(text)
+        self.more = more
+
+
+def double(n: int):
+    return [os.getpid(), n * 2]
+
+
+def prints(n: int):
+    print(f"payload {n}")  # noqa: T201
+
+
+def total(ns: list[int]):
+    Path(os.environ["TENURE_TEST_TOTAL"]).write_text(str(sum(ns)), "utf-8")
+
+
+def hangs(path: str):
+    Path(path).write_text(str(os.getpid()), "utf-8")
+    while True:
+        time.sleep(0.01)
+
+
+def ends(how: str):
+    if how == "exit":
+        os._exit(3)
+    elif how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "odd":
+        raise Odd("a text", 1)
+    elif how == "system exit":
+        raise SystemExit(5)
+    elif how == "dead":
+        raise tenure.Dead("no use")
+    elif how == "later":
+        raise tenure.RetryLater(0.0, counts=True)
+    return lambda: None
+
+
+def of_a_task(task: tenure.Task[int]):
+    return task.id

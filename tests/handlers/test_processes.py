@@ -1,0 +1,184 @@
+"""Handlers in processes: killed when a try has to stop, and gone with their worker and its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tenure
+from tenure import Job, Retry, Worker, WorkQueue
+
+from . import called_in_a_process as called
+
+
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+        # the parent may not have waited for its end yet
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+async def until(condition):
+    with anyio.fail_after(50):
+        while not condition():
+            await anyio.sleep(0.01)
+
+
+@pytest.fixture
+async def queue():
+    async with tenure.open_store("memory:") as store:
+        yield WorkQueue(store, "jobs", retry=Retry(attempts=1))
+
+
+async def work_off(queue, handler, payloads, **options):
+    tasks = await queue.put_many(payloads)
+    worker = Worker(queue, handler, executor="process", **options)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        with anyio.fail_after(50):
+            await queue.join()
+            await worker.drain()
+    return [await queue.get(task) for task in tasks]
+
+
+async def test_one_process_calls_the_handler_for_task_after_task_and_ends_with_the_worker(queue):
+    first, second = await work_off(queue, called.double, [1, 2], concurrency=1)
+    assert [first.result[1], second.result[1]] == [2, 4]
+    assert first.result[0] == second.result[0] != os.getpid()
+    assert not is_there(first.result[0])
+
+
+async def test_a_batch_is_handled_in_a_process(queue, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_TOTAL", str(tmp_path / "total"))
+    records = await work_off(queue, called.total, [1, 2, 3], batch=3, concurrency=1)
+    assert {record.state for record in records} == {"done"}
+    assert (tmp_path / "total").read_text() == "6"
+
+
+async def test_the_function_of_a_job_is_called_in_a_process(queue):
+    job = Job(queue, called.double)
+    task = await job.put(n=4)
+    worker = Worker(job, executor="process", concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        assert (await job.result(task))[1] == 8
+        await worker.drain()
+
+
+async def test_a_try_that_takes_too_long_is_killed(queue, tmp_path):
+    (record,) = await work_off(queue, called.hangs, [str(tmp_path / "pid")], timeout=5, concurrency=1)
+    assert record.error == "TimeoutError: not done within 5 s"
+    assert not is_there(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("how", ["cancelled", "lost", "worker"])
+async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
+    path = tmp_path / "pid"
+    task = await queue.put(str(path))
+    worker = Worker(queue, called.hangs, executor="process", concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await until(lambda: path.exists() and path.read_text())
+        pid = int(path.read_text())
+        if how == "cancelled":
+            await queue.cancel(task)
+        elif how == "lost":
+            for session in queue.store._sessions:
+                session.lose("expired")
+        else:
+            group.cancel_scope.cancel()
+        await until(lambda: not is_there(pid))
+        group.cancel_scope.cancel()
+    assert not is_there(pid)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "error"),
+    [
+        ("exit", "dead", "RuntimeError: handler ends: its process ended with exit code 3"),
+        ("kill", "dead", "RuntimeError: handler ends: its process was killed by signal 9"),
+        ("odd", "dead", "RuntimeError: Odd: a text"),
+        ("system exit", "dead", "SystemExit: 5"),
+        ("dead", "dead", "no use"),
+        ("later", "dead", "RetryLater: try again in 0 s"),
+        ("result", "dead", "TypeError: the handler returned function, which cannot be pickled"),
+    ],
+)
+async def test_whatever_ends_the_call_is_on_record(queue, how, state, error):
+    (record,) = await work_off(queue, called.ends, [how], concurrency=1)
+    assert (record.state, record.error.partition(":")[0]) == (state, error.partition(":")[0])
+    assert record.error.startswith(error)
+
+
+def lambda_of():
+    return lambda n: n
+
+
+async def of_a_coroutine(n: int): ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "executor", "error", "message"),
+    [
+        (lambda_of(), "process", TypeError, "write it at the top level of a module"),
+        (of_a_coroutine, "process", TypeError, "executor is for synchronous handlers"),
+        (of_a_coroutine, "thread", TypeError, "executor is for synchronous handlers"),
+        (called.of_a_task, "process", TypeError, "a task stays in the process of its worker"),
+        (called.double, "fork", ValueError, "executor must be"),
+    ],
+)
+async def test_a_handler_that_cannot_run_there_is_refused(queue, handler, executor, error, message):
+    with pytest.raises(error, match=message):
+        Worker(queue, handler, executor=executor)
+
+
+PROGRAM = """
+import sys, anyio, tenure
+sys.path.insert(0, sys.argv[1])
+from handlers import called_in_a_process as called
+
+async def main():
+    async with tenure.open_store("memory:") as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        await queue.put(sys.argv[2])
+        await tenure.Worker(queue, called.hangs, executor="process", concurrency=1).run()
+
+anyio.run(main)
+"""
+
+
+async def test_a_process_ends_when_its_parent_is_killed(tmp_path):
+    path = tmp_path / "pid"
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), str(path)]
+    parent = subprocess.Popen(command)
+    try:
+        await until(lambda: path.exists() and path.read_text())
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    await until(lambda: not is_there(int(path.read_text())))
+
+
+def test_what_a_handler_prints_goes_to_standard_error(tmp_path):
+    program = PROGRAM.replace("called.hangs", "called.prints").replace(".run()\n", ".run()\n    \n")
+    program = program.replace("await tenure.Worker", "worker = tenure.Worker").replace(
+        "concurrency=1).run()",
+        "concurrency=1)\n        async with anyio.create_task_group() as group:\n"
+        "            group.start_soon(worker.run)\n            await queue.join()\n            await worker.drain()",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parents[1]), "ann"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("", "payload ann\n")
