@@ -35,7 +35,7 @@ class HandlerProcess:
         self._process: Process | None = None
 
     async def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns. Raises what the function raises, and `RuntimeError` if its process ends.
+        """The return value of the function. Raises what the function raises, and `RuntimeError` if its process ends.
 
         Raises `TypeError` for arguments that cannot be pickled.
         Cancellation: the process is killed.
@@ -124,7 +124,7 @@ def pickled(function: Callable[..., Any]) -> bytes:
 
 
 def _preparation() -> bytes:
-    """How the child finds the modules of its parent, `__main__` among them, as `multiprocessing` does it."""
+    """The data with which the child finds the modules of its parent, `__main__` among them, as in `multiprocessing`."""
     data = spawn.get_preparation_data("tenure handler")
     data.pop("authkey", None)
     return pickle.dumps((os.getpid(), data))

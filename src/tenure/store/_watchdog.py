@@ -75,7 +75,7 @@ class Watchdog:
         self, url: str, sessions: Iterable[Session], another: Callable[[], Engine | None], max_block: float
     ) -> None:
         self.blocks = 0
-        """How often the loop was blocked."""
+        """The number of blocks."""
         self.renewals = 0
         """The renewals that the watchdog has sent, and that were acknowledged."""
         self._url = url
@@ -262,7 +262,7 @@ def _describe(place: tuple[str, int, str, str]) -> str:
 
 
 def _on_stack(frames: Iterable[FrameType], held: list[Held]) -> list[Held]:
-    """What is held of the objects in the variables of these frames, and in their lists."""
+    """The holds that stand in the variables of these frames, or in lists there."""
     seen: set[int] = set()
     for frame in frames:
         for value in frame.f_locals.values():

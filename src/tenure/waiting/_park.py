@@ -144,7 +144,7 @@ def this_loop() -> object:
 
 
 def runs_in_real_time() -> bool:
-    """Whether the clock of the running loop is that of the machine, and not one that a test moves."""
+    """True if the clock of the running loop is the clock of the machine, and not a clock that a test moves."""
     if _running.name == "trio":
         return type(_trio().current_clock()).__name__ == "SystemClock"
     time = type(asyncio.get_running_loop()).time
