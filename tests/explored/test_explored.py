@@ -114,7 +114,9 @@ def test_cancelled_everywhere(scenario, engine):
         cancel_everywhere(
             on(engine, scenario),
             backends=[("asyncio", "trio")[turn]],
-            native=depth.full and engine != "wire" and not turn,
+            cancel=True if depth.full and engine != "wire" and not turn else "scope",
         )
     else:
-        cancel_everywhere(on(engine, scenario), backends=depth.loops(scenario), native=depth.full)
+        cancel_everywhere(
+            on(engine, scenario), backends=depth.loops(scenario), cancel=True if depth.full else "scope"
+        )

@@ -349,4 +349,8 @@ THOROUGH = SEEDS >= 200
     ids=lambda scenario: scenario.__name__,
 )
 def test_cancelled_at_every_moment(scenario):
-    cancel_everywhere(scenario, backends=("asyncio", "trio") if THOROUGH else ("asyncio",), native=THOROUGH)
+    cancel_everywhere(
+        scenario,
+        backends=("asyncio", "trio") if THOROUGH else ("asyncio",),
+        cancel=True if THOROUGH else "scope",
+    )

@@ -34,7 +34,7 @@ each_backend = pytest.mark.parametrize("backend", BACKENDS)
 )
 def test_the_anyio_of_today_has_none_of_its_old_bugs(scenario):
     explore(scenario, seeds=SEEDS)
-    cancel_everywhere(scenario, native=False)
+    cancel_everywhere(scenario, cancel="scope")
 
 
 class Lock:

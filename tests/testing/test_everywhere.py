@@ -96,9 +96,9 @@ def contended(make, *, with_newcomer=True):
 
 
 @each_backend
-@pytest.mark.parametrize("native", [False, True])
-def test_what_is_right_passes_in_every_window(backend, native):
-    done = cancel_everywhere(contended(PlainLock), backends=[backend], native=native)
+@pytest.mark.parametrize("cancel", [True, "scope"])
+def test_what_is_right_passes_in_every_window(backend, cancel):
+    done = cancel_everywhere(contended(PlainLock), backends=[backend], cancel=cancel)
     assert set(done.windows) == {"W1", "W2", "W2N", "W3"}
     assert done.runs == 1 + sum(done.windows.values())
 

@@ -9,15 +9,18 @@ import threading
 from collections import deque
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ._deadlock import DeadlockError, deadlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
+    from concurrent.futures import Executor
     from contextvars import Context
 
     from ._director import Director
+
+T = TypeVar("T")
 
 
 class AsyncioTime:
@@ -34,9 +37,12 @@ class AsyncioTime:
         self.is_ordered = False
         self.deadlock: DeadlockError | None = None
         self._settling: list[asyncio.Future[None]] = []
+        self.outside: list[Callable[[], bool]] = []
+        """What runs outside of the loop, as long as the clock stands still for it: each says whether it has ended."""
 
     def __call__(self) -> asyncio.AbstractEventLoop:
         self.deadlock = None
+        self.outside.clear()
         return _VirtualLoop(self)
 
     @contextmanager
@@ -101,6 +107,28 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
             return asyncio.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, callback, *args, context=context)
 
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread or a process. The clock stands still meanwhile."""
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.outside.append(future.done)
+        return future
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """Start a program. The clock stands still while it runs."""
+        return self._awaited(*await super().subprocess_exec(*args, **options))
+
+    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
+        """Start a command of the shell. The clock stands still while it runs."""
+        return self._awaited(*await super().subprocess_shell(*args, **options))
+
+    def _awaited(
+        self, transport: asyncio.SubprocessTransport, protocol: T
+    ) -> tuple[asyncio.SubprocessTransport, T]:
+        self._virtual.outside.append(lambda: transport.get_returncode() is not None)
+        return transport, protocol
+
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
         """Wait until the threads have ended. Without the limit of Python 3.12 and later: the clock would jump to it."""
         await super().shutdown_default_executor()
@@ -130,7 +158,7 @@ class _Ready(deque[asyncio.Handle]):
             # Other threads may add to the end meanwhile.
             handles = _without_chance([super(_Ready, self).popleft() for _ in range(len(self))], director)
             order = director.arrange([_task_of(handle) for handle in handles], now=self._virtual.seconds)
-            self.extendleft(handles[place] for place in reversed(order))
+            self.extendleft(reversed(_callbacks_first([handles[place] for place in order], handles)))
         handle = super().popleft()
         if not handle.cancelled():
             director.before_step(_task_of(handle), now=self._virtual.seconds)
@@ -148,6 +176,27 @@ def _without_chance(handles: Iterable[asyncio.Handle], director: Director) -> li
             together.sort(key=lambda handle: director.number(_task_of(handle)))
         ordered += together
     return ordered
+
+
+def _callbacks_first(ordered: list[asyncio.Handle], natural: list[asyncio.Handle]) -> list[asyncio.Handle]:
+    """The handles, where no task that a future has woken overtakes callbacks of that future that were added before:
+    asyncio promises that order, and its streams rely on it.
+    """
+    before: dict[int, list[asyncio.Handle]] = {}
+    callbacks: list[asyncio.Handle] = []
+    for handle in natural:
+        woken_by: Any = getattr(handle, "_args", None)
+        future = woken_by[0] if woken_by and isinstance(woken_by[0], asyncio.Future) else None
+        if _task_of(handle) is None:
+            callbacks.append(handle)
+            if future is not None:
+                before[id(future)] = list(callbacks)
+        elif id(future) in before:
+            before[id(handle)] = before[id(future)]
+    if not before:
+        return ordered
+    # Callbacks keep their order among themselves.
+    return list(dict.fromkeys(each for handle in ordered for each in (*before.get(id(handle), ()), handle)))
 
 
 def _was_cancelled(handle: asyncio.Handle) -> bool:
@@ -180,7 +229,7 @@ class _VirtualSelector(selectors.DefaultSelector):
                     virtual.seconds = max(virtual.seconds, timers[chosen])
             return super().select(0)
         # Nothing can run: `timeout` is how far away the next timer is, if there is one.
-        events = super().select(virtual.quiet_for)
+        events = super().select(virtual.quiet_for) or self._from_outside()
         if events or (director is not None and director.idle()) or virtual.wake_settling():
             return events
         if timeout is not None:
@@ -195,4 +244,13 @@ class _VirtualSelector(selectors.DefaultSelector):
         events = super().select(patience if only_the_loops_own_pipe else None)
         if not events and only_the_loops_own_pipe:
             raise virtual.deadlocked()
+        return events
+
+    def _from_outside(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for a job of an executor or a child process; but one that has been silent for long may wait for us."""
+        outside = self._virtual.outside
+        outside[:] = [ended for ended in outside if not ended()]
+        events = super().select(self._virtual.patience) if outside else []
+        if not events:
+            outside.clear()
         return events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +28,7 @@ class Cancellable:
         self._scope = anyio.CancelScope()
         self._director = director
         self._native = False
+        self._cancelling = 0
         self._caught = False
         self.host: Any = None
 
@@ -60,6 +62,8 @@ class Cancellable:
 
     def __enter__(self) -> Self:
         self.host = _native_task()
+        if hasattr(self.host, "cancelling"):
+            self._cancelling = self.host.cancelling()
         self._scope.__enter__()
         if self._director is not None:
             self._director.enter(self)
@@ -71,9 +75,12 @@ class Cancellable:
         if self._director is not None:
             self._director.leave(self)
         if self._native:
-            # What was asked for natively ends here, whether it was delivered or swallowed on the way.
-            self.host.uncancel()
-            if isinstance(error, asyncio.CancelledError):
+            # What was asked for natively ends here, whether it was delivered or swallowed on the way. Others may have
+            # asked too, and asyncio makes one error of it all: that one is theirs. A scope asks again.
+            others = (
+                self.host.uncancel() > self._cancelling and anyio.current_effective_deadline() > -math.inf
+            )
+            if isinstance(error, asyncio.CancelledError) and not others:
                 self._scope.__exit__(None, None, None)
                 self._caught = True
                 return True

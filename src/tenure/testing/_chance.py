@@ -21,8 +21,8 @@ FIRST_TURNS = 24
 class ChanceDirector(Director):
     """Draws what happens by calls of `choose(n)`, which answers from 0 to n-1; always 0 is the most natural run.
 
-    `reorder`: the tasks that are ready take their steps in any order. `cancel`: cancellations happen. `native`: some of
-    them by the tasks' own `cancel()`.
+    `reorder`: the tasks that are ready take their steps in any order. `scoped` and `native`: cancellations happen, by
+    scopes and by the tasks' own `cancel()`.
     """
 
     newcomers_wait = False
@@ -33,14 +33,16 @@ class ChanceDirector(Director):
         choose: Callable[[int], int],
         *,
         reorder: bool,
-        cancel: bool,
+        scoped: bool,
         native: bool,
         tracing: bool = False,
     ) -> None:
         super().__init__(tracing=tracing)
         self._choose = choose
         self._reorder = reorder
+        self._scoped = scoped
         self._native = native
+        cancel = scoped or native
         self._intensity = INTENSITIES[choose(len(INTENSITIES))] if cancel else 0
         self._whole_in = choose(FIRST_TURNS) if cancel and choose(4) == 3 else -1
         self._victim: Block | None = None
@@ -103,14 +105,18 @@ class ChanceDirector(Director):
         if victim is None or victim.cancel_called:
             return False
         if victim is self.whole:
-            self.note("the whole scenario is cancelled")
-            victim.cancel()
-            return True
-        if victim not in self.blocks:
+            who, native = "the whole scenario", not self._scoped
+        elif victim in self.blocks:
+            who, native = f"#{self.number(victim.host)}", self._native and self._natively()
+        else:
             return False
-        # Never both kinds at once: asyncio would make one error of them.
-        whole = self.whole is not None and self.whole.cancel_called
-        native = self._native and not whole and self._choose(3) == 2
-        self.note(f"#{self.number(victim.host)} is cancelled{', natively' if native else ''}")
+        self.note(f"{who} is cancelled{', natively' if native else ''}")
         victim.cancel(native=native)
         return True
+
+    def _natively(self) -> bool:
+        if not self._scoped:
+            return True
+        # Never both kinds at once: asyncio would make one error of them.
+        whole = self.whole is not None and self.whole.cancel_called
+        return not whole and self._choose(3) == 2

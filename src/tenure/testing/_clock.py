@@ -50,7 +50,10 @@ class VirtualClock:
         elif backend == "trio":
             self._time = TrioTime(settle, patience)
         else:
-            raise ValueError(f"backend: virtual time runs on 'asyncio' and 'trio', not on {backend!r}")
+            reason = ": uvloop keeps its own time" if backend == "uvloop" else ""
+            raise ValueError(
+                f"backend: virtual time runs on 'asyncio' and 'trio', not on {backend!r}{reason}"
+            )
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> VirtualClock | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._director import Block, Director
 from ._explore import ScheduleFailed
-from ._runs import alone, checked_backends, run_once, told
+from ._runs import alone, checked_backends, is_asyncios_own, run_once, told, without_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -133,26 +134,34 @@ def cancel_everywhere(
     scenario: Callable[[], Awaitable[object]],
     *,
     backends: Sequence[str] | None = None,
-    native: bool = True,
+    cancel: Literal[True, "scope", "native"] = True,
 ) -> Cancellations:
     """Run `scenario` again and again, and cancel each of its `cancellable()` blocks in every place, one a run.
 
     The tasks run in their natural order, in virtual time, so that one run is like the next up to the cancellation.
     A place is between two steps that any tasks take while the block is under way, and each moment at which all wait:
     so a block is met at its first suspension, its second and so on, in all windows (see `Cancellations.windows`), each
-    by its scope and, on asyncio with `native`, by its task's own `cancel()`. A task of the scenario that waits in
-    `await newcomer()` comes in the same tick, in further runs of its own.
+    by its scope and, on asyncio, by its task's own `cancel()`; `cancel` is "scope" or "native" for one of them alone. A
+    task of the scenario that waits in `await newcomer()` comes in the same tick, in further runs of its own.
 
     The scenario says what must hold afterwards, by assertions; it fails as one of `explore()` does, and the first
     failure raises `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no
-    `cancellable()`, `ModuleNotFoundError` for trio where it is missing; by default, `backends` are those installed.
+    `cancellable()`, `ModuleNotFoundError` for trio where it is missing; by default, `backends` are those installed, and
+    asyncio alone if the scenario uses asyncio itself.
     """
     __tracebackhide__ = True
     runs = 0
     windows: Counter[str] = Counter()
-    for backend in checked_backends(backends):
+    if not cancel:
+        raise ValueError("cancel: True, 'scope' or 'native', not False")
+    for backend in checked_backends(backends, cancel):
         scout = _Scout(backend)
-        error = run_once(scenario, backend, scout)
+        with without_asyncio(backend):
+            error = run_once(scenario, backend, scout)
+            if error is not None and is_asyncios_own(backends, backend, error):
+                error = None
+                gc.collect()
+                break
         if error is not None:
             raise ScheduleFailed(
                 f"on {backend}, with nothing cancelled: {told(alone(error), backend)}",
@@ -165,10 +174,15 @@ def cancel_everywhere(
             raise ValueError(
                 "scenario: it marks nothing by `with cancellable()`, so there is nothing to cancel"
             )
+        natively = (
+            [False]
+            if backend == "trio"
+            else [way for way, kept in ((False, "scope"), (True, "native")) if cancel in {True, kept}]
+        )
         for point in scout.points:
-            for natively in (False, True) if native and backend == "asyncio" else (False,):
+            for native in natively:
                 for newcomer in (False, True) if scout.had_newcomers else (False,):
-                    _run_cancelled_at(scenario, backend, point, natively, newcomer)
+                    _run_cancelled_at(scenario, backend, point, native, newcomer)
                     windows["W2N" if newcomer and point.window != "W3" else point.window] += 1
                     runs += 1
         runs += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import gc
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ._chance import ChanceDirector
-from ._runs import WITHOUT_TRIO, alone, checked_backends, run_once, told
+from ._runs import (
+    ASYNCIOS_OWN,
+    By,
+    alone,
+    checked_backends,
+    is_asyncios_own,
+    run_once,
+    told,
+    why_alone,
+    without_asyncio,
+)
 from ._shrink import shrunk
 
 if TYPE_CHECKING:
@@ -36,13 +47,15 @@ class ScheduleFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Exploration:
-    """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in
-    them.
+    """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in them.
+
+    `note` says why trio was left out, if nobody asked for that: it is missing, or the scenario uses asyncio itself.
     """
 
     runs: int
     steps: int
     backends: tuple[str, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +63,7 @@ class _Ways:
     """The way in which schedules are drawn: the arguments that have to be the same when a schedule is repeated."""
 
     strict: bool
-    cancel: bool
+    cancel: By
 
     def director(
         self, backend: str, choose: Callable[[int], int], *, tracing: bool = False
@@ -59,13 +72,15 @@ class _Ways:
             choose,
             # Trio promises no order even without us.
             reorder=not self.strict or backend == "trio",
-            cancel=self.cancel,
-            native=backend == "asyncio",
+            scoped=self.cancel in {True, "scope"},
+            native=self.cancel in {True, "native"} and backend == "asyncio",
             tracing=tracing,
         )
 
     def __str__(self) -> str:
-        return (", strict=True" if self.strict else "") + ("" if self.cancel else ", cancel=False")
+        return (", strict=True" if self.strict else "") + (
+            "" if self.cancel is True else f", cancel={self.cancel!r}"
+        )
 
 
 def explore(
@@ -74,22 +89,24 @@ def explore(
     seeds: int | Iterable[int] = 200,
     backends: Sequence[str] | None = None,
     strict: bool = False,
-    cancel: bool = True,
+    cancel: By = True,
 ) -> Exploration:
     """Run `scenario` under many schedules, in virtual time, and raise `ScheduleFailed` for the first that breaks it.
 
     `scenario` is an async function without arguments that does everything anew in each run: it makes what it tests,
     starts its tasks, and asserts what must hold. It fails by any error, by a deadlock (nothing can go on and no timer
     is set), by not ending, or by leaving a task behind. `seeds` is how many schedules to try on each of the `backends`
-    ("asyncio", "trio"; by default those that are installed), or which: the same seed is the same schedule on the same
-    loop, as long as all that the scenario does depends on nothing else. Threads, sockets and the order of sets are not
-    in the hand of a schedule.
+    ("asyncio", "trio"; by default those that are installed, and asyncio alone for a scenario that uses asyncio itself),
+    or which: the same seed is the same schedule on the same loop, as long as all that the scenario does depends on
+    nothing else. Threads, sockets and the order of sets are not in the hand of a schedule.
 
     A schedule decides in which order the tasks that are ready take their next step, in each turn of the loop;
     which timers that are close together (0.1 s) come late, together; and, with `cancel`, what is cancelled: the blocks
     that are marked by `cancellable()`, at any moment between two steps, and in one run of four the scenario as a
-    whole, which then must end without an error. `strict` leaves the order of ready tasks as asyncio keeps it, first
-    come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
+    whole, which then must end without an error. Scopes cancel, and on asyncio also the tasks' own `cancel()`. "scope"
+    and "native" leave out the other way, and "native" trio as well: code for asyncio alone may not stand a scope, which
+    cancels again in each turn. `strict` leaves the order of ready tasks as asyncio keeps it, first come first served,
+    and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
     What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises
     `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError` when called
@@ -99,29 +116,35 @@ def explore(
     are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
     """
     __tracebackhide__ = True
-    numbers, loops = _checked(seeds), checked_backends(backends)
-    note = WITHOUT_TRIO if backends is None and "trio" not in loops else ""
+    numbers, loops = _checked(seeds), checked_backends(backends, cancel)
+    note = why_alone(backends, loops, cancel)
     ways = _Ways(strict, cancel)
     runs = steps = 0
     for backend in loops:
-        for seed in numbers:
-            director, error, choices = _run(scenario, backend, ways, _drawing(seed))
-            runs += 1
-            steps += director.steps
-            if error is not None:
-                raise _failure(scenario, seed, backend, ways, error, choices, note) from error
-    return Exploration(runs, steps, loops)
+        with without_asyncio(backend):
+            for seed in numbers:
+                director, error, choices = _run(scenario, backend, ways, _drawing(seed))
+                if error is not None:
+                    if not is_asyncios_own(backends, backend, error):
+                        raise _failure(scenario, seed, backend, ways, error, choices, note) from error
+                    loops, note, error = ("asyncio",), ASYNCIOS_OWN, None
+                    # Now, while nobody is warned of coroutines that it could not start.
+                    gc.collect()
+                    break
+                runs += 1
+                steps += director.steps
+    return Exploration(runs, steps, loops, note)
 
 
 def replay(
-    scenario: Scenario, seed: int | str, backend: str, *, strict: bool = False, cancel: bool = True
+    scenario: Scenario, seed: int | str, backend: str, *, strict: bool = False, cancel: By = True
 ) -> str:
     """Run `scenario` once, under the schedule of a seed (or of `ScheduleFailed.schedule`), and return the trace.
 
     The other arguments are those of `explore()`. Raises `ScheduleFailed` if it fails again.
     """
     __tracebackhide__ = True
-    checked_backends([backend])
+    checked_backends([backend], cancel)
     ways = _Ways(strict, cancel)
     choose = _drawing(seed) if isinstance(seed, int) else _repeating(_decoded(seed))
     director, error, choices = _run(scenario, backend, ways, choose, tracing=True)

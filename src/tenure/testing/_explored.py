@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, overload
 
-from ._explore import explore, replay
-from ._runs import WITHOUT_TRIO, checked_backends
+from ._explore import ScheduleFailed, explore, replay
+from ._runs import By, checked_backends, is_asyncios_own, without_asyncio
 
 AsyncTest = Callable[..., Awaitable[object]]
 Test = Callable[..., None]
@@ -22,7 +23,7 @@ def explored(
     seeds: int | Iterable[int] = 200,
     backends: Sequence[str] | None = None,
     strict: bool = False,
-    cancel: bool = True,
+    cancel: By = True,
 ) -> Callable[[AsyncTest], Test]: ...
 def explored(
     test: AsyncTest | None = None,
@@ -31,7 +32,7 @@ def explored(
     seeds: int | Iterable[int] = 200,
     backends: Sequence[str] | None = None,
     strict: bool = False,
-    cancel: bool = True,
+    cancel: By = True,
 ) -> Test | Callable[[AsyncTest], Test]:
     """Make a test of an async function, which passes if `explore()` finds no schedule that breaks it.
 
@@ -47,7 +48,7 @@ def explored(
 
 
 def _explored(
-    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str] | None, strict: bool, cancel: bool
+    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str] | None, strict: bool, cancel: By
 ) -> Test:
     seeds = seeds if isinstance(seeds, int) else tuple(seeds)
 
@@ -60,8 +61,14 @@ def _explored(
         chosen = backends if asked.get("backend") is None else (asked["backend"],)
         if asked.get("seed") is not None:
             seed: int | str = int(asked["seed"]) if asked["seed"].isdecimal() else asked["seed"]
-            for backend in checked_backends(chosen):
-                print(replay(scenario, seed, backend, strict=strict, cancel=cancel))  # noqa: T201
+            for backend in checked_backends(chosen, cancel):
+                with without_asyncio(backend):
+                    try:
+                        print(replay(scenario, seed, backend, strict=strict, cancel=cancel))  # noqa: T201
+                    except ScheduleFailed as failure:
+                        if not is_asyncios_own(chosen, backend, failure.__cause__ or failure):
+                            raise
+                    gc.collect()
             return
         exploration = explore(
             scenario,
@@ -70,7 +77,7 @@ def _explored(
             strict=strict,
             cancel=cancel,
         )
-        if chosen is None and "trio" not in exploration.backends and plugin is not None:
-            plugin.explored_alone.append(WITHOUT_TRIO)
+        if exploration.note and plugin is not None:
+            plugin.explored_alone.append(exploration.note)
 
     return runs

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
+import warnings
+from contextlib import contextmanager
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,25 +17,25 @@ from tenure.lazy import extra
 
 from ._asyncio_time import AsyncioTime
 from ._cancellable import Cancellable
-from ._director import MAX_TURNS, directing
+from ._director import MAX_TURNS, Director, directing
 from ._trio_time import TrioTime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 
-    from ._cancellable import Cancellable
-from ._director import Director
+By = bool | Literal["scope", "native"]
 
 PATIENCE = 5.0
 BACKENDS = ("asyncio", "trio")
 WITHOUT_TRIO = "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
+ASYNCIOS_OWN = "the scenario uses asyncio itself, so asyncio alone was explored"
 _OTHER = {"asyncio": "trio", "trio": "asyncio"}
 _WORDS = ("unrecognized yield message", "no running event loop")
 """The words of errors that have no frame of asyncio: from the await of a future, and from a function in C."""
 
 
-def checked_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
-    """The loops to run on; None means those that are installed.
+def checked_backends(backends: Sequence[str] | None, cancel: By = True) -> tuple[str, ...]:
+    """The loops to run on; None means those that are installed, of those that can cancel in this way.
 
     Raises `ValueError` unless there is virtual time on them, `ModuleNotFoundError` for trio where it is missing,
     `RuntimeError` inside of a loop.
@@ -43,26 +46,71 @@ def checked_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
         pass
     else:
         raise RuntimeError("an exploration runs loops of its own: call it from a sync function")
+    if cancel not in {True, False, "scope", "native"}:
+        raise ValueError(f"cancel: True, False, 'scope' or 'native', not {cancel!r}")
     if backends is None:
+        if cancel == "native":
+            return ("asyncio",)
         try:
             extra("trio", "trio")
         except ModuleNotFoundError:
             return ("asyncio",)
         return BACKENDS
+    if "uvloop" in backends:
+        raise ValueError(
+            f"backends: uvloop keeps its own time and order, which cannot be replaced; use {BACKENDS}"
+        )
     if isinstance(backends, str) or not backends or any(backend not in BACKENDS for backend in backends):
         raise ValueError(f"backends: one or both of {BACKENDS}, not {backends!r}")
     if "trio" in backends:
         extra("trio", "trio")
+        if cancel == "native":
+            raise ValueError("cancel: trio has scopes alone; with 'native' use backends=('asyncio',)")
     return tuple(backends)
+
+
+def why_alone(backends: Sequence[str] | None, loops: Sequence[str], cancel: By) -> str:
+    """The reason for which trio is not among the loops, if nobody asked for that."""
+    return WITHOUT_TRIO if backends is None and "trio" not in loops and cancel != "native" else ""
+
+
+def is_asyncios_own(backends: Sequence[str] | None, backend: str, error: BaseException) -> bool:
+    """True if the scenario failed on trio because it uses asyncio itself, and nobody asked for trio."""
+    return backends is None and backend == "trio" and _uses("asyncio", error)
+
+
+@contextmanager
+def without_asyncio(backend: str) -> Generator[None]:
+    """On trio, what belongs to asyncio finds no loop, makes none, and leaves its coroutines without a warning."""
+    if backend == "asyncio":
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        if sys.version_info >= (3, 14):
+            yield
+            return
+        # Earlier ones make a loop for whoever asks before any was set, and nobody would close it.
+        policy: Any = getattr(asyncio, "get_event_loop_policy")()  # noqa: B009 # deprecated in later ones
+        current = getattr(getattr(policy, "_local", None), "_loop", None)
+        asyncio.set_event_loop(None)
+        try:
+            yield
+        finally:
+            asyncio.set_event_loop(current)
 
 
 def told(error: BaseException, backend: str) -> str:
     """The type and the text of an error; and a hint if the scenario called the other loop itself."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     other = _OTHER[backend]
-    if any(_is_of(other, leaf) for leaf in _leaves(error)):
+    if _uses(other, error):
         text += f"\nthe scenario uses {other} itself, not anyio: explore it with backends=({other!r},)"
     return text
+
+
+def _uses(loop: str, error: BaseException) -> bool:
+    return any(_is_of(loop, leaf) for leaf in _leaves(error))
 
 
 def _is_of(loop: str, error: BaseException) -> bool:
