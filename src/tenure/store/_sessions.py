@@ -118,7 +118,7 @@ class Session:
         """The releases that are not acknowledged, with the time since when."""
         self._dismissed = False
         self._boot_deadline = -inf
-        self._offset = 0.0
+        self._offset: float = 0.0
         self._thread = get_ident()
         self.dispatcher = dispatcher
         self._line: Line[None, None] = Line(lambda _: None)

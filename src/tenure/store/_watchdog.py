@@ -74,9 +74,9 @@ class Watchdog:
     def __init__(
         self, url: str, sessions: Iterable[Session], another: Callable[[], Engine | None], max_block: float
     ) -> None:
-        self.blocks = 0
+        self.blocks: int = 0
         """The number of blocks."""
-        self.renewals = 0
+        self.renewals: int = 0
         """The renewals that the watchdog has sent, and that were acknowledged."""
         self._url = url
         self._sessions = sessions

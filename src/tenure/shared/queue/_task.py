@@ -267,7 +267,7 @@ class Task(Guarded, Held, Generic[P_co]):
             self._scope.cancel(f"task {self.id} cancelled")
 
     def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
-        """The verdict that the handler has failed; None if the task is settled. From any thread. For the store alone."""
+        """The verdict that the handler has failed; None for a settled task. From any thread. For the store alone."""
         if self._scope is None or self._joined:
             return None
         settle = self.verdict(problem)
