@@ -53,7 +53,7 @@ _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_M
 
 
 # of numbered operations, one series for all: those of an object must rise, also when its batcher is made anew
-numbers = count(1)
+numbers: count[int] = count(1)
 
 
 # no function of our own: it is read several times for each lease

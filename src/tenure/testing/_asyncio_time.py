@@ -38,7 +38,7 @@ class AsyncioTime:
         self.deadlock: DeadlockError | None = None
         self._settling: list[asyncio.Future[None]] = []
         self.outside: list[Callable[[], bool]] = []
-        """The jobs outside of the loop for which the clock stands still: each function says whether its job has ended."""
+        """The jobs outside of the loop for which the clock stands still; each function says whether its job is over."""
 
     def __call__(self) -> asyncio.AbstractEventLoop:
         self.deadlock = None
