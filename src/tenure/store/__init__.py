@@ -72,6 +72,7 @@ Which file to open
 | a waiter asks the engine too often, or never again     | `_reask`; for queues `_timers.Timer`              |
 | a cancelled acquisition leaves a holder behind         | `_acquire.Acquisitions.acquire`                   |
 | a session is lost too early or too late                | `_sessions.Session.keep`                          |
+| a blocked loop loses its leases                        | `_watchdog`                                       |
 | a lost grant is not noticed after a failover           | `_reconciling`                                    |
 | a release is not sent again                            | `_release`, `Session._look_after_the_unreleased`  |
 | an operation is sent twice, or out of order            | `_dispatch`; in batches: `_batching` of `engine`  |
@@ -101,7 +102,7 @@ Where the defaults are
 
 | default                                            | said in                                                   |
 |----------------------------------------------------|-----------------------------------------------------------|
-| `ttl`, `namespace`, `settle_timeout`, `close_timeout` | `_store.Store.__init__`                                |
+| `ttl`, `settle_timeout`, `close_timeout`, `max_block`, ... | `_store.Store.__init__`                           |
 | least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
 | pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
 | least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.jittered` |

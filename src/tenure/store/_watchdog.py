@@ -28,6 +28,7 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from inspect import CO_COROUTINE
 from math import inf
@@ -130,7 +131,10 @@ class Watchdog:
             except RuntimeError:  # the loop has ended
                 return
             if not self._alive.wait(_ASKING * min(ttl for _, ttl in beats)):
-                self._on_block()
+                try:
+                    self._on_block()
+                except Exception as problem:  # noqa: BLE001 the thread goes on
+                    self._log(f"the watchdog cannot renew: {problem!r}", error=problem)
                 self._alive.wait()
 
     def _usable(self) -> list[Session]:
@@ -142,7 +146,8 @@ class Watchdog:
             session.notify_of_block()
         self._alive.set()
         if (interrupt := self._interrupt) is not None:
-            interrupt()
+            with suppress(RuntimeError):  # the other loop has just ended
+                interrupt()
 
     def _on_block(self) -> None:
         self.blocks += 1
@@ -216,8 +221,8 @@ class Watchdog:
         for session in sessions:
             await _apply(engine, CloseSession(session.id))
 
-    def _log(self, text: str) -> None:
-        log(logging.WARNING, f"{self._url}: {text}")
+    def _log(self, text: str, **fields: object) -> None:
+        log(logging.WARNING, f"{self._url}: {text}", fields)
 
     def _frame(self) -> FrameType | None:
         return sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
