@@ -102,7 +102,7 @@ class Task(Generic[P_co]):
     @property
     def cancelled(self) -> bool: ...
     def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
-        """The verdict that the handler has failed, by this session; None if the task is settled. From any thread."""
+        """The verdict that the handler has failed; None for a settled task. From any thread. For the store alone."""
 
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has

@@ -85,6 +85,7 @@ class Watchdog:
         self._max_block = max_block
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._giving_up = False
         self._wake = threading.Event()
         self._alive = threading.Event()
         self._interrupt: Callable[[], object] | None = None
@@ -141,9 +142,10 @@ class Watchdog:
         return [session for session in self._sessions if session.beat > -inf and not session.is_over()]
 
     def _give_sign(self) -> None:
-        # on the loop
-        for session in self._sessions:
-            session.notify_of_block()
+        # on the loop; a session that is closed before the verdict arrives would give its task back without a try
+        if not self._giving_up:
+            for session in self._sessions:
+                session.notify_of_block()
         self._alive.set()
         if (interrupt := self._interrupt) is not None:
             with suppress(RuntimeError):  # the other loop has just ended
@@ -189,9 +191,17 @@ class Watchdog:
                 self._interrupt = None
 
     async def _renew(self, engine: Engine, until: float) -> None:
-        while sessions := self._usable():
+        while (sessions := self._usable()) and not self._alive.is_set():
             if (sent := boot_time()) >= until:
-                await self._give_up(engine, sessions)
+                self._giving_up = True
+                try:
+                    # the loop may run again at once, and then waits for the verdict
+                    with anyio.move_on_after(min(session.ttl for session in sessions), shield=True):
+                        await self._give_up(engine, sessions)
+                finally:
+                    self._giving_up = False
+                    with suppress(RuntimeError):  # the loop has ended
+                        self._on_loop(self._give_sign)
                 return
             for session in sessions:
                 if await _apply(engine, RenewSession(session.id)) is Reply.OK:
