@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import anyio
 import pytest
@@ -295,7 +296,8 @@ def test_a_runner_of_asyncios_own():
 
 def test_a_job_in_a_process_is_waited_for():
     async def scenario():
-        with ProcessPoolExecutor(1) as pool:
+        # other ways leave a process of multiprocessing behind, for as long as the tests last
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
             async with asyncio.timeout(1):
                 assert await asyncio.get_running_loop().run_in_executor(pool, abs, -1) == 1
 
