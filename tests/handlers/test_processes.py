@@ -56,6 +56,20 @@ async def test_one_process_calls_the_handler_for_task_after_task_and_ends_with_t
     assert not is_there(first.result[0])
 
 
+async def test_a_process_that_was_killed_between_two_tasks_is_replaced(queue):
+    worker = Worker(queue, called.double, executor="process", concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        first = (await queue.result(await queue.put(1)))[0]
+        os.kill(first, signal.SIGKILL)
+        process = worker._processes[0]._process
+        await until(lambda: process.returncode is not None)
+        second = await queue.result(await queue.put(2))
+        await worker.drain()
+    assert second[1] == 4
+    assert second[0] != first
+
+
 async def test_a_batch_is_handled_in_a_process(queue, tmp_path, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_TOTAL", str(tmp_path / "total"))
     records = await work_off(queue, called.total, [1, 2, 3], batch=3, concurrency=1)

@@ -6,13 +6,19 @@ from tenure import shared
 
 from ._pattern import Held, Pattern, made
 
-Lease = made(shared.Lease, Held, "key token lost", left_out="granted_as lose end", on_loop="check remaining")
+Lease = made(
+    shared.Lease,
+    Held,
+    "key token lost",
+    left_out="granted_as lose end fail_from_outside",
+    on_loop="check remaining",
+)
 Task = made(
     shared.Task,
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " seconds_left fail completion on_completed",
+    " seconds_left fail fail_from_outside completion on_completed",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)

@@ -7,7 +7,6 @@ from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from tenure.engine import Operation
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
@@ -49,9 +48,6 @@ class Lease:
     def token(self) -> int: ...
     @property
     def lost(self) -> str | None: ...
-    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
-        """The operation that records the failure of the holder; None if giving back says all. From any thread."""
-
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
         written.
@@ -101,9 +97,6 @@ class Task(Generic[P_co]):
     def lost(self) -> str | None: ...
     @property
     def cancelled(self) -> bool: ...
-    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
-        """The verdict that the handler has failed; None for a settled task. From any thread. For the store alone."""
-
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
         written.

@@ -385,6 +385,8 @@ def _end() -> None:
 
 _forking: dict[int, LockType] = {}
 """The latches that keep the loop still, by the threads that fork."""
+_STILL = 5.0
+"""Seconds for which a fork waits until the loop stands still: its codec may wait for a lock that this thread has."""
 
 
 def _before_fork() -> None:
@@ -393,7 +395,7 @@ def _before_fork() -> None:
     portal.wait_until_ready()
     still, forked = latch(), _forking.setdefault(thread, latch())
     if portal.send(partial(_stand_still, thread, still, forked)):
-        pass_through(still)
+        still.acquire(timeout=_STILL)
 
 
 def _stand_still(thread: int, still: LockType, forked: LockType) -> None:

@@ -27,7 +27,7 @@ _SIZE = 8
 
 
 class HandlerProcess:
-    """A process that calls one function. Thread safety: none; belongs to one runner."""
+    """A process that calls a function. Thread safety: none; it belongs to a runner."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = name_of(function)
@@ -45,13 +45,15 @@ class HandlerProcess:
         except Exception as problem:
             raise TypeError(f"handler {self._name}: its arguments cannot be pickled: {problem}") from problem
         try:
+            if self._process is not None and self._process.returncode is not None:
+                await self.end()  # it has ended between two calls
             if self._process is None:
                 await self._start()
                 await self._send(_preparation())
                 await self._send(self._function)
             await self._send(request)
             raised, answer = pickle.loads(await self._receive())  # noqa: S301 from a child of this process
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.IncompleteRead) as problem:
+        except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as problem:
             raise RuntimeError(f"handler {self._name}: its process {await self._ending()}") from problem
         except BaseException:
             await self.end()

@@ -85,6 +85,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
+    A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`).
     Opening tries again for `retry` seconds, and ends the try that it has begun, while the engine cannot be reached; the
     logger `tenure` warns of it at once (`link.lost`), and says when the engine has come (`link.back`).
 

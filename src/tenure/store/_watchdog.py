@@ -1,8 +1,8 @@
 """The watchdog: a thread that keeps the sessions of a store alive while the event loop is blocked.
 
-The heartbeat is the loop's. A handler that computes for longer than the ttl stops it, and then the leases of all its
-neighbours are lost with its own. So a thread looks whether renewals are sent, and sends them itself if they are not:
-by another engine, on an event loop of its own, which lasts as long as the block.
+The heartbeat is a task of the loop. A handler that computes for longer than the ttl stops the heartbeat, and all leases
+of the process would be lost. So a thread checks that renewals are sent, and sends renewals itself while the loop is
+blocked: by another engine, on an event loop of its own, which lasts as long as the block.
 
 | state    | event                                       | what follows                                | then     |
 |----------|---------------------------------------------|---------------------------------------------|----------|
@@ -11,8 +11,8 @@ by another engine, on an event loop of its own, which lasts as long as the block
 |          | none comes for a twentieth of the ttl       | a warning names the line; sessions are kept | blocked  |
 | blocked  | a third of the ttl has passed               | sessions are renewed                        | blocked  |
 |          | the loop gives its sign                     | the other engine is closed                  | asleep   |
-|          | `max_block` since the heartbeat was due     | sessions are lost, what blocks has failed   | given up |
-| given up | the loop gives its sign                     | what was held is notified                   | asleep   |
+|          | `max_block` since the heartbeat was due     | sessions are lost, the blocking try fails   | given up |
+| given up | the loop gives its sign                     | the lost holds are notified                 | asleep   |
 
 The law of sessions is the same, whoever renews: a deadline is `sent + ttl - margin` of a renewal that was acknowledged,
 and a deadline that has passed is never extended. A process that is frozen freezes this thread too.
@@ -142,7 +142,7 @@ class Watchdog:
         return [session for session in self._sessions if session.beat > -inf and not session.is_over()]
 
     def _give_sign(self) -> None:
-        # on the loop; a session that is closed before the verdict arrives would give its task back without a try
+        # On the loop. A session that is closed before the verdict arrives would give the task back without a try.
         if not self._giving_up:
             for session in self._sessions:
                 session.notify_of_block()
@@ -170,7 +170,7 @@ class Watchdog:
 
     async def _keep(self, engine: Engine, until: float) -> None:
         """Keep the sessions alive until the loop gives a sign, or until that time."""
-        told = False
+        reported = False
         with CancelScope() as scope:
             self._interrupt = partial(loop_caller(), scope.cancel)
             try:
@@ -181,8 +181,8 @@ class Watchdog:
                             await self._renew(engine, until)
                             group.cancel_scope.cancel("the watchdog has given up")
                     except (EngineError, ExceptionGroup) as problem:  # the engine is away
-                        if not told:
-                            told = True
+                        if not reported:
+                            reported = True
                             self._log(
                                 f"the event loop is blocked, and its sessions cannot be renewed: {problem}"
                             )
@@ -195,7 +195,7 @@ class Watchdog:
             if (sent := boot_time()) >= until:
                 self._giving_up = True
                 try:
-                    # the loop may run again at once, and then waits for the verdict
+                    # the loop may run again at once, and notifies no holder before the verdict is sent
                     with anyio.move_on_after(min(session.ttl for session in sessions), shield=True):
                         await self._give_up(engine, sessions)
                 finally:
@@ -211,18 +211,21 @@ class Watchdog:
             await anyio.sleep(max(0.0, min(sent + period, until) - boot_time()))
 
     async def _give_up(self, engine: Engine, sessions: list[Session]) -> None:
-        """End the sessions; who blocks fails on record, the others give back what they have."""
+        """End the sessions: the task that blocks fails on record, and all other holds go back."""
         frame = self._frame()
         frames = list(_walk(frame))
         file, line = _place(frame)[:2]
         problem = TimeoutError(
             f"the handler blocked the event loop for {self._max_block:g} s at {file}:{line}; {_INSTEAD}"
         )
-        held = [held for session in sessions for held in list(session.held)]
-        failed = [verdict for who in _on_stack(frames, held) if (verdict := who.fail_from_outside(problem))]
-        if not failed and len(candidates := [v for h in held if (v := h.fail_from_outside(problem))]) == 1:
-            failed = candidates
-        # before anybody else may get what they held
+        held = [hold for session in sessions for hold in list(session.held)]
+        verdicts = {
+            hold: verdict for hold in held if (verdict := hold.fail_from_outside(problem)) is not None
+        }
+        failed = [verdicts[hold] for hold in _on_stack(frames, held) if hold in verdicts]
+        if not failed and len(verdicts) == 1:
+            failed = [*verdicts.values()]
+        # before the engine may grant these holds to others
         for session in sessions:
             session.abandon()
         self._log(f"{problem}. The sessions of this process have ended")

@@ -18,9 +18,8 @@ from ._state import State
 class Lifeline(Engine):
     """Renews sessions of a memory engine from another thread, and does nothing else.
 
-    While the loop is blocked, nothing but this thread uses the state, and it may begin at any moment: so the thread
-    assigns one attribute. Each renewal adds a ttl, as another thread cannot read the clock of the loop; the next
-    heartbeat corrects that.
+    The loop may run again at any moment and use the state too, so a renewal assigns a single attribute. It adds a ttl,
+    as another thread cannot read the clock of the loop; the next heartbeat corrects the sum.
     """
 
     url = "memory:"
