@@ -8,6 +8,7 @@ import re
 import signal
 import termios
 import unicodedata
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -17,6 +18,7 @@ import tenure
 from tenure.cli._frame import frame
 from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
 from tenure.processor._metrics import Latencies, Latency
+from tenure.web._document import document
 from tenure.web._flows import Flow
 from tenure.web._processors import SeenProcessor
 from tenure.web._view import SeenKey, SeenPool, SeenProcess, View
@@ -82,6 +84,30 @@ def test_a_screen_of_80_by_24_shows_a_part_of_everything():
     assert "\x1b" not in text
 
 
+def test_a_queue_whose_tasks_no_process_takes_is_named_at_the_top():
+    process = SeenProcess("host:1:ab", {"busy": 1}, {"idle"})
+    seen = view(
+        queues={
+            "left": counts(waiting=12, oldest=9.0),
+            "new": counts(waiting=12, oldest=4.0),
+            "paused": counts(waiting=12, oldest=9.0, paused=True),
+            "busy": counts(waiting=12, oldest=9.0),
+            "idle": counts(waiting=12, oldest=9.0),
+        },
+        processes=(process,),
+    )
+    flows = dict.fromkeys(seen.queues, Flow())
+    drawn = frame("redis://host", seen, flows, 100, 24, colour=False)
+    assert [line for line in drawn if "no process" in line] == [
+        "queue left: 12 tasks wait, and no process takes them"
+    ]
+    assert drawn[1].startswith("queue left")
+    shown = document("redis://host", "default", seen, flows)["queues"]
+    assert [queue["takers"] for queue in shown] == [0, 0, 0, 1, 1]
+    unread = replace(seen, more=frozenset({"sessions"}))
+    assert "no process" not in "\n".join(frame("redis://host", unread, flows, 100, 24))
+
+
 WIDTHS = (40, 60, 80, 100, 132)
 NAMES = {
     "short": "mail",
@@ -129,7 +155,7 @@ def test_figures_are_never_cut_whatever_the_names(name, columns):
 
 
 def test_the_columns_that_matter_least_are_left_out_first():
-    seen = view(queues={"orders/europe/invoices": counts(waiting=5, leased=2, dead=3, oldest=29.1)})
+    seen = view(queues={"orders/europe/invoices": counts(waiting=5, leased=2, dead=3, oldest=2.1)})
 
     def header(columns):
         drawn = frame(

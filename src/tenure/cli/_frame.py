@@ -17,6 +17,8 @@ BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 _LEAST = 4
 _NAME = 20
 """Columns that names get before other columns do, if they need them."""
+_SOON = 5.0
+"""Seconds for which a task may wait until a process takes tasks of its queue."""
 
 
 class _Section(NamedTuple):
@@ -54,6 +56,7 @@ def frame(
             _line(text, columns, style, colour=colour)
             for text in in_words(deadlock, _short_process).splitlines()
         ]
+    shown += [_line(text, columns, RED, colour=colour) for text in _untaken(view)]
     del shown[max(1, lines // 4) :]
     sections = [
         section
@@ -104,6 +107,13 @@ def _columns(section: _Section, room: int, columns: int, *, colour: bool) -> Ite
 def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
     text = cut(printable(text), columns).rstrip()
     return f"{style}{text}{PLAIN}" if style and colour else text
+
+
+def _untaken(view: View) -> Iterator[str]:
+    """A line for each queue whose tasks no process takes."""
+    for name, counts in view.queues.items():
+        if counts.waiting and counts.oldest > _SOON and not counts.paused and view.takers(name) == 0:
+            yield f"queue {name}: {counts.waiting:,} tasks wait, and no process takes them"
 
 
 def _short_process(process: str) -> str:

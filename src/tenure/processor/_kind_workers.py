@@ -154,6 +154,11 @@ class KindWorkers:
                 unregister()
 
     @property
+    def stalled(self) -> str | None:
+        """The reason why these workers take nothing although the engine can be reached, as in `Runners`."""
+        return self._runners.stalled
+
+    @property
     def allowed(self) -> int:
         """The number of concurrent tasks at present."""
         return self._gate.allowed

@@ -220,13 +220,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def ready(self) -> bool:
-        """True if the store can be reached and has not lost its session, as far as this process knows."""
-        return self._store.ready
+        """True if tasks can be taken: the store is `ready`, and exchanges come back."""
+        return self.unready is None
 
     @property
     def unready(self) -> str | None:
         """The reason why the processor is not `ready`, in words; None if it is."""
-        return self._store.unready
+        if (reason := self._store.unready) is not None:
+            return reason
+        return next((reason for each in self._workers.values() if (reason := each.stalled) is not None), None)
 
     async def run(self) -> None:
         """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.

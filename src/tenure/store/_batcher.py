@@ -54,12 +54,13 @@ class Batcher:
     def __init__(self, store: Store, key: str, ttl: float, owner: BatchOwner) -> None:
         self.busy: bool = False
         """True while an operation is under way."""
+        self.call: Call[Any] | None = None
+        """The operation that is under way; None for an operation that was answered at once."""
         self._store = store
         self._key = key
         self._ttl = ttl
         self._owner = owner
         self._opening = False
-        self._call: Call[Any] | None = None
 
     def schedule(self) -> None:
         """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
@@ -76,14 +77,14 @@ class Batcher:
         operation = self._owner.next_operation(session, next(numbers))
         if operation is None:
             return
-        self.busy, self._call = True, None
+        self.busy, self.call = True, None
         call = self._store.send(operation, partial(self._on_answer, session))
         if self.busy:
-            self._call = call
+            self.call = call
 
     def _on_answer(self, session: Session, answer: Any) -> None:
-        resent = self._call is not None and self._call.tries > 1
-        self.busy, self._call = False, None
+        resent = self.call is not None and self.call.tries > 1
+        self.busy, self.call = False, None
         if answer is Reply.GONE:
             session.lose("gone")
             self._owner.on_session_lost(resent=resent)

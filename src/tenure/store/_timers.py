@@ -50,11 +50,11 @@ class Timer:
     `call_at` is the method of `Timers`, or of a store. One entry in the heap serves for a timer that is set later
     and later:
 
-    | state   | `_armed` | `_due`     | `set`                     | its time has come        |
+    | state   | `_armed` | `due`      | `set`                     | its time has come        |
     |---------|----------|------------|---------------------------|--------------------------|
     | idle    | inf      | inf        | armed                     | -                        |
     | armed   | t        | t          | earlier: armed; else late | calls, idle              |
-    | late    | t        | later than t | earlier than t: armed   | armed for `_due`         |
+    | late    | t        | later than t | earlier than t: armed   | armed for `due`         |
     """
 
     def __init__(
@@ -62,26 +62,27 @@ class Timer:
     ) -> None:
         self._call_at = call_at
         self._function = function
-        self._due = inf
+        self.due: float = inf
+        """The time that was set last; infinite once the function is called."""
         self._armed = inf
 
     def set(self, seconds: float) -> None:
         """Call the function after so many seconds and a little more, chosen at random; no more at the time set
         before.
         """
-        self._due = now() + jittered(seconds, least=_LEAST_PAUSE)
-        if self._due < self._armed:
+        self.due = now() + jittered(seconds, least=_LEAST_PAUSE)
+        if self.due < self._armed:
             self._arm()
 
     def _arm(self) -> None:
-        self._armed = self._due
+        self._armed = self.due
         self._call_at(self._armed, partial(self._on_time, self._armed))
 
     def _on_time(self, when: float) -> None:
         if when == self._armed:
             self._armed = inf
-            if self._due <= when:
-                self._due = inf
+            if self.due <= when:
+                self.due = inf
                 self._function()
-            elif self._due < inf:
+            elif self.due < inf:
                 self._arm()

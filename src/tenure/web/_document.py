@@ -34,6 +34,7 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
             {
                 "name": name,
                 **counted(counts),
+                "takers": view.takers(name),
                 "put_per_second": flows[name].put,
                 "ended_per_second": flows[name].ended,
                 "mean_wait": flows[name].waits,

@@ -91,6 +91,12 @@ class View:
     deadlocks: tuple[Deadlock, ...]
     more: frozenset[str]
 
+    def takers(self, queue: str) -> int | None:
+        """The number of processes that have tasks of a queue or wait for tasks; None if not all processes were read."""
+        if "sessions" in self.more:
+            return None
+        return sum(queue in process.idle or queue in process.tasks for process in self.processes)
+
 
 async def read_view(store: Store, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""

@@ -634,6 +634,70 @@ async def test_a_link_that_fails_all_the_time_does_not_end_it(virtual_clock):
         assert worker.statistics().done == 200
 
 
+# readiness: a worker that is green and takes nothing is a fault
+
+
+@pytest.mark.parametrize("fault", ["an answer never comes", "nobody asks again", "takers are not registered"])
+async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
+    store, virtual_clock, monkeypatch, fault
+):
+    queue = WorkQueue(store, "jobs")
+
+    async def handler(task: tenure.Task):
+        pass
+
+    worker = Worker(queue, handler, concurrency=2)
+    assert worker.ready
+    async with working(queue, worker):
+        await anyio.sleep(1)
+        for _ in range(3 * int(store.ttl)):
+            await anyio.sleep(1)
+            assert worker.ready, worker.unready
+        with monkeypatch.context() as patch:
+            if fault == "an answer never comes":
+                patch.setattr(store, "send", lambda *_: None)
+            else:
+                patch.setattr(queue.takers._batcher, "schedule", lambda: None)
+            if fault == "takers are not registered":
+                queue.takers.reask()
+            began = anyio.current_time()
+            while worker.ready:
+                await anyio.sleep(0.5)
+            waited = anyio.current_time() - began
+            assert store.ttl < waited < 3 * store.ttl
+            assert "no exchange with the engine has come back for" in worker.unready
+            assert "2 takers wait" in worker.unready
+        if fault == "an answer never comes":
+            queue.takers._batcher.busy = False
+        queue.takers.reask()
+        await anyio.sleep(0.5)
+        assert worker.ready, worker.unready
+        await queue.put(1)
+
+
+async def test_a_worker_whose_threads_all_hang_is_not_ready(store):
+    queue = WorkQueue(store, "jobs")
+    go_on = threading.Event()
+
+    def hangs(payload):
+        if not go_on.wait(50):
+            raise TimeoutError
+
+    worker = Worker(queue, hangs, concurrency=2, timeout=0.02, retry=Retry(attempts=1))
+    async with working(queue, worker):
+        try:
+            await queue.put_many(range(3))
+            with anyio.fail_after(20):
+                while worker.ready:
+                    await anyio.sleep(0.01)
+            assert (
+                worker.unready == "each of its 2 threads is in a handler that was abandoned and has not ended"
+            )
+        finally:
+            go_on.set()
+    assert worker.ready
+
+
 # what it costs
 
 

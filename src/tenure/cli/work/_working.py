@@ -182,11 +182,12 @@ class _Working:
 
     @property
     def ready(self) -> bool:
-        return self._store is not None and self._store.ready
+        return self._store is not None and self.unready is None
 
     @property
     def unready(self) -> str | None:
-        return None if self._store is None else self._store.unready
+        works = self._store if self._worker is None else self._worker
+        return None if works is None else works.unready
 
     async def run(self) -> None:
         with self._scope:

@@ -101,6 +101,11 @@ class Runners:
         self._problem: Exception | None = None
         self._ended: Line[None, None] = Line(lambda _: None)
 
+    @property
+    def stalled(self) -> str | None:
+        """The reason why these runners take nothing although the engine can be reached, as in `Takers`."""
+        return self._queue.takers.stalled if self.running and not self.draining else None
+
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
 

@@ -18,7 +18,7 @@ import anyio
 from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
 from tenure.store import Batcher, Held, Session, Store, Timer
-from tenure.waiting import Line, Waiter
+from tenure.waiting import Line, Waiter, now
 
 from ._demand import Demand
 from ._groups import GroupSettings
@@ -73,9 +73,27 @@ class Takers(Held):
         self._alarm = Timer(store.call_at, self.reask)
         self._idling: Line[None, None] = Line(_nothing)
         self._closed = False
+        self._seen: tuple[object, float] = (None, 0.0)
+        self._seen_at = 0.0
 
     def __len__(self) -> int:
         return len(self._line)
+
+    @property
+    def stalled(self) -> str | None:
+        """The reason why takers wait in vain although the engine can be reached; None if there is no such reason.
+
+        A state is compared with the state that was seen before. So a caller asks again and again, as health checks do,
+        and an exchange costs nothing more.
+        """
+        seen = (self._batcher.call, self._alarm.due)
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now()
+        registered = self._demand.registered > 0 and not self._batcher.busy
+        since = max(self._seen_at, self._alarm.due) if registered else self._seen_at
+        if not len(self._line) or (seconds := now() - since) <= self._store.ttl:
+            return None
+        return f"no exchange with the engine has come back for {seconds:.0f} s, while {len(self._line):,} takers wait"
 
     async def take(self, group: object = None) -> tuple[Session, Taken]:
         """Take the next task. Raises `StoreClosed`, `EngineError`; `Dismissed` when the group is dismissed meanwhile.

@@ -194,13 +194,20 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """True if the store can be reached and has not lost its session, as far as this process knows."""
-        return self._store.ready
+        """True if tasks can be taken: the store is `ready`, exchanges come back, and a thread is free or at work."""
+        return self.unready is None
 
     @property
     def unready(self) -> str | None:
         """The reason why the worker is not `ready`, in words; None if it is."""
-        return self._store.unready
+        return self._store.unready or self._runners.stalled or self._hanging
+
+    @property
+    def _hanging(self) -> str | None:
+        abandoned = sum(threads.statistics().abandoned for threads in self._threads)
+        if not abandoned or abandoned < self._concurrency:
+            return None
+        return f"each of its {abandoned:,} threads is in a handler that was abandoned and has not ended"
 
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
