@@ -31,6 +31,8 @@ PERMITS = 3
 READERS = 1000
 GROUPED = {"ordered": 1, "paired": 2}
 """The queues whose tasks have groups, and how many of a group are leased at a time; each group is a subject."""
+BLOCK = signal.SIGUSR2
+"""The signal on which a process blocks its event loop for up to three ttl."""
 STALL = (
     0.3  # of the margin that a lease keeps: who was stopped for longer may not have noticed its end in time
 )
@@ -97,9 +99,12 @@ class Client:
         self.history.note("left", str(os.getpid()))
 
     async def _until_told(self, *, task_status=anyio.TASK_STATUS_IGNORED) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(signal.SIGTERM, BLOCK) as signals:
             task_status.started()
-            async for _ in signals:
+            async for number in signals:
+                if number is BLOCK:
+                    block_loop(self._job["ttl"])
+                    continue
                 self.stopping = True
                 # once all workers are drained, nobody makes room any more
                 for scope in self._waiting_for_room:
@@ -245,7 +250,7 @@ class Client:
                 if item is not None:
                     self.history.taken(subject, item, by=by)
                 for _ in range(400 if self._job["cheats"] else random.randint(1, 4)):
-                    seen = self._look(by, seen)
+                    seen = self._look(by, seen, lease)
                     if not self._job["cheats"]:
                         lease.check()
                     held.still()
@@ -255,14 +260,34 @@ class Client:
                     with anyio.CancelScope(shield=self._job["cheats"]):
                         await anyio.sleep(random.uniform(0, 0.006))
         finally:
-            self._look(by, seen)
+            self._look(by, seen, lease)
 
-    def _look(self, by, seen) -> float:
-        """Note that this process was stopped for so long that it may hold no more without knowing."""
+    def _look(self, by, seen, lease) -> float:
+        """Note that this process was stopped, and has lost the lease meanwhile, which it could not notice in time.
+
+        A lease that is not lost after a stop was held all the time.
+        """
         now = time.monotonic()
         if now - seen > self.stall and not self._job["cheats"]:
-            self.history.note("stalled", by, by=by)
+            if not is_held(lease):
+                self.history.note("stalled", by, by=by)
+            elif now - seen > self._job["ttl"]:
+                self.history.note("kept", by, seconds=now - seen)
         return now
+
+
+def is_held(lease) -> bool:
+    """True if the lease has not been lost."""
+    try:
+        lease.check()
+    except tenure.LeaseLost:
+        return False
+    return True
+
+
+def block_loop(ttl) -> None:
+    """Do what a handler does that computes on the loop."""
+    time.sleep(random.uniform(0.1, 3) * ttl)
 
 
 def grouped(store, name):
@@ -293,6 +318,8 @@ def main() -> None:
     logging.getLogger("tenure").setLevel(logging.ERROR)
     # nobody waits for their ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # a process that is not ready yet is not blocked
+    signal.signal(BLOCK, signal.SIG_IGN)
     for loop in ("asyncio", "trio"):
         # what is imported by the first use of each loop
         anyio.run(anyio.sleep, 0, backend=loop)

@@ -12,10 +12,13 @@ from itertools import cycle
 
 import anyio
 
+from benchmarks.soak.client import BLOCK
+
 FAULTS = {
     # name: how often, beside the others
     "kill_process": 8,
     "freeze_process": 6,
+    "block_process": 8,
     "freeze_server": 4,
     "freeze_server_for_long": 2,
     "restart_server": 3,
@@ -77,6 +80,13 @@ class Nemesis:
             self._history.note("frozen", str(number))
             self._fleet.signal(number, signal.SIGSTOP)
             self._group.start_soon(self._thaw, number, self._chance.uniform(0.05, 2 * self._ttl))
+
+    async def block_process(self) -> None:
+        """Have a process block its event loop: its watchdog keeps what it holds."""
+        if self._fleet.running:
+            number = self._chance.choice(sorted(self._fleet.running))
+            self._history.note("blocked", str(number))
+            self._fleet.signal(number, BLOCK)
 
     async def freeze_holder(self) -> None:
         """Freeze a process while it holds something, until its lease is over."""

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tenure
 from benchmarks.soak import client
-from benchmarks.soak.client import STALL, Bank, Stale
+from benchmarks.soak.client import BLOCK, STALL, Bank, Stale, block_loop
 from tenure.engine import CAP, DescribeSession, ListKeys, SessionPage
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Context, Preset, Processor
@@ -74,9 +74,12 @@ class Client:
         self.history.note("left", str(os.getpid()), connections=len(self._connections))
 
     async def _until_told(self, *, task_status=anyio.TASK_STATUS_IGNORED) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(signal.SIGTERM, BLOCK) as signals:
             task_status.started()
-            async for _ in signals:
+            async for number in signals:
+                if number is BLOCK:
+                    block_loop(self._job["ttl"])
+                    continue
                 self._told.set()
                 if not self._entered:
                     self._opening.cancel()

@@ -22,6 +22,7 @@ FAULTS = {
     "kill_all": 1,
     "kill_without_server": 2,
     "freeze_process": 4,
+    "block_process": 4,
     "drain": 4,
     "restart_server": 2,
 }

@@ -217,6 +217,9 @@ class Trial(Judging):
             event.phase == "began" and event.kind == "hold" for event in (*permits, *rwlock)
         )
         seen["holds not compared"] += len(stalled)
+        seen["holds kept while the loop was blocked for a ttl"] += sum(
+            event.kind == "kept" for event in events
+        )
         self._judge_the_ends(events, self.verdict.suffered["kill_process"])
 
     def _stalled(self, events):

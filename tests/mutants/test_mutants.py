@@ -13,7 +13,7 @@ from mutants.patches import SOURCES, mutants
 from tenure.testing import EngineContract
 
 HERE = Path(__file__).parent
-AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "sqlite", "contract"}
+AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "sqlite", "watchdog", "contract"}
 
 
 def test_there_are_enough_mutants_in_every_area():
