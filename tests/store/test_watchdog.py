@@ -228,6 +228,19 @@ async def test_a_lock_whose_body_blocks_for_too_long_is_lost(redis_server):
             lease.check()
 
 
+async def test_a_session_that_has_gone_is_not_renewed(redis_server):
+    async with tenure.open_store(redis_server.url, ttl=1) as store:
+        with pytest.raises(tenure.LeaseLost):
+            async with Lock(store, "report") as lease:
+                session = lease._session
+                (gone,) = (key for key in redis_server("KEYS", "*:session") if session.id.encode() in key)
+                redis_server("DEL", gone)
+                block_until(session.is_over)
+                assert session.is_over()
+                lease.check()
+        assert (await store.statistics()).watchdog_renewals == 0
+
+
 async def test_without_max_block_a_warning_says_that_leases_are_lost(caplog):
     async with tenure.open_store("memory:", ttl=0.6, max_block=0) as store:
         async with Lock(store, "report"):
