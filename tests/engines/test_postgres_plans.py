@@ -32,7 +32,7 @@ SCANNED = {"last_token", "meta"}
 
 FEW = ROWS // 10
 FILL = f"""
-    UPDATE tenure.queue SET waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW}, put = {ROWS + 4 * FEW},
+    UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW}, put = {ROWS + 4 * FEW},
         dead = {FEW}, done = {FEW} WHERE name = 'big';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
     SELECT nextval('tenure.last_task'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
@@ -52,7 +52,7 @@ FILL = f"""
     FROM generate_series(1, {ROWS}) i;
     INSERT INTO tenure.todo (due, id, name) SELECT expires, id, queue FROM tenure.ended
     WHERE state = 'dead' AND expires IS NOT NULL;
-    UPDATE tenure.queue SET delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
+    UPDATE tenure.queue SET first_due = 0, delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
     SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
     UPDATE tenure.queue SET waiting = 2 * {ROWS}, live = 2 * {ROWS}, put = 2 * {ROWS}, named = {ROWS} + 1,

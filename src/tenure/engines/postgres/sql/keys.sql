@@ -128,6 +128,10 @@ BEGIN
         _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
     END IF;
     _q := tenure.count_tasks(_q, ARRAY[_group], 1, 0, ready, 1 - ready, 0);
+    _q.first_due := least(_q.first_due, _now);
+    IF ready = 1 AND _group = '' THEN
+        _q.fronts := tenure.with_front(_q.fronts, _priority, _now);
+    END IF;
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;

@@ -18,6 +18,7 @@ DECLARE
     before bigint;
     ready bigint;
     added bigint;
+    priority bigint;
     ready_groups bytea[];
     delayed_groups bytea[];
 BEGIN
@@ -55,8 +56,12 @@ BEGIN
     _q.put := _q.put + added;
     IF ready > 0 THEN
         _q := tenure.count_tasks(_q, ready_groups, ready, 1, 1, 0, 0);
+        FOR priority IN SELECT DISTINCT u.priority FROM unnest(_tasks.priorities) u (priority) LOOP
+            _q.fronts := tenure.with_front(_q.fronts, priority, _now);
+        END LOOP;
     END IF;
     IF added > ready THEN
+        _q.first_due := least(_q.first_due, _now);
         _q := tenure.count_tasks(_q, delayed_groups, added - ready, 1, 0, 1, 0);
     END IF;
     IF _q.takers > 0 THEN
@@ -67,11 +72,12 @@ END $$;
 -- Whether producers wait for room in the queue, and not only in a group.
 CREATE FUNCTION tenure.has_line(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group);
+    RETURN EXISTS (SELECT FROM tenure.producer p
+        WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group AND p.ordinal >= _q.first_producer);
 END $$;
 
 -- The ordinal of the first in the line in which a producer waits.
-CREATE FUNCTION tenure.first_of_line(_place tenure.producer) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.first_of_line(_q tenure.queue, _place tenure.producer) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF _place.for_group THEN
         RETURN (SELECT p.ordinal FROM tenure.producer p
@@ -79,7 +85,8 @@ BEGIN
             ORDER BY p.ordinal LIMIT 1);
     END IF;
     RETURN (SELECT p.ordinal FROM tenure.producer p
-        WHERE p.queue = _place.queue AND NOT p.reserved AND NOT p.for_group ORDER BY p.ordinal LIMIT 1);
+        WHERE p.queue = _place.queue AND NOT p.reserved AND NOT p.for_group AND p.ordinal >= _q.first_producer
+        ORDER BY p.ordinal LIMIT 1);
 END $$;
 
 -- Whether there is no room for so many new ones of the tasks, or others wait for room before them.
@@ -146,7 +153,7 @@ BEGIN
     END IF;
     IF place.name IS NOT NULL AND NOT place.reserved THEN
         _reply := ROW('queued', ARRAY[
-            place.ordinal + 1 - tenure.first_of_line(place), tenure.ask_again_in(_now, NULL)
+            place.ordinal + 1 - tenure.first_of_line(_q, place), tenure.ask_again_in(_now, NULL)
         ], NULL)::tenure.answer;
         RETURN;
     END IF;

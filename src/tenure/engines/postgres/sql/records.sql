@@ -187,11 +187,11 @@ END $$;
 
 -- The first `_limit` delayed tasks that are due and were not yet promoted: no more than an exchange would promote. The
 -- others count as delayed.
-CREATE FUNCTION tenure.due_tasks(_now bigint, _queue bytea, _limit bigint DEFAULT 256) RETURNS SETOF tenure.task
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.due_tasks(_now bigint, _queue bytea, _since bigint DEFAULT 0, _limit bigint DEFAULT 256)
+RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY SELECT * FROM tenure.task t
-        WHERE t.queue = _queue AND t.session IS NULL AND t.delayed AND t.ready_at <= _now
+        WHERE t.queue = _queue AND t.session IS NULL AND t.delayed AND t.ready_at >= _since AND t.ready_at <= _now
         ORDER BY t.ready_at, t.id LIMIT _limit;
 END $$;
 
@@ -453,12 +453,13 @@ BEGIN
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
-        SELECT count(*) INTO due FROM tenure.due_tasks(now, _queue);
+        SELECT count(*) INTO due FROM tenure.due_tasks(now, _queue, q.first_due);
     END IF;
     oldest := least(
         now,
         (SELECT t.ready_at FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+                AND t.ready_at >= tenure.oldest_front(q.fronts)
             ORDER BY t.ready_at LIMIT 1),
         (SELECT t.ready_at FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name <> '' AND t.session IS NULL AND NOT t.delayed

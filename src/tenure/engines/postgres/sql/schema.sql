@@ -4,6 +4,12 @@
 -- at most one transaction at a time that changes them. `made` numbers are in the order of making, over all tables.
 -- `check_at` is when to look whether a row is still needed, NULL if that is found out otherwise. It is indexed, and
 -- changes seldom, unlike the time until which the row is kept.
+--
+-- While a transaction is held open, for a backup or a report, no dead row goes. So no statement that runs often begins
+-- at the dead end of an index. What changes under the lock of a queue begins at a mark in the row of the queue:
+-- `fronts` and the columns named `first_...`. Everything else begins at a sequence, which has no versions: `last_due`,
+-- `last_forgotten`. And a row that changes all the time has a `page` in its key: when an update puts the row into
+-- another `block` of the file, the row gets the next page. So a look-up of the last page meets the versions of a block.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 
@@ -42,6 +48,11 @@ CREATE SEQUENCE tenure.last_hint;
 CREATE SEQUENCE tenure.last_use;
 CREATE SEQUENCE tenure.last_task;
 CREATE SEQUENCE tenure.last_ending;
+-- Times before which nothing is due, and no record has to be forgotten, but for what a slow transaction has committed
+-- since; and the time of the last look for that.
+CREATE SEQUENCE tenure.last_due MINVALUE 0 START 0;
+CREATE SEQUENCE tenure.last_forgotten MINVALUE 0 START 0;
+CREATE SEQUENCE tenure.last_rescue MINVALUE 0 START 0;
 
 -- Sessions: a heartbeat changes one row.
 CREATE TABLE tenure.session (
@@ -62,7 +73,9 @@ CREATE TABLE tenure.cached_reply (
     answer tenure.answer[] NOT NULL,
     keep_until bigint NOT NULL,
     check_at bigint NOT NULL,
-    PRIMARY KEY (session, kind, name)
+    page bigint NOT NULL DEFAULT 0,
+    block bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (session, kind, name, page)
 ) WITH (fillfactor = 70);
 CREATE INDEX cached_reply_check ON tenure.cached_reply (check_at);
 
@@ -214,8 +227,14 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
 -- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
 -- these, and there is no row in task_group. `weights` are the rows of turn.
+--
+-- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
+-- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
+-- No delayed task is due before `first_due`, no idle taker was made before `first_taker`, no producer that waits for
+-- room in the queue has an ordinal below `first_producer`, and no client watches the end of a task below
+-- `first_awaited`.
 CREATE TABLE tenure.queue (
-    name bytea PRIMARY KEY,
+    name bytea NOT NULL,
     paused boolean NOT NULL DEFAULT false,
     awaited boolean NOT NULL DEFAULT false,
     followed boolean NOT NULL DEFAULT false,
@@ -245,7 +264,15 @@ CREATE TABLE tenure.queue (
     per_group bigint NOT NULL DEFAULT 0,
     group_size bigint NOT NULL DEFAULT 0,
     weights bigint NOT NULL DEFAULT 0,
-    keep_order boolean NOT NULL DEFAULT true
+    keep_order boolean NOT NULL DEFAULT true,
+    fronts bigint[] DEFAULT '{}',
+    first_due bigint NOT NULL DEFAULT 0,
+    first_taker bigint NOT NULL DEFAULT 0,
+    first_producer bigint NOT NULL DEFAULT 0,
+    first_awaited bigint NOT NULL DEFAULT 0,
+    page bigint NOT NULL DEFAULT 0,
+    block bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (name, page)
 ) WITH (fillfactor = 30);
 CREATE INDEX queue_check ON tenure.queue (check_at) WHERE check_at IS NOT NULL;
 
@@ -310,7 +337,7 @@ CREATE TABLE tenure.taker (
     process bytea NOT NULL,
     want bigint NOT NULL,
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
-    PRIMARY KEY (queue, session)
+    PRIMARY KEY (queue, session, made)
 );
 CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);

@@ -21,12 +21,28 @@ CREATE FUNCTION tenure.keep_session(_session bytea) RETURNS void LANGUAGE sql VO
 CREATE FUNCTION tenure.time(_clock bigint) RETURNS bigint LANGUAGE sql VOLATILE
     RETURN coalesce(_clock, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 
-CREATE FUNCTION tenure.is_due(_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- The time before which nothing is due; all times, if the clock was set back.
+CREATE FUNCTION tenure.due_since(_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    since bigint := pg_sequence_last_value('tenure.last_due');
 BEGIN
-    RETURN EXISTS (SELECT FROM tenure.session WHERE expires <= _now)
-        OR EXISTS (SELECT FROM tenure.task WHERE expires <= _now)
-        OR EXISTS (SELECT FROM tenure.resource WHERE rests AND rest_until <= _now)
-        OR EXISTS (SELECT FROM tenure.todo WHERE due <= _now);
+    RETURN CASE WHEN since <= _now THEN since ELSE -1 END;
+END $$;
+
+-- The block of the file in which a row is.
+CREATE FUNCTION tenure.block_of(_place tid) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN (_place::text::point)[0]::bigint;
+
+-- Whether something is due, and has become so since then.
+CREATE FUNCTION tenure.is_due(_now bigint, _since bigint DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    since bigint := coalesce(_since, tenure.due_since(_now));
+BEGIN
+    RETURN EXISTS (SELECT FROM tenure.session WHERE expires BETWEEN since AND _now)
+        OR EXISTS (SELECT FROM tenure.task WHERE expires BETWEEN since AND _now)
+        OR EXISTS (SELECT FROM tenure.resource WHERE rests AND rest_until BETWEEN since AND _now)
+        OR EXISTS (SELECT FROM tenure.todo WHERE due BETWEEN since AND _now)
+        OR EXISTS (SELECT FROM tenure.todo WHERE due = 0);
 END $$;
 
 -- The time of an operation that has its object to itself, or NULL when there is something to clear up before.
@@ -65,7 +81,8 @@ END $$;
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.
 CREATE FUNCTION tenure.ask_again_in(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    earliest bigint := least((SELECT s.expires FROM tenure.session s ORDER BY s.expires LIMIT 1), _due);
+    earliest bigint := least(_due,
+        (SELECT s.expires FROM tenure.session s WHERE s.expires >= tenure.due_since(_now) ORDER BY s.expires LIMIT 1));
 BEGIN
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;
@@ -124,13 +141,18 @@ END $$;
 
 CREATE FUNCTION tenure.subscribe_once(_kind text, _name bytea, _task bigint, _session tenure.session) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    last tenure.queue;
 BEGIN
     INSERT INTO tenure.watch (kind, name, task, session, process)
     VALUES (_kind, _name, _task, _session.id, _session.process) ON CONFLICT DO NOTHING;
-    IF _kind = 'task' THEN
-        UPDATE tenure.queue q SET awaited = true WHERE q.name = _name AND NOT q.awaited;
-    ELSIF _kind = 'change' THEN
-        UPDATE tenure.queue q SET followed = true WHERE q.name = _name AND NOT q.followed;
+    SELECT * INTO last FROM tenure.queue q WHERE q.name = _name AND _kind IN ('task', 'change')
+    ORDER BY q.page DESC LIMIT 1;
+    IF _kind = 'task' AND NOT (last.awaited AND _task >= last.first_awaited) THEN
+        UPDATE tenure.queue q SET awaited = true, first_awaited = least(last.first_awaited, _task)
+        WHERE q.name = _name AND q.page = last.page;
+    ELSIF _kind = 'change' AND NOT last.followed THEN
+        UPDATE tenure.queue q SET followed = true WHERE q.name = _name AND q.page = last.page;
     END IF;
 END $$;
 
@@ -155,23 +177,35 @@ END $$;
 CREATE FUNCTION tenure.cached_reply(_now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint)
 RETURNS tenure.answer[] LANGUAGE plpgsql AS $$
 DECLARE
-    known tenure.answer[];
+    last tenure.cached_reply;
 BEGIN
-    SELECT g.answer INTO known FROM tenure.cached_reply g
-    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.n = _n AND g.keep_until > _now;
-    IF FOUND THEN
-        UPDATE tenure.cached_reply g SET keep_until = _now + 2 * _mine.ttl
-        WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name;
+    SELECT * INTO last FROM tenure.cached_reply g WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name
+    ORDER BY g.page DESC LIMIT 1;
+    IF last.n IS DISTINCT FROM _n OR last.keep_until <= _now THEN
+        RETURN NULL;
     END IF;
-    RETURN known;
+    UPDATE tenure.cached_reply g SET keep_until = _now + 2 * _mine.ttl
+    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.page = last.page;
+    RETURN last.answer;
 END $$;
 
 CREATE FUNCTION tenure.cache_reply(
     _now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint, _answer tenure.answer[]
 ) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kept record;
 BEGIN
-    INSERT INTO tenure.cached_reply (session, kind, name, n, answer, keep_until, check_at)
-    VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl)
-    ON CONFLICT (session, kind, name)
-    DO UPDATE SET n = excluded.n, answer = excluded.answer, keep_until = excluded.keep_until;
+    UPDATE tenure.cached_reply g SET n = _n, answer = _answer, keep_until = _now + 2 * _mine.ttl
+    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.page = (
+        SELECT o.page FROM tenure.cached_reply o WHERE o.session = _mine.id AND o.kind = _kind AND o.name = _name
+        ORDER BY o.page DESC LIMIT 1
+    )
+    RETURNING g.page, g.block, tenure.block_of(g.ctid) AS now_in INTO kept;
+    IF NOT FOUND THEN
+        INSERT INTO tenure.cached_reply (session, kind, name, n, answer, keep_until, check_at)
+        VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl);
+    ELSIF kept.now_in <> kept.block THEN
+        UPDATE tenure.cached_reply g SET page = kept.page + 1, block = kept.now_in
+        WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.page = kept.page;
+    END IF;
 END $$;

@@ -60,9 +60,11 @@ DECLARE
     one record;
     finished boolean;
     item tenure.resource;
+    since bigint;
 BEGIN
     PERFORM tenure.lock('sweep', '');
     now := tenure.time(_clock);
+    since := tenure.due_since(now);
     PERFORM tenure.begin_steps(_cap);
     FOR line IN SELECT * FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 LIMIT _cap LOOP
         PERFORM tenure.lock('hold', line.name);
@@ -73,7 +75,8 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     FOR i IN 1 .. _cap LOOP
-        SELECT s.name INTO whose FROM tenure.session s WHERE s.expires <= now ORDER BY s.expires, s.name LIMIT 1;
+        SELECT s.name INTO whose FROM tenure.session s WHERE s.expires BETWEEN since AND now
+        ORDER BY s.expires, s.name LIMIT 1;
         IF NOT FOUND THEN
             EXIT WHEN i = 1;
             RETURN tenure.reply('more');
@@ -91,10 +94,10 @@ BEGIN
     END LOOP;
     FOR one IN
         (SELECT t.expires, t.id, t.queue, false AS dead FROM tenure.task t
-            WHERE t.expires <= now ORDER BY t.expires, t.id LIMIT _cap)
+            WHERE t.expires BETWEEN since AND now ORDER BY t.expires, t.id LIMIT _cap)
         UNION ALL
         (SELECT l.due, l.id, l.name, true FROM tenure.todo l
-            WHERE l.id > 0 AND l.due <= now ORDER BY l.due, l.id LIMIT _cap)
+            WHERE l.id > 0 AND l.due BETWEEN since AND now ORDER BY l.due, l.id LIMIT _cap)
         ORDER BY expires, id LIMIT _cap
     LOOP
         PERFORM tenure.lock('queue', one.queue);
@@ -107,7 +110,7 @@ BEGIN
     IF FOUND THEN
         RETURN tenure.reply('more');
     END IF;
-    FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until <= now
+    FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until BETWEEN since AND now
             ORDER BY r.rest_until, r.pool, r.name LIMIT _cap LOOP
         PERFORM tenure.lock('pool', item.pool);
         UPDATE tenure.resource r SET rests = false
@@ -120,18 +123,28 @@ BEGIN
 END $$;
 
 -- Delete a few rows of each kind that are no longer needed: numbered answers, limiters, records of endings, barriers,
--- queues. It does not wait for locks: what is locked is left for another time. -> ok
+-- queues. It does not wait for locks: what is locked is left for another time.
+--
+-- Then move the mark of what is due, and every ten seconds look from the beginning. -> ok
 CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);
     at double precision := now / 1e6::double precision;
+    behind constant bigint := 100000;
+    pause constant bigint := 10000000;
+    mark bigint := tenure.due_since(now);
+    rescued bigint := coalesce(pg_sequence_last_value('tenure.last_rescue'), -pause);
+    is_rescue boolean := now NOT BETWEEN rescued AND rescued + pause;
+    since bigint := CASE WHEN is_rescue THEN -1 ELSE mark END;
+    is_more boolean := false;
     reply record;
     object bytea;
     queue tenure.queue;
+    seen bigint := 0;
 BEGIN
     -- what a crash of the server takes back is forgotten again later
     PERFORM set_config('synchronous_commit', 'off', true);
-    FOR reply IN SELECT g.ctid, g.keep_until FROM tenure.cached_reply g WHERE g.check_at <= now
+    FOR reply IN SELECT g.ctid, g.keep_until FROM tenure.cached_reply g WHERE g.check_at BETWEEN since AND now
         ORDER BY g.check_at LIMIT 64 FOR UPDATE SKIP LOCKED
     LOOP
         IF reply.keep_until > now THEN
@@ -139,29 +152,52 @@ BEGIN
         ELSE
             DELETE FROM tenure.cached_reply g WHERE g.ctid = reply.ctid;
         END IF;
+        seen := seen + 1;
     END LOOP;
+    is_more := seen = 64;
     WITH outdated AS (
         DELETE FROM tenure.limiter r WHERE r.key = ANY (ARRAY(
             -- a second later, for those whose clock was read a little earlier
-            SELECT p.key FROM tenure.limiter p WHERE p.until < at - 1 ORDER BY p.until LIMIT 64 FOR UPDATE SKIP LOCKED
+            SELECT p.key FROM tenure.limiter p WHERE p.until < at - 1 AND p.until >= since / 1e6::double precision - 2
+            ORDER BY p.until LIMIT 64 FOR UPDATE SKIP LOCKED
         )) AND r.until < at - 1 RETURNING r.key
+    ), waiters AS (
+        DELETE FROM tenure.limiter_waiter w USING outdated o WHERE w.key = o.key AND w.due < at - 1
     )
-    DELETE FROM tenure.limiter_waiter w USING outdated o WHERE w.key = o.key AND w.due < at - 1;
-    PERFORM tenure.forget_records(now, 24);
-    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.check_at <= now ORDER BY b.check_at LIMIT 64 LOOP
+    SELECT is_more OR count(*) = 64 INTO is_more FROM outdated o;
+    PERFORM tenure.forget_records(now, 24, is_rescue);
+    seen := 0;
+    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.check_at BETWEEN since AND now
+        ORDER BY b.check_at LIMIT 64
+    LOOP
         IF tenure.try_lock('barrier', object) THEN
             PERFORM tenure.tidy_barrier(now, object);
         END IF;
+        seen := seen + 1;
     END LOOP;
-    FOR object IN SELECT q.name FROM tenure.queue q WHERE q.check_at <= now ORDER BY q.check_at LIMIT 64 LOOP
+    is_more := is_more OR seen = 64;
+    seen := 0;
+    FOR object IN SELECT q.name FROM tenure.queue q WHERE q.check_at BETWEEN since AND now
+        ORDER BY q.check_at LIMIT 64
+    LOOP
         IF tenure.try_lock('queue', object) THEN
-            SELECT * INTO queue FROM tenure.queue q WHERE q.name = object AND q.check_at <= now;
-            IF FOUND THEN
+            SELECT * INTO queue FROM tenure.queue q WHERE q.name = object ORDER BY q.page DESC LIMIT 1;
+            IF queue.check_at <= now THEN
                 queue.check_at := tenure.forget_keys(now, object, 256);
                 PERFORM tenure.save_queue(now, queue);
             END IF;
         END IF;
+        seen := seen + 1;
     END LOOP;
+    is_more := is_more OR seen = 64 OR tenure.is_due(now, since);
+    IF is_more AND is_rescue THEN
+        PERFORM setval('tenure.last_due', 0);
+    ELSIF NOT is_more AND now - behind > mark THEN
+        PERFORM setval('tenure.last_due', greatest(0, now - behind));
+    END IF;
+    IF is_rescue THEN
+        PERFORM setval('tenure.last_rescue', now);
+    END IF;
     RETURN tenure.reply('ok');
 END $$;
 
@@ -178,7 +214,7 @@ BEGIN
     IF tenure.is_due(now) THEN
         RETURN tenure.reply('more');
     END IF;
-    UPDATE tenure.session s SET expires = -1 WHERE s.name = _session RETURNING * INTO mine;
+    UPDATE tenure.session s SET expires = now WHERE s.name = _session RETURNING * INTO mine;
     IF NOT FOUND THEN
         RETURN tenure.reply('gone');
     END IF;

@@ -113,6 +113,7 @@ CREATE FUNCTION tenure.settle_tasks(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     settled record;
+    first bigint;
 BEGIN
     IF _q.producers = 0 AND NOT _q.awaited
             AND cardinality(_settle.ids) = (
@@ -135,7 +136,10 @@ BEGIN
         END IF;
     END LOOP;
     IF _q.awaited THEN
-        _q.awaited := EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _q.name);
+        SELECT w.task INTO first FROM tenure.watch w
+        WHERE w.kind = 'task' AND w.name = _q.name AND w.task >= _q.first_awaited ORDER BY w.task LIMIT 1;
+        _q.awaited := FOUND;
+        _q.first_awaited := coalesce(first, _q.first_awaited);
     END IF;
 END $$;
 
@@ -144,53 +148,114 @@ CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) 
 LANGUAGE plpgsql AS $$
 DECLARE
     groups bytea[];
-    promoted bigint;
+    batch record;
+    promoted bigint := 0;
+    last bigint;
 BEGIN
     IF _q.named > 0 THEN
         groups := ARRAY(SELECT d.group_name FROM tenure.task d
-            WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
+            WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed
+                AND d.ready_at >= _q.first_due AND d.ready_at <= _now
             ORDER BY d.ready_at, d.id LIMIT _cap);
     END IF;
-    UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
-        SELECT d.ctid FROM tenure.task d
-        WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
-        ORDER BY d.ready_at, d.id LIMIT _cap
-    ));
-    GET DIAGNOSTICS promoted = ROW_COUNT;
+    FOR batch IN
+        WITH promoted AS (
+            UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
+                SELECT d.ctid FROM tenure.task d
+                WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed
+                    AND d.ready_at >= _q.first_due AND d.ready_at <= _now
+                ORDER BY d.ready_at, d.id LIMIT _cap
+            )) RETURNING t.priority, t.ready_at, t.group_name
+        )
+        SELECT p.priority, p.group_name = '' AS is_alone, count(*) AS n, min(p.ready_at) AS first,
+            max(p.ready_at) AS last
+        FROM promoted p GROUP BY 1, 2
+    LOOP
+        promoted := promoted + batch.n;
+        last := greatest(last, batch.last);
+        IF batch.is_alone THEN
+            _q.fronts := tenure.with_front(_q.fronts, batch.priority, batch.first);
+        END IF;
+    END LOOP;
+    _q.first_due := CASE WHEN promoted < _cap THEN _now ELSE last END;
     RETURN tenure.count_tasks(_q, groups, promoted, 0, 1, -1, 0);
 END $$;
 
--- Lease up to `_want` waiting tasks to the session, with tokens that follow one another: those at `_places`, or if that
--- is NULL, the first of a queue without groups. -> how many, and the first token
-CREATE FUNCTION tenure.lease_tasks(
-    _now bigint, _mine tenure.session, _queue bytea, _want bigint, _aging bigint, _max_deliveries bigint, _keep boolean,
-    _dead_ttl bigint, _places tid[], OUT _count bigint, OUT _first bigint
+-- The next `_want` tasks of a queue without groups: first those that are older than `_aging`, then by priority.
+-- -> where they are, in order, and the fronts behind them
+CREATE FUNCTION tenure.next_tasks(
+    _now bigint, INOUT _fronts bigint[], _queue bytea, _want bigint, _aging bigint, OUT _places tid[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    places tid[] := coalesce(_places, '{}');
+    batch record;
+    floor_at bigint := -1;
+    floor_id bigint := 0;
+    since bigint;
+    first bigint;
+    behind bigint[] := '{}'::bigint[];
 BEGIN
-    IF _places IS NULL AND _aging IS NOT NULL THEN
-        places := ARRAY(
-            SELECT t.ctid FROM tenure.task t
+    _places := '{}';
+    IF _aging IS NOT NULL THEN
+        SELECT count(*) AS n, array_agg(o.place ORDER BY o.ready_at, o.id) AS places, max(o.ready_at) AS last,
+            array_agg(o.id ORDER BY o.ready_at, o.id) AS ids
+        INTO batch FROM (
+            SELECT t.ctid AS place, t.ready_at, t.id FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
-                AND t.ready_at < _now - _aging
+                AND t.ready_at >= tenure.oldest_front(_fronts) AND t.ready_at < _now - _aging
             ORDER BY t.ready_at, t.id LIMIT _want
-        );
+        ) o;
+        _places := coalesce(batch.places, '{}');
+        floor_at := CASE WHEN batch.n < _want THEN _now - _aging ELSE batch.last END;
+        floor_id := CASE WHEN batch.n < _want THEN 0 ELSE batch.ids[batch.n] + 1 END;
     END IF;
-    IF _places IS NULL AND cardinality(places) < _want THEN
-        places := places || ARRAY(
+    IF _fronts IS NULL THEN
+        _places := _places || ARRAY(
             SELECT t.ctid FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
                 AND (_aging IS NULL OR t.ready_at >= _now - _aging)
-            ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(places)
+            ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(_places)
         );
+        RETURN;
     END IF;
-    _count := cardinality(places);
+    FOR i IN 1 .. cardinality(_fronts) BY 3 LOOP
+        since := _fronts[i + 1];
+        first := _fronts[i + 2];
+        IF (since, first) < (floor_at, floor_id) THEN
+            since := floor_at;
+            first := floor_id;
+        END IF;
+        IF cardinality(_places) < _want THEN
+            SELECT count(*) AS n, array_agg(p.place ORDER BY p.ready_at, p.id) AS places, max(p.ready_at) AS last,
+                array_agg(p.id ORDER BY p.ready_at, p.id) AS ids
+            INTO batch FROM (
+                SELECT t.ctid AS place, t.ready_at, t.id FROM tenure.task t
+                WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+                    AND t.priority = _fronts[i] AND (t.ready_at, t.id) >= (since, first)
+                ORDER BY t.ready_at, t.id LIMIT _want - cardinality(_places)
+            ) p;
+            _places := _places || batch.places;
+            -- fewer than were wanted: this priority has no more
+            CONTINUE WHEN cardinality(_places) < _want;
+            since := batch.last;
+            first := batch.ids[batch.n] + 1;
+        END IF;
+        behind := behind || ARRAY[_fronts[i], since, first];
+    END LOOP;
+    _fronts := behind;
+END $$;
+
+-- Lease the tasks at these places to the session, with tokens that follow one another. -> how many, and the first token
+CREATE FUNCTION tenure.lease_tasks(
+    _now bigint, _mine tenure.session, _max_deliveries bigint, _keep boolean, _dead_ttl bigint, _places tid[],
+    OUT _count bigint, OUT _first bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    _count := cardinality(_places);
     IF _count > 0 THEN
         _first := tenure.new_tokens(_now, _count);
         UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = _first + i.n - 1,
             deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep, dead_ttl = _dead_ttl
-        FROM unnest(places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
+        FROM unnest(_places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
     END IF;
 END $$;
 
@@ -201,12 +266,19 @@ DECLARE
     changed bigint;
 BEGIN
     IF _want > 0 THEN
-        INSERT INTO tenure.taker AS t (queue, session, process, want)
-        VALUES (_q.name, _mine.id, _mine.process, _want)
-        ON CONFLICT ON CONSTRAINT taker_pkey DO UPDATE SET want = excluded.want RETURNING (xmax = 0)::int INTO changed;
-        _q.takers := _q.takers + changed;
+        IF _q.takers > 0 THEN
+            UPDATE tenure.taker t SET want = _want
+            WHERE t.queue = _q.name AND t.session = _mine.id AND t.made >= _q.first_taker;
+        END IF;
+        IF _q.takers = 0 OR NOT FOUND THEN
+            INSERT INTO tenure.taker AS t (queue, session, process, want)
+            VALUES (_q.name, _mine.id, _mine.process, _want) RETURNING t.made INTO changed;
+            _q.first_taker := CASE WHEN _q.takers = 0 THEN changed ELSE _q.first_taker END;
+            _q.takers := _q.takers + 1;
+        END IF;
     ELSIF _q.takers > 0 THEN
-        DELETE FROM tenure.taker t WHERE t.queue = _q.name AND t.session = _mine.id;
+        DELETE FROM tenure.taker t
+        WHERE t.queue = _q.name AND t.session = _mine.id AND t.made >= _q.first_taker;
         GET DIAGNOSTICS changed = ROW_COUNT;
         _q.takers := _q.takers - changed;
     END IF;
@@ -283,8 +355,12 @@ BEGIN
             turns := tenure.take_turns(now, queue, _want, _aging);
             queue := turns._q;
             places := turns._places;
+        ELSE
+            turns := tenure.next_tasks(now, queue.fronts, _queue, _want, _aging);
+            queue.fronts := turns._fronts;
+            places := turns._places;
         END IF;
-        leased := tenure.lease_tasks(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl, places);
+        leased := tenure.lease_tasks(now, mine, _max_deliveries, _keep, _dead_ttl, places);
         count := leased._count;
         first := leased._first;
         queue.waiting := queue.waiting - count;

@@ -16,7 +16,7 @@ CREATE FUNCTION tenure.read_queue(_now bigint, _name bytea) RETURNS tenure.queue
 DECLARE
     queue tenure.queue;
 BEGIN
-    SELECT * INTO queue FROM tenure.queue q WHERE q.name = _name;
+    SELECT * INTO queue FROM tenure.queue q WHERE q.name = _name ORDER BY q.page DESC LIMIT 1;
     IF queue.live = 0 AND queue.keep_until <= _now AND tenure.is_idle(queue) THEN
         queue.put := 0;
         queue.done := 0;
@@ -40,6 +40,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    now_in bigint;
 BEGIN
     IF _q.live = 0 AND (_q.check_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
         IF _q.keep_until > _now THEN
@@ -47,22 +49,62 @@ BEGIN
         ELSIF EXISTS (SELECT FROM tenure.kept_key k WHERE k.queue = _q.name) THEN
             _q.check_at := _now;
         ELSIF _q.takers = 0 THEN
-            DELETE FROM tenure.queue WHERE name = _q.name;
+            DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
             RETURN;
         END IF;
+    END IF;
+    IF _q.waiting = 0 THEN
+        _q.fronts := '{}';
     END IF;
     UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, max_size = _q.max_size,
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
-        lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at
-    WHERE name = _q.name;
+        lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
+        first_due = _q.first_due, first_taker = _q.first_taker, first_producer = _q.first_producer,
+        first_awaited = _q.first_awaited
+    WHERE name = _q.name AND page = _q.page RETURNING tenure.block_of(ctid) INTO now_in;
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
             named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
             per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
-        WHERE name = _q.name;
+        WHERE name = _q.name AND page = _q.page RETURNING tenure.block_of(ctid) INTO now_in;
     END IF;
+    IF now_in <> _q.block THEN
+        UPDATE tenure.queue SET page = _q.page + 1, block = now_in WHERE name = _q.name AND page = _q.page;
+    END IF;
+END $$;
+
+-- The fronts, when tasks of a priority can be taken from that time and id on.
+CREATE FUNCTION tenure.with_front(_fronts bigint[], _priority bigint, _ready_at bigint, _id bigint DEFAULT 0)
+RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    i int := 1;
+    most constant int := 48;  -- three numbers for each of 16 priorities
+BEGIN
+    WHILE _fronts[i] > _priority LOOP
+        i := i + 3;
+    END LOOP;
+    IF _fronts[i] = _priority THEN
+        IF (_ready_at, _id) < (_fronts[i + 1], _fronts[i + 2]) THEN
+            _fronts[i + 1] := _ready_at;
+            _fronts[i + 2] := _id;
+        END IF;
+        RETURN _fronts;
+    END IF;
+    RETURN CASE WHEN cardinality(_fronts) < most
+        THEN _fronts[:i - 1] || ARRAY[_priority, _ready_at, _id] || _fronts[i:] END;
+END $$;
+
+-- The time before which no task without a group is ready that can be taken.
+CREATE FUNCTION tenure.oldest_front(_fronts bigint[]) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    oldest bigint := CASE WHEN _fronts IS NULL THEN 0 ELSE 9223372036854775807 END;
+BEGIN
+    FOR i IN 2 .. coalesce(cardinality(_fronts), 0) BY 3 LOOP
+        oldest := least(oldest, _fronts[i]);
+    END LOOP;
+    RETURN oldest;
 END $$;
 
 -- When the next delayed task becomes due; NULL for never.
@@ -72,7 +114,7 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN (SELECT t.ready_at FROM tenure.task t WHERE t.queue = _q.name AND t.session IS NULL AND t.delayed
-        ORDER BY t.ready_at LIMIT 1);
+        AND t.ready_at >= _q.first_due ORDER BY t.ready_at LIMIT 1);
 END $$;
 
 -- idle takers
@@ -95,9 +137,11 @@ DECLARE
     taker tenure.taker;
 BEGIN
     WHILE _count > 0 AND _q.takers > 0 AND NOT _q.paused LOOP
-        SELECT * INTO taker FROM tenure.taker t WHERE t.queue = _q.name ORDER BY t.made LIMIT 1;
-        DELETE FROM tenure.taker t WHERE t.queue = _q.name AND t.session = taker.session;
+        SELECT * INTO taker FROM tenure.taker t WHERE t.queue = _q.name AND t.made >= _q.first_taker
+        ORDER BY t.made LIMIT 1;
+        DELETE FROM tenure.taker t WHERE t.queue = _q.name AND t.session = taker.session AND t.made = taker.made;
         PERFORM tenure.hint(taker.process, _q.name, '', 'ready');
+        _q.first_taker := taker.made + 1;
         _q.takers := _q.takers - 1;
         _count := _count - taker.want;
     END LOOP;
@@ -121,8 +165,10 @@ DECLARE
     head tenure.producer;
 BEGIN
     WHILE _q.producers > 0 LOOP
-        SELECT * INTO head FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group
+        SELECT * INTO head FROM tenure.producer p
+        WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group AND p.ordinal >= _q.first_producer
         ORDER BY p.ordinal LIMIT 1;
+        _q.first_producer := coalesce(head.ordinal, _q.ordinal + 1);
         EXIT WHEN NOT FOUND OR _q.live + _q.reserved > 0 AND head.count > _q.max_size - _q.live - _q.reserved;
         UPDATE tenure.producer p SET reserved = true WHERE p.queue = _q.name AND p.name = head.name;
         _q.producers := _q.producers - 1;
@@ -249,7 +295,10 @@ BEGIN
     _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, (_task.ready_at <= _now)::int,
         (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int);
     IF _task.ready_at > _now THEN
+        _q.first_due := least(_q.first_due, _task.ready_at);
         RETURN tenure.offer_sooner(_q, before);
+    ELSIF _task.group_name = '' THEN
+        _q.fronts := tenure.with_front(_q.fronts, _task.priority, _task.ready_at, _task.id);
     END IF;
     RETURN _q;
 END $$;
@@ -331,11 +380,29 @@ BEGIN
 END $$;
 
 -- Forget outdated records, but for dead letters, a few more than came.
-CREATE FUNCTION tenure.forget_records(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.forget_records(_now bigint, _ended bigint, _rescue boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    most bigint := 16 + 2 * _ended;
+    behind constant bigint := 100000;
+    since bigint := pg_sequence_last_value('tenure.last_forgotten');
+    gone record;
+    reached bigint;
 BEGIN
-    DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
-        SELECT e.ctid FROM tenure.ended e WHERE e.expires <= _now AND e.state <> 'dead'
-        ORDER BY e.expires LIMIT 16 + 2 * _ended
-        FOR UPDATE SKIP LOCKED
-    ));
+    IF _rescue OR since IS NULL OR since > _now THEN
+        since := -1;
+    END IF;
+    WITH forgotten AS (
+        DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
+            SELECT e.ctid FROM tenure.ended e
+            WHERE e.expires >= since AND e.expires <= _now AND e.state <> 'dead'
+            ORDER BY e.expires LIMIT most
+            FOR UPDATE SKIP LOCKED
+        )) RETURNING expires
+    )
+    SELECT count(*) AS n, max(f.expires) AS last INTO gone FROM forgotten f;
+    reached := CASE WHEN gone.n < most THEN _now ELSE gone.last END - behind;
+    IF reached > since + behind OR since < 0 THEN
+        PERFORM setval('tenure.last_forgotten', greatest(0, reached));
+    END IF;
 END $$;
