@@ -92,7 +92,7 @@ class Machine:
     seed repeats both.
 
     Elsewhere, as in `cancel_everywhere`, each rule is called by a task of its own with its first arguments, and the
-    first rule by two more, of which the last is a `newcomer`.
+    last rule by two more, of which the last is a `newcomer`.
     """
 
     tasks = 4
@@ -114,7 +114,7 @@ class Machine:
         program = (
             _drawn(rules, choose, cls.tasks, cls.steps)
             if choose is not None
-            else [[call] for call in [*_first(rules), _first(rules)[0]]]
+            else [[call] for call in [*_first(rules), _first(rules)[-1]]]
         )
         machine = cls()
         invariants = [getattr(machine, name) for name, mark in marked.items() if mark == "invariant"]
@@ -125,7 +125,7 @@ class Machine:
             for calls in program:
                 group.start_soon(partial(_perform, machine, calls), name="; ".join(map(str, calls)))
             if director is not None and director.newcomers_wait:
-                group.start_soon(partial(_perform, machine, _first(rules)[:1], newcomer), name="newcomer")
+                group.start_soon(partial(_perform, machine, _first(rules)[-1:], newcomer), name="newcomer")
         _check(invariants)
         for name, mark in marked.items():
             if mark == "at rest" and isinstance(asked := getattr(machine, name)(), Awaitable):

@@ -37,13 +37,10 @@ class FairRWLock(Machine):
             with self.fair.inside(place):
                 await pause()
 
-    @rule(cancel=False)
-    async def read(self):
-        await self.use(self.lock.read(), 1, steady=True)
-
-    @rule(cancel=False)
-    async def write(self):
-        await self.use(self.lock.write(), MANY, steady=True)
+    @rule()
+    async def write_at_once(self):
+        with suppress(anyio.WouldBlock):
+            await self.use(self.lock.write_nowait(), MANY)
 
     @rule()
     async def give_up_reading(self):
@@ -58,10 +55,13 @@ class FairRWLock(Machine):
         with suppress(anyio.WouldBlock):
             await self.use(self.lock.read_nowait(), 1)
 
-    @rule()
-    async def write_at_once(self):
-        with suppress(anyio.WouldBlock):
-            await self.use(self.lock.write_nowait(), MANY)
+    @rule(cancel=False)
+    async def read(self):
+        await self.use(self.lock.read(), 1, steady=True)
+
+    @rule(cancel=False)
+    async def write(self):
+        await self.use(self.lock.write(), MANY, steady=True)
 
     @at_rest
     def is_free(self):
