@@ -12,7 +12,6 @@ from tenure import ResourcePool, Task
 from tenure.local import CircuitBreaker
 from tenure.processor import Adaptive, Context, Preset, Processor
 
-EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=1000)
 KINDS = {"search": 4, "checkout": 2}
 
@@ -62,7 +61,6 @@ async def test_without_lending_shares_are_strict(memory):
     assert shop.most == {"checkout": 2}
 
 
-@EACH_ENGINE
 async def test_what_was_lent_comes_back_with_the_end_of_one_task_for_each(store, virtual_clock):
     shop = Shop()
     async with shop.processor(store) as processor:
