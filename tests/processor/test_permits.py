@@ -10,7 +10,7 @@ import pytest
 import tenure
 from tenure import Retry, Semaphore
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Adaptive, Context, Preset, Processor
+from tenure.processor import Context, Preset, Processor
 from tenure.testing import FaultyEngine
 
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=10_000)
@@ -267,18 +267,3 @@ async def test_a_drain_waits_for_no_permit(memory):
         status = await Semaphore(memory, "api", 4).holders()
         assert status.holders == () == status.waiting
         assert (await processor.queue().statistics()).waiting == 10
-
-
-async def test_with_lending_and_adaptive_concurrency(memory):
-    crowd = Crowd()
-    options = {"kinds": {"a": 4, "b": 2}, "lend": True, "adaptive": Adaptive(window=1, samples=2)}
-    async with crowd.processor(memory, 5, **options) as processor:
-        await processor.submit_many([1.0] * 100, kind="a")
-        await anyio.sleep(12.5)
-        assert crowd.running >= 4, "a kind without tasks has one of them at times"
-        await processor.submit_many([1.0] * 60, kind="b")
-        await anyio.sleep(8.0)
-        kinds = processor.metrics().kinds
-        assert kinds["b"].totals["done"] >= 4
-        await processor.join()
-    assert crowd.most == 5 and crowd.done == 160
