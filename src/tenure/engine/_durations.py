@@ -116,7 +116,7 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _look(operation: ReadLimiter) -> ReadLimiter:
+def _read_limiter(operation: ReadLimiter) -> ReadLimiter:
     limits = _limits(operation, operation.limits)
     return operation if limits is operation.limits else replace(operation, limits=limits)
 
@@ -179,7 +179,7 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Spend: _spend,
     Refund: _refund,
     HoldOff: _fields("seconds"),
-    ReadLimiter: _look,
+    ReadLimiter: _read_limiter,
     SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,

@@ -117,7 +117,7 @@ class Limiter:
         self.held_until = end
         return True
 
-    def look(self, limits: tuple[RateLimit, ...], now: float) -> LimiterStatus:
+    def status(self, limits: tuple[RateLimit, ...], now: float) -> LimiterStatus:
         """The bookings of each limit, and the seconds for which the limiter is held off."""
         time = self.time(now)
         debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)

@@ -55,8 +55,8 @@ class Queue(rules.Queue):
         if key not in self.kept:
             del self.keys[key]
 
-    def look_at_key(self, key: str, now: float) -> float | None:
-        """Forget a ttl that is over, and the key if its task has ended; the time of the next look."""
+    def check_key(self, key: str, now: float) -> float | None:
+        """Forget a ttl that is over, and the key if its task has ended; the time of the next check."""
         until = self.kept.get(key)
         if until is None or until > now:
             return until
@@ -156,7 +156,7 @@ class Queues:
     def __init__(self, state: State) -> None:
         self._state = state
         self._queues: dict[str, Queue] = {}
-        self._due = Due(self._look)
+        self._due = Due(self._check)
 
     def get(self, name: str) -> Queue:
         queue = self.find(name)
@@ -178,13 +178,13 @@ class Queues:
         """A queue, though nothing may keep it any more."""
         return self._queues.get(name)
 
-    def look_now(self, name: str) -> None:
+    def check_now(self, name: str) -> None:
         """The queue may have lost what has kept it."""
         self._due.add(name, self._state.now)
 
     def forget(self) -> None:
         """Forget a few queues that nothing keeps any more."""
-        self._due.look(self._state.now, A_FEW)
+        self._due.check(self._state.now, A_FEW)
 
     def in_use(self) -> list[str]:
         """The queues into which a task was put and that are not forgotten."""
@@ -197,7 +197,7 @@ class Queues:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def _look(self, name: str) -> float | None:
+    def _check(self, name: str) -> float | None:
         queue = self._queues[name]
         now = self._state.now
         if queue.is_forgotten(now):

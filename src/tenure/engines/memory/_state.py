@@ -10,7 +10,7 @@ from time import time
 from typing import Any
 
 from tenure.engine import CAP, Hint, Notice, Reply
-from tenure.engines.rules import Layout, News, Numbers
+from tenure.engines.rules import Counters, Layout, News
 
 from ._due import Due
 from ._tables import MemoryTable
@@ -48,7 +48,7 @@ class State:
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.now = 0.0
-        self.last = Numbers()
+        self.last = Counters()
         self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
         self.session: Callable[[str], Session | None] = self.sessions.get
@@ -64,7 +64,7 @@ class State:
         self._processes: dict[int, str] = {}
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
-        self.replies_due = Due(self._look_at_reply)
+        self.replies_due = Due(self._check_reply)
         self._opened = 0
 
     def wall_time(self) -> float:
@@ -179,7 +179,7 @@ class State:
         self._replies[known.number, name] = reply
         self.replies_due.add((known.number, name), reply.until)
 
-    def _look_at_reply(self, name: tuple[int, str]) -> float | None:
+    def _check_reply(self, name: tuple[int, str]) -> float | None:
         reply = self._replies[name]
         if reply.until > self.now:
             return reply.until

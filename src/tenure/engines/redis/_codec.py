@@ -47,7 +47,7 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._handshake import STRANGE, shown
+from ._handshake import UNEXPECTED, shown
 
 Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
@@ -126,7 +126,7 @@ def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavaila
     try:
         word = raw if isinstance(raw, bytes) else raw[0]
         fits = word.partition(b" ")[0] in its.words
-    except STRANGE:
+    except UNEXPECTED:
         fits = False
     if not fits:
         return StoreUnavailable(f"this is no reply to {its.script}: {shown(raw)}")

@@ -70,12 +70,12 @@ async def handshake(
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
     try:
         version, number = hello[b"version"].decode(), int(hello[b"id"])
-    except STRANGE:
-        raise strange(address, "no Redis server", hello) from None
+    except UNEXPECTED:
+        raise unexpected_server(address, "no Redis server", hello) from None
     _check_version(address, version)
     *_, raw = await _ask(stream, reader, address, ("SELECT", address.database), ("INFO",))
     if not isinstance(raw, bytes):
-        raise strange(address, "no Redis server", raw)
+        raise unexpected_server(address, "no Redis server", raw)
     info = dict(line.split(":", 1) for line in raw.decode("utf-8", "replace").splitlines() if ":" in line)
     _check_settings(address, info)
     greeting = Greeting(info.get("run_id", ""), number, version)
@@ -102,8 +102,8 @@ async def _probe(
         try:
             refused, layout, stored = reply
             names = ", ".join(sorted({name.decode() for name in refused}))
-        except STRANGE:
-            raise strange(address, "no Redis server", reply) from None
+        except UNEXPECTED:
+            raise unexpected_server(address, "no Redis server", reply) from None
         if names:
             raise EngineError(
                 f"{address}: the user may not use {names} on keys tenure:* and channels tenure:*;"
@@ -172,11 +172,11 @@ def is_reply(received: Any) -> bool:
     return not isinstance(received, hiredis.PushNotification) or received[:1] in _SUBSCRIBED
 
 
-STRANGE = (TypeError, LookupError, ValueError, AttributeError)
+UNEXPECTED = (TypeError, LookupError, ValueError, AttributeError)
 """What taking an answer apart raises that is not made as it should be."""
 
 
-def strange(place: object, what: str, said: object) -> EngineError:
+def unexpected_server(place: object, what: str, said: object) -> EngineError:
     """The server that answers is not what it should be."""
     return EngineError(f"{place}: this is {what}: it says {shown(said)}")
 

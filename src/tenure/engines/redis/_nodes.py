@@ -18,7 +18,7 @@ from tenure.upkeep import unwrapped_task_group
 
 from ._connection import Connection
 from ._endpoint import Address
-from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
+from ._handshake import TRANSIENT, UNEXPECTED, asked, code_of, refusal, unexpected_server
 from ._resp import pack
 from ._scripts import all_scripts
 from ._shards import homes, prefix_of, tags, target
@@ -62,7 +62,7 @@ class _Node:
     async def connect(self) -> ByteStream:
         """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         # it may have been replaced
-        self._nodes.look()
+        self._nodes.recheck()
         return await self.where.connect()
 
     async def moved(self) -> bool:
@@ -150,7 +150,7 @@ class Nodes:
 
     async def _home(self, shard: int) -> _Node:
         while shard not in self._homes:
-            self.look()
+            self.recheck()
             await self._found.wait()
         return self._homes[shard]
 
@@ -166,7 +166,7 @@ class Nodes:
                     [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
                 )
             case _:
-                self.look()
+                self.recheck()
         return None
 
     # nodes
@@ -187,7 +187,7 @@ class Nodes:
                         await group.start(self._open, node)
                     self._move(found)
                 else:
-                    self.look()
+                    self.recheck()
                 group.start_soon(self._survey)
                 group.start_soon(self._listen)
                 if started is not None:
@@ -199,8 +199,8 @@ class Nodes:
             self.connections.clear()
             self._drop_unused()
 
-    def look(self) -> None:
-        """Something may have moved."""
+    def recheck(self) -> None:
+        """Ask the cluster where the shards are: they may have moved."""
         self._lost.set()
 
     async def _open(self, node: _Node, *, task_status: TaskStatus[None]) -> None:
@@ -256,7 +256,7 @@ class Nodes:
                 self._move(await self._where())
             await anyio.sleep(_LONGEST_PAUSE * random.uniform(0.25, 0.5))
             if not all(node.connection.up for node in self._homes.values()):
-                self.look()
+                self.recheck()
 
     async def _where(self) -> dict[int, Address]:
         """Where the shards are, as the first node says that answers."""
@@ -279,8 +279,8 @@ class Nodes:
                 try:
                     if found := homes(where, replies[-1], len(self._tags)):
                         return found
-                except STRANGE:
-                    problem = strange(where, "no node of a cluster", replies[-1])
+                except UNEXPECTED:
+                    problem = unexpected_server(where, "no node of a cluster", replies[-1])
         raise problem
 
     # messages

@@ -16,7 +16,7 @@ from tenure.upkeep import unwrapped_task_group
 from ._codec import Argument, Codec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
-from ._handshake import STRANGE, refusal
+from ._handshake import UNEXPECTED, refusal
 from ._operations import CODECS
 from ._replicas import mark, without_answer
 from ._resp import pack_one
@@ -244,7 +244,7 @@ class RemoteRedis(Remote):
     def _on_message(self, process: str, message: bytes) -> None:
         try:
             received = hint(process, message)
-        except STRANGE:
+        except UNEXPECTED:
             # somebody else's message, or a hint that was lost
             received = Hint(process, "", "", Notice.MISSED)
         self._deliver(without_answer(received) if self._replicas else received)

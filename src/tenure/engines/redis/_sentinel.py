@@ -16,7 +16,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._endpoint import Address, addresses, database_number, safe
-from ._handshake import STRANGE, asked, refusal, strange
+from ._handshake import UNEXPECTED, asked, refusal, unexpected_server
 
 LOOK_UP = 1.0
 """Seconds after which Sentinels that have not answered are not waited for."""
@@ -109,8 +109,8 @@ class SentinelEndpoint:
         try:
             known = _pairs(cast("list[bytes]", answer))
             return int(known["config-epoch"]), sentinel.at(known["ip"], int(known["port"]))
-        except STRANGE:
-            raise strange(sentinel.place, "no Sentinel", answer) from None
+        except UNEXPECTED:
+            raise unexpected_server(sentinel.place, "no Sentinel", answer) from None
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[str, str]:

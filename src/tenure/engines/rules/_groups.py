@@ -34,7 +34,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Grouping:
+class GroupSettings:
     """The settings and counts of all groups of a queue together."""
 
     named: int = 0
@@ -105,7 +105,7 @@ class GroupRows(Protocol):
         ...
 
 
-class Groups(Grouping):
+class Groups(GroupSettings):
     """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
 
     __slots__ = ("_rows",)

@@ -103,7 +103,7 @@ class Rates:
         return Reply.OK
 
     def read_limiter(self, op: ReadLimiter) -> LimiterStatus:
-        return self._row(op.key).limiter.look(op.limits, self._state.now)
+        return self._row(op.key).limiter.status(op.limits, self._state.now)
 
     def forget(self, count: int) -> None:
         """Forget up to `count` limiters that say nothing any more: they are as if never used."""

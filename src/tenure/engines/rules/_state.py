@@ -30,7 +30,7 @@ class Session(Protocol):
 
 
 @dataclass(slots=True)
-class Numbers:
+class Counters:
     """The last number given of each kind."""
 
     token: int = 0
@@ -43,7 +43,7 @@ class State(Protocol):
     """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
 
     @property
-    def last(self) -> Numbers: ...
+    def last(self) -> Counters: ...
 
     @property
     def now(self) -> float:

@@ -14,12 +14,12 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Grouping, Groups, Next, decoded_name, encoded_name
+from tenure.engines.rules import Group, Groups, GroupSettings, Next, decoded_name, encoded_name
 
 from ._sql import GROUPS
 from ._state import State
 
-_COLUMNS = tuple(field.name for field in fields(Grouping))
+_COLUMNS = tuple(field.name for field in fields(GroupSettings))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
 

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from tenure.engine import Hint, Notice, Reply
-from tenure.engines.rules import Layout, News, Numbers
+from tenure.engines.rules import Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
@@ -57,7 +57,7 @@ class State:
         self.now = 0.0
         self.moment = 0
         self.boot = 0
-        self.last = Numbers()
+        self.last = Counters()
         self.soonest = Soonest()
         self.watching = False
         self.following = False
@@ -67,7 +67,7 @@ class State:
         self.hints: list[Hint] = []
         self.replies = CachedReplies()
         self._clocks = clocks
-        self._stored = Numbers()
+        self._stored = Counters()
         self._sessions: dict[str, Session | None] = {}
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
@@ -80,7 +80,7 @@ class State:
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
-        self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
+        self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
         self.soonest = Soonest(*row[4:12])
         self.watching, self.following, unserved = map(bool, row[12:])
         self.soonest.line = self.now if unserved else None
