@@ -151,7 +151,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         self._close_timeout = close_timeout
         self._batches: deque[_Batch[K, V]] = deque()
         self._flushing: _Batch[K, V] | None = None
-        self._quiet_from = -inf
+        self._window_end = -inf
         self._open = False
         self._news = anyio.Event()
         self._flushed = self._failed = 0
@@ -189,8 +189,8 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         if self._batches and not self._batches[-1].keys:
             self._batches.pop()  # all were cancelled: its times belong to no caller
         now = anyio.current_time()
-        leads = self._leading and now >= self._quiet_from and not self._batches
-        self._quiet_from = now + self._window
+        leads = self._leading and now >= self._window_end and not self._batches
+        self._window_end = now + self._window
         if not self._batches or self._batches[-1].full:
             self._batches.append(_Batch(now + self._max_wait, self._reporter))
             self._news.set()
