@@ -49,9 +49,6 @@ NO_SUBJECTS = {
 }
 """Words that a docstring does not begin with: its first sentence names its subject. "The number of waiting tasks"."""
 
-LEFT_IN_ENGINES = 130
-"""Docstrings of the engines that still begin with such a word; the number only falls."""
-
 
 def docstrings(file):
     """The docstrings of a file, those below variables included: the line of each, and its text."""

@@ -30,11 +30,11 @@ class Order:
         heappush(self._heap, rank)
 
     def alive(self) -> list[Rank]:
-        """Those that still stand, in no order."""
+        """The ranks that still stand, in no order."""
         return [rank for rank in self._heap if self.stands(self.group, rank)]
 
     def until(self, last: Rank) -> set[Rank]:
-        """Those up to `last`. The time depends on how many ranks there are up to it, standing or not."""
+        """The standing ranks up to `last`. The time depends on how many ranks there are up to it, standing or not."""
         found: set[Rank] = set()
         places = [0]
         while places:

@@ -38,7 +38,7 @@ class Queue(rules.Queue):
         self._by_age: Order | None = None  # of all that wait; once its oldest is asked for
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether nothing keeps it any more; idle takers do not."""
+        """True if nothing keeps the queue; idle takers do not."""
         return self.keep_until <= now and not (self.is_kept or self.cursors)
 
     # keys
@@ -103,7 +103,7 @@ class Queue(rules.Queue):
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:
-        """When the next delayed task is due."""
+        """The time at which the next delayed task is due."""
         rank = self._by_due.first()
         return rank[0] if rank else None
 
@@ -113,7 +113,7 @@ class Queue(rules.Queue):
         return None if rank is None or rank[0] > now else self.tasks[self._by_due.pop()[-1]]
 
     def due(self, now: float) -> int:
-        """How many are entered as delayed, and are due."""
+        """The number of tasks that are entered as delayed, and are due."""
         return len(self._by_due.until((now, inf))) if self.delayed else 0
 
     def oldest(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""What all families of the memory engine share: time, tokens, sessions, hints, watches and the step budget."""
+"""The state that all families of the memory engine share: time, tokens, sessions, hints, watches, the step budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._tables import MemoryTable
 from ._task import Task
 
 Topic = tuple[str, ...]
-"""What can be watched: its kind, its key, and what it is called there."""
+"""A subject that can be watched: its kind, its key, and its name there."""
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class State:
             self.hint(known.process, key, name, notice)
 
     def first_watch(self, session: Session) -> tuple[Session, Topic] | None:
-        """What a session began to watch first."""
+        """The topic that a session began to watch first."""
         topic = next(iter(session.watches), None)
         return None if topic is None else (session, topic)
 

@@ -26,7 +26,7 @@ from ._state import Session, State
 from ._task import Task
 
 _Time = tuple[float, int, str]
-"""When something happens to a task of a queue."""
+"""The time at which something happens to a task, its id and its queue."""
 
 
 class TaskRows:
@@ -43,7 +43,7 @@ class TaskRows:
         self._keys_due = Due(self._check_key)
 
     def write(self) -> None:
-        """Everything counts at once."""
+        """Changes count at once: there is nothing to write."""
 
     # new tasks
 

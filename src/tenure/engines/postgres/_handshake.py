@@ -29,7 +29,7 @@ SETTINGS = {
     # which would be compiled for each call, at what a forbidden scan is said to cost
     "jit": "off",
 }
-"""What is set on each connection, or in each transaction through a pooler."""
+"""Settings of each connection, or of each transaction through a pooler."""
 
 _HELLO = "SELECT pg_backend_pid(), current_setting('transaction_read_only'), current_setting('transaction_isolation')"
 

@@ -43,7 +43,7 @@ _LONGEST_SHOWN = 100
 
 
 class Greeting(NamedTuple):
-    """What a server said of itself, and the number under which it knows the connection."""
+    """The server's account of itself, and the number under which it knows the connection."""
 
     server: str
     number: int
@@ -168,27 +168,27 @@ async def asked(address: Endpoint, *commands: Command) -> list[Any]:
 
 
 def is_reply(received: Any) -> bool:
-    """Whether it answers a command; a subscription is answered by a push."""
+    """True if the message answers a command; a subscription is answered by a push."""
     return not isinstance(received, hiredis.PushNotification) or received[:1] in _SUBSCRIBED
 
 
 UNEXPECTED = (TypeError, LookupError, ValueError, AttributeError)
-"""What taking an answer apart raises that is not made as it should be."""
+"""Errors that taking apart an answer of another shape raises."""
 
 
 def unexpected_server(place: object, what: str, said: object) -> EngineError:
-    """The server that answers is not what it should be."""
+    """The error that a server of another kind answers."""
     return EngineError(f"{place}: this is {what}: it says {shown(said)}")
 
 
 def shown(said: object) -> str:
-    """What a server said, for a message."""
+    """A server's reply, for a message."""
     text = repr(said)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
 def refused_by_tls(error: Exception) -> bool:
-    """Whether it is a certificate or a protocol that will not do, now or later; not a connection that broke."""
+    """True if a certificate or a protocol will not do, now or later; not if a connection broke."""
     return isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     )

@@ -37,7 +37,7 @@ _REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
 
 
 class _Node:
-    """One node: its endpoint, and the connection to it."""
+    """A node: its endpoint, and the connection to it."""
 
     def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
@@ -103,7 +103,7 @@ class Nodes:
         self._nodes: dict[Address, _Node] = {}
         self._homes: dict[int, _Node] = {}
         self.connections: dict[int, Connection] = {}
-        """Those of the homes."""
+        """The connections to the homes, by shard."""
         self._found = anyio.Event()
         self._lost = anyio.Event()
         self._missing = anyio.Event()
@@ -145,7 +145,7 @@ class Nodes:
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
-        """Whether the node did not execute the command, so that `execute` may send it again."""
+        """True if the node did not execute the command, so that `execute` may send it again."""
         return code_of(error) in _REDIRECTED
 
     async def _home(self, shard: int) -> _Node:
@@ -259,7 +259,7 @@ class Nodes:
                 self.recheck()
 
     async def _where(self) -> dict[int, Address]:
-        """Where the shards are, as the first node says that answers."""
+        """The addresses of the shards, from the first node that answers."""
         known = list({*self._nodes, *self._seeds})
         random.shuffle(known)
         problem: Exception = StoreUnavailable(f"{self}: no node answers")

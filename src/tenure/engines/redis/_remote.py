@@ -1,4 +1,4 @@
-"""What one server and a cluster have in common: operations become scripts on shards, and replies become answers."""
+"""The part that one server and a cluster share: operations become scripts on shards, and replies become answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Topology(Protocol):
         ...
 
     def may_retry(self, error: hiredis.ReplyError, /) -> bool:
-        """Whether the server did not execute the command, so that `execute` may send it again."""
+        """True if the server did not execute the command, so that `execute` may send it again."""
         ...
 
     def listen(self, process: str, /) -> None:
@@ -67,7 +67,7 @@ class Topology(Protocol):
 
 
 class _Step(NamedTuple):
-    """What one shard is asked; `answers` belongs to the operation of which it is a part."""
+    """The question to one shard; `answers` belongs to the operation of which it is a part."""
 
     operation: Operation[Any]
     packed: bytes
@@ -106,7 +106,7 @@ class RemoteRedis(Remote):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why one of the servers cannot be reached."""
+        """The reason why one of the servers cannot be reached, or None."""
         problems = (connection.problem for connection in self._topology.connections.values())
         return next((StoreUnavailable(problem) for problem in problems if problem), None)
 
@@ -232,7 +232,7 @@ class RemoteRedis(Remote):
         return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
 
     def _head(self, shard: int, name: str) -> tuple[int, bytes]:
-        """What a script's command begins with, packed, and of how many arguments: packing is most of the work."""
+        """The beginning of a script's command, packed, and how many arguments it has: packing is most of the work."""
         now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
         arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, CAP)
         _, _, packed = pack_one(arguments).partition(b"\n")

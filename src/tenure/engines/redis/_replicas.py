@@ -1,4 +1,4 @@
-"""How many replicas have to acknowledge what was done before it counts."""
+"""The number of replicas that have to acknowledge a change before it counts."""
 
 from __future__ import annotations
 

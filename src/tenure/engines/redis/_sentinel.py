@@ -25,7 +25,7 @@ _PORT = 26379
 
 
 class SentinelEndpoint:
-    """Where the primary of a service is, as most of its Sentinels say.
+    """The address of the primary of a service, as most of its Sentinels say.
 
     The user and the password are the primary's; a Sentinel receives them only when it asks for them.
     """
@@ -60,7 +60,7 @@ class SentinelEndpoint:
         return await self._known[1].connect()
 
     async def moved(self) -> bool:
-        """Whether another server is the primary by now, as any one of the Sentinels says.
+        """True if another server is the primary by now, as any of the Sentinels says.
 
         Cancellation: nothing is left open.
         """

@@ -47,17 +47,17 @@ class Queue:
 
     @property
     def takeable(self) -> int:
-        """How many tasks can be taken now."""
+        """The number of tasks that can be taken now."""
         return self.groups.takeable if self.groups.named else self.waiting
 
     @property
     def room(self) -> int:
-        """How many tasks the queue has room for, if no producer waits."""
+        """The number of tasks for which the queue has room, if no producer waits."""
         return self.max_size - self.live - self.reserved
 
     @property
     def is_kept(self) -> bool:
-        """Whether the queue lasts; time, idle takers and the cursors of producers aside."""
+        """True if the queue lasts; time, idle takers and the cursors of producers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
         return bool(keeps or self.groups.are_kept)
 

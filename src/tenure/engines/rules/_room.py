@@ -99,7 +99,7 @@ class Room:
             queue.producers -= 1
 
     def make_room(self, queue: Queue, group: str) -> None:
-        """Something was freed in this group, and so in the queue."""
+        """A task or a slot was freed in this group, and so in the queue."""
         groups = queue.groups
         while groups.has_line(group):
             producer = self._first_in(queue.name, group)

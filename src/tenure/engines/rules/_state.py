@@ -97,7 +97,7 @@ class State(Protocol):
         ...
 
     def seconds_since(self, moment: Moment, /) -> float:
-        """How many seconds ago a moment was."""
+        """The seconds since a moment."""
         ...
 
     def clock_time(self, moment: Moment | None, /) -> float | None:

@@ -184,7 +184,7 @@ class Executor:
         return self._handlers[type(operation)](operation)
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
-        """What `step` returns, its effects written, and the other processes for which hints were written."""
+        """The return value of `step`, its effects written, and the other processes for which hints were written."""
         state = self._state
         state.begin()
         self._queues.begin()

@@ -1,4 +1,4 @@
-"""One engine's open file: batches in, answers and hints out. Synchronous; used on one thread."""
+"""The open file of an engine: batches in, answers and hints out. Synchronous; used on one thread."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class File:
             raise explain(self._path, problem) from problem
 
     def check(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
-        """Whether another connection has changed the file since the last check, and the hints for the processes.
+        """True if another connection has changed the file since the last check, and the hints for the processes.
 
         Raises `FileLostError`.
         """

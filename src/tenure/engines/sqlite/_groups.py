@@ -32,7 +32,7 @@ class GroupRows:
         self._queue = queue
         self._stored: tuple[Any, ...] = ()
         self._are_some = False
-        """Whether there may be groups in the file."""
+        """True if there may be groups in the file."""
         self._groups: dict[str, Group | None] = {}
         self._changed: set[str] = set()
 

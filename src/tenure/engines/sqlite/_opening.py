@@ -19,7 +19,7 @@ from ._sql import SCHEMA, SESSIONS
 from ._tables import schema_of
 
 APPLICATION = 0x74656E75
-"""What marks a database as ours: "tenu" in ASCII."""
+"""The mark of a database of this library: "tenu" in ASCII."""
 
 _STEPS: dict[int, tuple[str, ...]] = {}
 """By version, the statements that change a file of the version before."""

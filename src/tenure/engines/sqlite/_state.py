@@ -1,4 +1,4 @@
-"""What all families share: time, numbers, sessions, hints, watches and the step budget.
+"""The state that all families share: time, numbers, sessions, hints, watches and the step budget.
 
 What is read here stays true until the transaction ends, since there is only one writer: a batch reads it once.
 """
@@ -26,7 +26,9 @@ _MOST = 64
 
 @dataclass(slots=True)
 class Soonest:
-    """When time next brings something about, None for never: on the clock of the boot for sessions, else on the wall's.
+    """The next times at which time changes something, None for never.
+
+    The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
 
     The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
     outdated; the next barrier and queue are to be looked at.

@@ -31,14 +31,14 @@ _LIVELY = 0.25
 
 
 class Pace:
-    """How long to wait until the next check."""
+    """The time to wait until the next check."""
 
     def __init__(self) -> None:
         self._wait = SHORTEST
         self._active = monotonic()
 
     def active(self) -> None:
-        """Something happened."""
+        """Note that something happened: the next checks are frequent."""
         self._wait, self._active = SHORTEST, monotonic()
 
     def next(self) -> float:
@@ -69,7 +69,7 @@ class Job(Generic[T]):
         self._on_end(self)
 
     def result(self) -> T:
-        """What the function returned. Raises what it raised."""
+        """Return what the function returned, or raise what it raised."""
         if self._problem is not None:
             raise self._problem
         return cast("T", self._result)
@@ -85,9 +85,9 @@ class EngineThread:
         self.call_soon = loop_caller()
         """Has a function called on the loop, from any thread."""
         self.checking = False
-        """Whether hints are wanted."""
+        """True while hints are wanted."""
         self.woken = False
-        """Whether others wake this process: then it need not check often."""
+        """True if others wake this process: then it need not check often."""
         self._check = check
         self._poked = False
         self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
