@@ -138,9 +138,9 @@ def new_scope() -> CancelScope:
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
 
 
-def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
-    return asyncio._get_running_loop()
+# no function of our own: it is called for each operation
+this_loop: Callable[[], object] = asyncio._get_running_loop
+"""The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
 
 
 def runs_in_real_time() -> bool:

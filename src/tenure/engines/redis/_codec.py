@@ -44,6 +44,7 @@ from tenure.engine import (
     Tripped,
     Unfinished,
     Waiting,
+    clamp_of,
 )
 from tenure.errors import EngineError, StoreUnavailable
 
@@ -85,7 +86,8 @@ _ANSWERS: dict[str, type] = {
 class Codec(Generic[A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    A reply begins with one of `words`. Another word shows that the reply belongs to another command.
+    `arguments` raises `EngineError` for a duration that is not a number. A reply begins with one of `words`. Another
+    word shows that the reply belongs to another command.
     """
 
     script: str
@@ -110,10 +112,12 @@ def codec(
     `replies` are the words with which its replies begin, apart from "more".
     """
     name, *words = script.split()
+    encode = arguments or partial(_encode, operation, tuple(words))
+    clamp = clamp_of(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
-        arguments or partial(_encode, operation, tuple(words)),
+        encode if clamp is None else lambda it: encode(clamp(it)),
         answer or _answer,
     )
 
