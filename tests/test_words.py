@@ -91,7 +91,7 @@ def prose(path):
         r"^( *)```.*?^\1```|^(?: {4}|\t).*?$",
         lambda code: "\n" * code[0].count("\n"),
         text,
-        flags=re.M | re.S,
+        flags=re.MULTILINE | re.DOTALL,
     )
 
 
