@@ -16,7 +16,7 @@ wait, `news` what ends the wait:
 | ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
 
 A store knows the name from before the question is sent until what was granted under it is released. So a hint that
-comes early finds its acquisition, and what is granted too late is released instead of being held without a holder.
+comes early finds its acquisition, and a late grant is released instead of being held without a holder.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AcquireRequest(Protocol):
 
     @property
     def key(self) -> str:
-        """The engine's key of what is wanted."""
+        """The engine's key of the wanted object."""
         ...
 
     def ask(self, session: str, name: str) -> Operation[Any]:
@@ -89,7 +89,7 @@ class Acquisitions:
 
     @property
     def closed(self) -> bool:
-        """True once the store closes or has closed: no news will come any more."""
+        """True once the store closes or has closed: no more news will come."""
         return self._sessions.closed
 
     async def acquire(

@@ -128,7 +128,7 @@ class SettleTimeouts:
         return parked
 
     def close(self) -> None:
-        """End all waits; no caller may wait any more, because nothing would end that wait."""
+        """End all waits; no caller may wait from now on, because nothing would end that wait."""
         self._closed = True
         while self._waited_for:
             self._waited_for.popleft().wake()
