@@ -82,7 +82,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     `adaptive` lowers the number of tasks at once when they take longer than they need to. `timeout` limits the handler,
     `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for ever), `grace` how long `drain` waits
-    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are those of `WorkQueue`. Every
+    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are options of `WorkQueue`. Every
     `poll_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
     the events that begin with `processor.`.
 
@@ -183,7 +183,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
-        Options and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
+        Options and errors are as of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """

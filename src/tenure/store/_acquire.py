@@ -69,7 +69,7 @@ class AcquireRequest(Protocol):
 
     @property
     def key(self) -> str:
-        """The engine's key of what is wanted."""
+        """The engine's key of the wanted object."""
         ...
 
     def ask(self, session: str, name: str) -> Operation[Any]:

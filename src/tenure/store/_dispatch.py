@@ -267,7 +267,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Send again what has to be, until cancelled. Raises what the engine raises by a fault of its own.
 
-        Cancellation: what is under way may or may not be applied.
+        Cancellation: operations under way may or may not be applied.
         """
         while True:
             while not (self._soon or self._held_up):
@@ -281,7 +281,7 @@ class Dispatcher:
                 self._held_up = self._fault is not None
                 self._go_on()
                 if self._down and not (self.pending or self._settles):
-                    # no caller waits any more for what was not answered: ask whether the engine is back
+                    # no caller waits for the operations without an answer: ask whether the engine is back
                     self.send(Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:

@@ -175,7 +175,7 @@ class Queues:
         return queue
 
     def stored(self, name: str) -> Queue | None:
-        """A queue, though nothing may keep it any more."""
+        """A queue, which perhaps nothing keeps."""
         return self._queues.get(name)
 
     def check_now(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Queues:
         self._due.add(name, self._state.now)
 
     def forget(self) -> None:
-        """Forget a few queues that nothing keeps any more."""
+        """Forget a few queues that nothing keeps."""
         self._due.check(self._state.now, A_FEW)
 
     def in_use(self) -> list[str]:
@@ -201,7 +201,7 @@ class Queues:
         queue = self._queues[name]
         now = self._state.now
         if queue.is_forgotten(now):
-            # what is left of its records goes before
+            # its last records go before
             if len(queue.records):
                 return now
             if not queue.takers:

@@ -1,4 +1,4 @@
-"""An engine's connections to its server: one for statements, and one that receives hints."""
+"""An engine's connections to its server: the first for statements, the second for hints."""
 
 from __future__ import annotations
 

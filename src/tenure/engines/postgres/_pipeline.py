@@ -1,7 +1,7 @@
 """A pipelined connection to a PostgreSQL server: psycopg's wrapper of libpq, with anyio to wait for its socket.
 
 Only `psycopg.pq` is used, whose calls neither block nor know an event loop. A Sync follows each statement, so that it
-is a transaction of its own: one that fails fails alone.
+is a transaction of its own: a statement that fails fails alone.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Pipeline:
     def _send(self, statement: Statement) -> None:
         connection = self._connection
         if self.before is None:
-            # one that is prepared for other types would misread the values
+            # a statement that is prepared for other types would misread the values
             known = (statement.sql, statement.types)
             name = self._names.get(known)
             count = 1 if name is not None else 2

@@ -333,7 +333,7 @@ class Connection:
         """The bytes to send now, and behind them the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
-            # the server refuses that of a shard that moves, as it refuses the shard's operations
+            # the server refuses the mark of a shard that moves, as it refuses the shard's operations
             out += *self._marks, self._wait
             self._pending += *[_nothing] * len(self._marks), self._confirm
             self._marks.clear()

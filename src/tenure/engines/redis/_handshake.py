@@ -63,8 +63,8 @@ async def handshake(
     `former` is what was said on the connection before: what the server may still have to read from it must not come
     behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards
     for that under which the layout is stored.
-    Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that may do later.
-    Cancellation: the connection is of no use any more.
+    Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that may do later.
+    Cancellation: the connection is then useless.
     """
     login = ("AUTH", address.user or "default", address.password) if address.password else ()
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
@@ -131,7 +131,7 @@ async def _ask(
 
 
 async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequence[Command]) -> list[Any]:
-    """The replies to commands, errors among them. Cancellation: the connection is of no use any more."""
+    """The replies to commands, errors among them. Cancellation: the connection is then useless."""
     await stream.send(pack(commands))
     replies: list[Any] = []
     data = b""
@@ -151,7 +151,7 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
 async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     """The replies to commands on a connection of their own, errors among them.
 
-    Raises `StoreUnavailable`, and `EngineError` for what is no Redis server. Cancellation: nothing is left open.
+    Raises `StoreUnavailable`, and `EngineError` for another kind of server. Cancellation: nothing is left open.
     """
     try:
         stream = await address.connect()
@@ -195,7 +195,7 @@ def refused_by_tls(error: Exception) -> bool:
 
 
 def code_of(error: Exception) -> str:
-    """The word with which the server names an error; one that ended a script is quoted by it."""
+    """The word with which the server names an error; it quotes the error that ended a script."""
     quoted = re.search(r"@user_script: ?\d+: -?([A-Z]+) ", str(error))
     return quoted[1] if quoted else str(error).partition(" ")[0]
 

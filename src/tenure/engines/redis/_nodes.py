@@ -133,7 +133,7 @@ class Nodes:
             if asks:
                 rest = [part for command in rest for part in (_ASKING, command)]
             new = await node.connection.execute(rest, mark=mark)
-            # what came behind one that was not executed is sent again with it, to keep the order
+            # commands behind a command that was not executed are sent again with it, to keep the order
             for reply in new[1::2] if asks else new:
                 if isinstance(reply, hiredis.ReplyError) and code_of(reply) in _REDIRECTED:
                     break
@@ -286,7 +286,7 @@ class Nodes:
     # messages
 
     def listen(self, process: str) -> None:
-        """Subscribe to what is published for a process."""
+        """Subscribe to the messages for a process."""
         self._processes.append(process)
         self._missing.set()
 
@@ -299,7 +299,7 @@ class Nodes:
             await self._subscribed.wait()
 
     def forget(self, process: str) -> None:
-        """Unsubscribe from what is published for a process."""
+        """Unsubscribe from the messages for a process."""
         self._processes.remove(process)
         for node in self._nodes.values():
             for channel in [channel for channel in node.channels if self._channels.get(channel) == process]:
@@ -348,7 +348,7 @@ class Nodes:
                     old.append((shard, node))
                 elif channel not in node.channels:
                     missing.append((shard, (node, "SSUBSCRIBE", channel)))
-            # such nodes forward what is published on any of them to each other
+            # such nodes forward published messages to each other
             channel = _CHANNEL + process
             self._channels[channel] = process
             if old and not any(channel in node.channels for _, node in old):

@@ -118,7 +118,7 @@ class RemoteRedis(Remote):
         """Send an operation at once, by one script; see `tenure.engine.Engine`.
 
         While its server cannot be reached, or has refused one, it goes with the next batch of its shard, which waits
-        for the server; so does one that concerns all shards or cannot be encoded.
+        for the server; so does an operation that concerns all shards or cannot be encoded.
         """
         shard, key = 0, operation.key
         if self.shards > 1:
@@ -139,7 +139,7 @@ class RemoteRedis(Remote):
         batches.submit(operation, on_answer)
 
     async def _apply_batch(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
-        """Apply operations: those of a shard in order, the shards concurrently.
+        """Apply operations: within a shard in order, the shards concurrently.
 
         Waits while a server that is needed cannot be reached. Raises `StoreUnavailable` when a connection breaks.
         Cancellation: the operations may or may not have been applied.
@@ -206,7 +206,7 @@ class RemoteRedis(Remote):
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(codec, reply)
             if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
-                # it does what is due, before the operation comes again
+                # it clears up, before the operation comes again
                 connection.send(self._command(shard, "sweep"), _nothing, mark=self._marks[shard])
             elif isinstance(reply, StoreUnavailable):
                 on_answer(reply)

@@ -51,7 +51,7 @@ class SentinelEndpoint:
         return f"redis{s}+sentinel://{user}{where}/{self._service}{database}"
 
     async def connect(self) -> ByteStream:
-        """Open a connection to what is the primary now.
+        """Open a connection to the present primary.
 
         Raises `OSError`, `StoreUnavailable` when no Sentinel can be reached, `EngineError` when none knows the service
         or all refuse the password. Cancellation: nothing is left open.

@@ -9,7 +9,7 @@ from ._groups import Groups
 from ._state import Moment
 
 WAITING, DELAYED, LEASED = 0, 1, 2
-"""The places of a task: in the order of the waiting tasks, in that of the delayed ones, in none."""
+"""The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self) -> None:
-        """Make the counts those of a queue that was never used."""
+        """Reset the counts to those of an unused queue."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
@@ -98,7 +98,7 @@ class Queues(Protocol):
     """The queues of an engine."""
 
     def find(self, name: str, /) -> Any:
-        """A queue as it is now, or None: a queue that nothing keeps any more is as if never used."""
+        """A queue as it is now, or None: a queue that nothing keeps is as if never used."""
         ...
 
     def get(self, name: str, /) -> Any:

@@ -19,7 +19,7 @@ IN_LINE, RESERVED, IN_GROUP = 0, 1, 2
 class Producer:
     """A producer that waits to put `count` tasks, or has that many slots reserved.
 
-    Its group is the one that it waits for, or in which it has slots reserved.
+    Its group is the group for which it waits, or in which it has slots reserved.
     """
 
     queue: str

@@ -31,7 +31,7 @@ from ._tasks import TaskRows
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made, beside the group of one that waits."""
+"""The count of numbers in a place of a listing, beside the group of a waiting task."""
 
 
 class Admin:

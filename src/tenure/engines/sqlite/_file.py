@@ -93,7 +93,7 @@ class File:
             self._version = version
             return True, self._mailbox.read(processes)
         except sqlite3.Error:
-            # a check that fails proves nothing; the next batch reports what is wrong
+            # a check that fails proves nothing; the next batch reports the fault
             return False, []
 
     def close(self) -> None:

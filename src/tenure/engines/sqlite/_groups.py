@@ -1,7 +1,7 @@
 """The rows of the groups of one queue.
 
-What is needed of them is read once per transaction. It is written back at its end, and before a statement looks at
-many groups.
+The needed groups are read once per transaction. They are written back at its end, and before a statement reads many
+groups.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Queues:
         return not (queue.is_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
 
     def forget(self, count: int) -> None:
-        """Look at queues that nothing may keep any more, which `save` deletes, or that have keys to be forgotten."""
+        """Check queues that perhaps nothing keeps, which `save` deletes, or that have keys to be forgotten."""
         state = self._state
         if state.soonest.queue is not None and state.soonest.queue <= state.moment:
             for (name,) in state.all(QUEUES.to_look_at, now=state.moment, count=count):
@@ -79,7 +79,7 @@ class Queues:
                     (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
     def find(self, name: str) -> Queue | None:
-        """A queue as it is now: one that nothing keeps any more is as if never used."""
+        """A queue as it is now: a queue that nothing keeps is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)

@@ -1,6 +1,7 @@
 """The state that all families share: time, numbers, sessions, hints, watches and the step budget.
 
-What is read here stays true until the transaction ends, since there is only one writer: a batch reads it once.
+The values that are read here stay true until the transaction ends, since there is only one writer: a batch reads them
+once.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Takers(Held):
             self._batcher.schedule()
 
     def prefetch(self, change: int) -> None:
-        """Allow for so many prefetched tasks more, or fewer. Synchronous; what is too much is given back."""
+        """Allow for so many prefetched tasks more, or fewer. Synchronous; surplus tasks are given back."""
         if not self._closed:
             self._demand.prefetch += change
             self._give_back_prefetched(but=self._demand.prefetch)
