@@ -1,4 +1,4 @@
-"""Limits of a rate, what a cost means for each of them, and what is left.
+"""Limits of a rate, the meaning of a cost for each of them, and the amounts left.
 
 Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBucket`.
 """

@@ -23,11 +23,11 @@ class Quick(EngineContract):
 
     walks = 80
     replays = 0
-    patience = 0.05
+    hint_timeout = 0.05
 
 
 class TestCheats(QueueSessionBase):
-    patience = Quick.patience
+    hint_timeout = Quick.hint_timeout
     now = 1000.0
 
     @pytest.fixture
@@ -111,7 +111,7 @@ class Set(EngineContract):
     """Walks of one kind, beside an engine whose time is set."""
 
     walks = 40
-    patience = 0.05
+    hint_timeout = 0.05
 
     async def report(self, engine, family="holds"):
         now = 1000.0

@@ -118,11 +118,11 @@ async def test_a_loss_ends_only_what_was_lost(faulty, virtual_clock):
         for name, ttl in (("a", 3), ("b", 3), ("c", 30)):
             group.start_soon(hold, store, name, ttl)
         await virtual_clock.settle()
-        (gone,) = (session for session in store._sessions if session.ttl == 3)
+        (gone,) = (session for session in store.sessions if session.ttl == 3)
         await store.call(CloseSession(gone.id))
         await virtual_clock.advance(5)
         assert sorted(ended) == ["a", "b"]
-        (left,) = (session for session in store._sessions if session.held)
+        (left,) = (session for session in store.sessions if session.held)
         await store.call(CloseSession(left.id))
 
 
@@ -400,11 +400,6 @@ async def test_a_cancelled_program_keeps_its_lease_while_it_cleans_up(store, ope
 # giving back
 
 
-def assert_done(coroutine):
-    with pytest.raises(StopIteration):
-        coroutine.send(None)
-
-
 async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
     async with open_store("memory:") as store:
         hold = Lock(store, "report").hold()
@@ -414,6 +409,11 @@ async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
 
 
 # the windows of cancellation while waiting
+
+
+def assert_done(coroutine):
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
 
 
 # hints

@@ -37,7 +37,7 @@ def open_store(
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
     It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each
-    child. Stores with equal arguments share one connection in a process, those of `memory:` do not. A relative path of
+    child. Stores with equal arguments share one connection in a process, stores of `memory:` do not. A relative path of
     SQLite is relative to the working directory at this call.
 
     Thread safety: any.

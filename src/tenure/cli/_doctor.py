@@ -55,7 +55,7 @@ def doctor(words: Sequence[str]) -> int:
     if url.partition(":")[0].lower() != "memory":
         check_place(url, store_option(named))
     with warnings.catch_warnings():
-        # what is warned of when a store is opened is found here, too
+        # this finds the faults, too, of which opening a store warns
         warnings.simplefilter("ignore", RuntimeWarning)
         finding = anyio.run(_examine, url, args.namespace, args.repair)
     code = 1 if finding.problems else 0

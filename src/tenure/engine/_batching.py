@@ -100,7 +100,7 @@ class Batches:
             on_answer(NotSent(*problem.args))
 
     def close(self) -> None:
-        """Carry no batches any more, until it is opened again."""
+        """Carry no more batches, until it is opened again."""
         self._start = None
         self.fail(StoreUnavailable(f"{self._url}: the engine no longer serves"))
 

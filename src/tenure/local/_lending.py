@@ -94,7 +94,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """Prepare the closing of an entry. Cancellation: passed on."""
 
     def _look_over_idle(self, time: float) -> None:
-        """Begin to check what is due for it."""
+        """Begin to check the resources that are due for it."""
 
     # lending
 
@@ -169,9 +169,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """
         hooks = self._hooks
         closing = self._phase == "closing"
-        if hooks.reset is not None and not isinstance(
-            error, GeneratorExit
-        ):  # that one must not await any more
+        if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):

@@ -123,7 +123,7 @@ class Level:
         full_at = self._full_at
         if full_at < time:
             full_at = max(full_at, time - self._slack) if late else time
-        # the sums are those of `due`, so that what is due is never refused for a rounding error
+        # `due` has the same sums, so that a due amount is never refused for a rounding error
         if full_at + (n - self.burst) * self.per > time:
             return False
         self._full_at = full_at + n * self.per

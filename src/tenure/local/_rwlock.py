@@ -6,8 +6,8 @@ goes in if the lock is free and no waiting reader is ahead. The policies differ 
 
 - fair: those that came before the first waiting writer. It is the rule of tokio's ``RwLock``: readers go in
   together, and none overtakes a writer.
-- writers: those that waited already when the last writer went in. So a reader waits for two writers at most: the one
-  that was in when it came, and one more.
+- writers: the readers that waited already when the last writer went in. So a reader waits for two writers at most: the
+  one that was in when it came, and one more.
 - readers: all, while a reader is in that was in before the first writer waited, and after each write those
   that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
   to its wait is the time for which the last that overtook it stays in.

@@ -36,7 +36,7 @@ class Reporter:
     `LoggingObserver` leaves out what this has logged. What an observer raises is logged. What the user's filters and
     handlers of log records raise is printed to stderr. Neither goes further.
 
-    Thread safety: as that of the observer.
+    Thread safety: as of the observer.
     """
 
     __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer", "tracing")

@@ -123,7 +123,7 @@ class Window:
         return self._last
 
     def tally(self, now: float) -> Tally:
-        """Add up what is in the window."""
+        """Add up the slices in the window."""
         self.at(now)
         first = self._slices[0]
         tally = Tally(now - first.began)

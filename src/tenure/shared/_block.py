@@ -124,7 +124,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
                 # trio's scopes also say so where there is no exception
                 ended_by_us = bool(scope.__exit__(kind, error, trace)) and error is not None
             except BaseException as rest:
-                # the scope took its own cancellations out of a group, and raises what is left of it
+                # the scope took its own cancellations out of a group, and raises the rest of it
                 await _wait_for(acknowledgement)
                 if held.lost is not None:
                     self._note_loss(held, rest)

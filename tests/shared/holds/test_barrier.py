@@ -286,7 +286,7 @@ async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
         deaf(one)
         await parties.come(group, Barrier(one, "start", 2))
         await Barrier(two, "start", 2).wait()
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == [OutcomeUnknown]
 
@@ -298,7 +298,7 @@ async def test_a_dropped_party_that_was_lost_comes_again(open_store_on, parties)
         anyio.create_task_group() as group,
     ):
         await parties.come(group, Barrier(one, "start", 2, on_departure="drop"))
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == []
         assert await Barrier(two, "start", 2, on_departure="drop").wait() == (0, 1)
@@ -311,7 +311,7 @@ async def test_a_session_that_ended_before_costs_nobody_anything(store, parties,
     barrier = Barrier(store, "start", 2, on_departure=on_departure)
     async with anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "other", 1))
-        await store.call(CloseSession(store.session_at_once(3.0).id))
+        await store.call(CloseSession(store.sessions.current(3.0).id))
         await parties.come(group, barrier, 2)
     assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1)]
 
@@ -330,15 +330,15 @@ async def test_what_was_not_sent_before_a_loss_is_not_sent_after_it(faulty, faul
     assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
 
 
-# closing
-
-
 async def test_long_waits_are_kept_alive(store, open_store_on, parties):
     async with open_store_on(ttl=3.0) as other, anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "start", 2))
         await parties.clock.advance(60)
         assert await Barrier(other, "start", 2).wait() == (0, 1)
     assert parties.outcomes == [(0, 0)]
+
+
+# closing
 
 
 async def test_a_store_that_closes_breaks_it_for_the_others(open_store_on, parties):
@@ -364,7 +364,7 @@ async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open
 
 def deaf(store):
     """All hints are lost from now on."""
-    store._acquisitions.on_hint = lambda _: None
+    store.acquisitions.on_hint = lambda _: None
 
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):

@@ -43,7 +43,7 @@ class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
     A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
-    than that allows. `on_settled` and `name` are as those of `Runners`.
+    than that allows. `on_settled` and `name` are as of `Runners`.
     """
 
     def __init__(

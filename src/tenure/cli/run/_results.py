@@ -2,7 +2,7 @@
 
 What stands in it is a function of the store alone: the line of the n-th ending is always the same, and at the same
 place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
-the offset and writes what comes after the rank. Even a writer that was frozen and wrote late would write what is there
+the offset and writes the lines after the rank. Even a writer that was frozen and wrote late would write the same bytes
 already.
 """
 

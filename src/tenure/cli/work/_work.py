@@ -35,7 +35,7 @@ _MOST_PROCESSES = 1000
 
 _DESCRIPTION = """\
 Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
-signal, or the end of the grace, gives back what is not finished, without counting an attempt. While the server of the
+signal, or the end of the grace, gives back the unfinished tasks, without counting an attempt. While the server of the
 store is away, also at the beginning, it waits."""
 
 _EPILOG = """\

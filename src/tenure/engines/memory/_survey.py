@@ -25,7 +25,7 @@ from ._state import Session, State
 
 
 class Introspection:
-    """What is asked about all families together."""
+    """The operations that ask about all families together."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class PostgresEngine(Remote):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why the server cannot be reached."""
+        """The reason why the server cannot be reached, or None."""
         problem = self._connection.problem
         return None if problem is None else StoreUnavailable(problem)
 
@@ -134,7 +134,7 @@ class PostgresEngine(Remote):
         return answers
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
-        """How to apply an operation in the user's transaction, on a connection to the same database."""
+        """The statement that applies an operation in the user's transaction, on a connection to the same database."""
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:

@@ -98,12 +98,12 @@ def _put(op: Put) -> tuple[Argument, ...]:
 
 
 def _does_more(task: NewTask) -> bool:
-    """Whether it has a key that does more than to refuse it."""
+    """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 
 def about_key(task: NewTask) -> str:
-    """What the key of a task does: the word, the ttl and the longest wait, -1 for none."""
+    """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
 

@@ -1,4 +1,4 @@
-"""Where a server is, and as whom to speak to it: what a URL says."""
+"""The address of a server and the user that speaks to it, as a URL says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
 
 class Endpoint(Protocol):
-    """One server, known by its address or in another way; `str()` is for messages, without the password."""
+    """A server, known by its address or in another way; `str()` is for messages, without the password."""
 
     @property
     def user(self) -> str:
@@ -41,13 +41,13 @@ class Endpoint(Protocol):
         ...
 
     async def moved(self) -> bool:
-        """Whether the last connection leads elsewhere by now. Cancellation: nothing is left open."""
+        """True if the last connection leads elsewhere by now. Cancellation: nothing is left open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: a host and a port, or the path of a socket."""
+    """The address of a server: a host and a port, or the path of a socket."""
 
     host: str
     port: int
@@ -91,7 +91,7 @@ class Address:
 
 
 def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
-    """What a URL means; `port` is that of a host without one. Raises `ValueError`."""
+    """The address that a URL means; `port` is for a host without a port. Raises `ValueError`."""
     parts = _parts(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")

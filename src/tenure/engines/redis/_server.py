@@ -1,4 +1,4 @@
-"""One server as the place of the only shard."""
+"""A server as the place of the only shard."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Server:
         return replies
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
-        """Whether the server has lost its scripts. One that is not ready is connected to anew."""
+        """True if the server has lost its scripts. A server that is not ready is connected to anew."""
         code = code_of(error)
         if code in TRANSIENT:
             self._connection.drop(str(error))

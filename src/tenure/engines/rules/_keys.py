@@ -21,7 +21,7 @@ class Keys:
         self._owners: dict[str, Owner | None] = {}
 
     def is_new(self, key: str, new: NewTask) -> bool:
-        """Whether a task with this key is put beside the one that has the key, or there is none."""
+        """True if no task has this key, or the new task is put beside the task that has it."""
         owner = self._owner(key)
         return owner is None or (new.on_duplicate == "replace" and owner.place in (None, LEASED))
 

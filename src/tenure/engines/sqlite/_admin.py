@@ -1,4 +1,4 @@
-"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+"""Operations on queues from outside: counts, listings, dead letters, purging."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ._tasks import TaskRows
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made, beside the group of one that waits."""
+"""The count of numbers in a place of a listing, beside the group of a waiting task."""
 
 
 class Admin:
@@ -149,7 +149,7 @@ class Admin:
         return len(ids)
 
     def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
-        """How many were purged, and whether there was time to look at all that were to be."""
+        """The number of purged tasks, and whether the step budget was enough for all of them."""
         purged = looked = 0
         while purged < count and looked < CAP:
             rows = self._state.all(TASKS.purge_ended, queue=queue.id, state=name, count=count - purged)

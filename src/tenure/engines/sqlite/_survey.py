@@ -34,7 +34,7 @@ _LONG_LOG = 256 * _MEBIBYTE
 
 
 class Introspection:
-    """What is asked about all families together; `path` is that of the file."""
+    """The operations that ask about all families together; `path` is the file's."""
 
     def __init__(self, state: State, queues: Queues, path: str) -> None:
         self._state = state
