@@ -60,7 +60,7 @@ def keep(redis_server, stores):
 async def everything(store):
     """What the engine says that the sessions of a store have."""
     found = []
-    for session in store._sessions:
+    for session in store.sessions:
         page = await store.call(DescribeSession(session.id, limit=10_000))
         assert isinstance(page, SessionPage)
         found += page.items
@@ -203,9 +203,7 @@ async def test_what_lasted_is_not_lost(stores, keep):
         await keep().come_back()
         lease.check()
         another.check()
-        assert (
-            await other._sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
-        )
+        assert await other.sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
 
 
 async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):

@@ -138,11 +138,11 @@ async def test_a_loss_ends_only_what_was_lost(faulty, virtual_clock):
         for name, ttl in (("a", 3), ("b", 3), ("c", 30)):
             group.start_soon(hold, store, name, ttl)
         await virtual_clock.settle()
-        (gone,) = (session for session in store._sessions if session.ttl == 3)
+        (gone,) = (session for session in store.sessions if session.ttl == 3)
         await store.call(CloseSession(gone.id))
         await virtual_clock.advance(5)
         assert sorted(ended) == ["a", "b"]
-        (left,) = (session for session in store._sessions if session.held)
+        (left,) = (session for session in store.sessions if session.held)
         await store.call(CloseSession(left.id))
 
 
@@ -572,7 +572,7 @@ async def windows(hand_over, how, nothing_of, *, before=(), after=(), newcomer=F
         await hand_over.clock.settle()
         await nothing_of(store, KEY)
         assert not store.entered
-        assert not store._acquisitions.by_name
+        assert not store.acquisitions.by_name
     return log
 
 
@@ -632,7 +632,7 @@ async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_s
             await hand_over.take(other)
             group.start_soon(wait, store)
             await hand_over.clock.settle()
-            (before,) = (session.id for session in store._sessions)
+            (before,) = (session.id for session in store.sessions)
             await hand_over.give(after=lambda: freeze(5))
     assert len(entered) == 1
     assert entered != [before]

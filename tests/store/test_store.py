@@ -476,10 +476,10 @@ async def test_one_that_is_granted_in_the_turn_of_closing_does_not_enter():
         session = await store.session(30.0)
 
         def submit(operation, on_answer):
-            store._sessions.closed = True  # what closing does first
+            store.home.closed = True  # what closing does first
             engine.submit(operation, on_answer)
 
-        store._dispatchers.of("")._engine_submit = submit
+        store.dispatchers.of("")._engine_submit = submit
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

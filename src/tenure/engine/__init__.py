@@ -114,6 +114,7 @@ from ._counters import (
 )
 from ._durations import (
     clamp_durations,
+    clamp_of,
 )
 from ._engine import Engine
 from ._enlisting import (
@@ -322,6 +323,7 @@ __all__ = (
     "Withdraw",
     "after_verdict",
     "clamp_durations",
+    "clamp_of",
     "handlers",
     "how_many_to_forget",
     "without_verdict",

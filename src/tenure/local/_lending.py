@@ -1,7 +1,7 @@
 """The base of pools: how a resource is lent, checked, returned and closed.
 
-A pool decides what is available at once, which task waits for what, and which gets what becomes free; the rest is
-here.
+A pool decides which resources are available at once, which task waits for what, and which gets what becomes free; the
+rest is here.
 """
 
 # The classes of this file are one idea.

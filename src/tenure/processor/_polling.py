@@ -39,7 +39,7 @@ async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
         due = anyio.current_time() + step
         await anyio.sleep_until(due)
         overslept = anyio.current_time() - due
-        session = store.session_at_once(store.ttl, queue.key)
+        session = store.sessions.current(store.ttl, queue.key)
         age = 0.0 if session is None else session.ttl - session.margin - session.remaining()
         # of a session that is renewed late each poll finds the same, until it has been renewed
         renewal = due if session is None else session.deadline

@@ -309,7 +309,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._state != "new":
             raise RuntimeError(f"{self!r}: entered before; make a new one")
-        self._store.check_here()
+        self._store.home.check()
         self._state = "running"
         if self._rate_of is not None:
             limit = f"limited to {self.preset.rate:g} tasks/s by preset {self._rate_of}"

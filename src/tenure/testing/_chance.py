@@ -105,13 +105,12 @@ class ChanceDirector(Director):
         if victim is None or victim.cancel_called:
             return False
         if victim is self.whole:
-            who, native = "the whole scenario", not self._scoped
+            native = not self._scoped
         elif victim in self.blocks:
-            who, native = f"#{self.number(victim.host)}", self._native and self._natively()
+            native = self._native and self._natively()
         else:
             return False
-        self.note(f"{who} is cancelled{', natively' if native else ''}")
-        victim.cancel(native=native)
+        self.cancel(victim, native=native)
         return True
 
     def _natively(self) -> bool:

@@ -62,11 +62,22 @@ class Director:
         self.blocks: list[Block] = []
         self.endless: bool = False
         self.newcomers: list[Newcomer] = []
+        self.switches: int = 0
+        """Counts steps of another task than the step before, and cancellations."""
+        self.interleaving: int = 0
+        """A hash of the order in which tasks took their steps and were cancelled; of two runs in one order the same."""
         self._numbers: dict[object, int] = {}
+        self._ran_last = -1
 
     def number(self, task: object) -> int:
         """Count the tasks of the run as they are first seen; unlike their ids, the same in every run."""
         return self._numbers.setdefault(task, len(self._numbers))
+
+    def begin(self, task: object) -> None:
+        """The main task is in its first step, before which nothing could be decided."""
+        number = self.number(task)
+        if self.trace is not None:
+            self.trace.step(number, task, 0.0)
 
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:  # noqa: ARG002
         """Return the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
@@ -83,8 +94,15 @@ class Director:
     def before_step(self, task: object | None, *, now: float) -> None:
         """A task is about to take its step, or (None) a callback of the loop's own to be called."""
         self.steps += 1
-        if self.trace is not None and task is not None:
-            self.trace.step(self.number(task), task, now)
+        if task is None:
+            return
+        number = self.number(task)
+        if number != self._ran_last:
+            self._ran_last = number
+            self.switches += 1
+        self.interleaving = hash((self.interleaving, number))
+        if self.trace is not None:
+            self.trace.step(number, task, now)
 
     def idle(self) -> bool:
         """Let newcomers arrive, since nothing else can run before the time jumps; return whether a task can run
@@ -110,6 +128,15 @@ class Director:
     def leave(self, block: Block) -> None:
         """Note the end of a block."""
         self.blocks.remove(block)
+
+    def cancel(self, block: Block, *, native: bool) -> None:
+        """Cancel a block."""
+        number = self.number(block.host)
+        self.switches += 1
+        self.interleaving = hash((self.interleaving, -1 - number, native))
+        who = "the whole scenario" if block is self.whole else f"#{number}"
+        self.note(f"{who} is cancelled{', natively' if native else ''}")
+        block.cancel(native=native)
 
     def note(self, what: str) -> None:
         """Put a line of its own into the trace."""

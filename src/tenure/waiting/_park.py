@@ -138,9 +138,9 @@ def new_scope() -> CancelScope:
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
 
 
-def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
-    return asyncio._get_running_loop()
+# no function of our own: it is called for each operation
+this_loop: Callable[[], object] = asyncio._get_running_loop
+"""The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
 
 
 def runs_in_real_time() -> bool:
@@ -165,8 +165,8 @@ def this_task() -> object:
 def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
     """Call `callback` when `task` (from `this_task`) has ended, however it ended.
 
-    It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
-    is returned unregisters the callback again: call it any number of times, in the callback itself too. The
+    It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. The
+    returned function unregisters the callback again: call it any number of times, in the callback itself too. The
     callback runs on the loop, outside any task, and must not raise (trio would crash).
     """
     end = _task_end.get()

@@ -339,7 +339,7 @@ async def test_a_party_whose_session_is_lost_finds_it_broken(open_store_on, part
     ):
         await parties.come(group, Barrier(one, "start", 3))
         await parties.come(group, Barrier(two, "start", 3))
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == [BarrierBroken] * 2
         assert (await Barrier(one, "start", 3).statistics()).broken
@@ -401,7 +401,7 @@ async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
         deaf(one)
         await parties.come(group, Barrier(one, "start", 2))
         await Barrier(two, "start", 2).wait()
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == [OutcomeUnknown]
 
@@ -413,7 +413,7 @@ async def test_a_dropped_party_that_was_lost_comes_again(open_store_on, parties)
         anyio.create_task_group() as group,
     ):
         await parties.come(group, Barrier(one, "start", 2, on_departure="drop"))
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == []
         assert await Barrier(two, "start", 2, on_departure="drop").wait() == (0, 1)
@@ -426,7 +426,7 @@ async def test_a_session_that_ended_before_costs_nobody_anything(store, parties,
     barrier = Barrier(store, "start", 2, on_departure=on_departure)
     async with anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "other", 1))
-        await store.call(CloseSession(store.session_at_once(3.0).id))
+        await store.call(CloseSession(store.sessions.current(3.0).id))
         await parties.come(group, barrier, 2)
     assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1)]
 
@@ -479,7 +479,7 @@ async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open
 
 def deaf(store):
     """All hints are lost from now on."""
-    store._acquisitions.on_hint = lambda _: None
+    store.acquisitions.on_hint = lambda _: None
 
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):

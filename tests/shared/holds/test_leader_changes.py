@@ -180,7 +180,7 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
 async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_on, virtual_clock):
     async with open_store_on() as other, Election(store, "cluster").watch() as changes:
         assert await anext(changes) is None
-        (session,) = store._sessions
+        (session,) = store.sessions
         await other.call(CloseSession(session.id))
         async with Election(other, "cluster", node="a").term():
             assert await anext(changes) == "a"

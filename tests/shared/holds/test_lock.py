@@ -381,14 +381,14 @@ async def test_nothing_is_kept_of_names_that_are_not_in_use(virtual_clock):
             for number in range(500):
                 group.start_soon(work, number)
         assert (
-            len(store._acquisitions.by_name)
-            == len(store._acquisitions.reasker._by_key)
+            len(store.acquisitions.by_name)
+            == len(store.acquisitions.reasker._by_key)
             == len(store.entered)
             == 0
         )
         assert len(store._timers._heap) <= 500
         await anyio.sleep(100)
-        assert len(store._timers._heap) == len(store._acquisitions.reasker._due) == 0
+        assert len(store._timers._heap) == len(store.acquisitions.reasker._due) == 0
 
 
 @pytest.mark.parametrize(

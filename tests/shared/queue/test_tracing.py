@@ -448,7 +448,7 @@ async def test_waits_and_losses_of_leases_are_events_of_the_span(store, spans):
                 pass
             with suppress(LeaseLost):
                 async with lock as lost:
-                    store._sessions.current(store.ttl, "").lose("expired")
+                    store.sessions.current(store.ttl, "").lose("expired")
                     await anyio.sleep(1)
     request = spans.ended[-1]
     first, second, third = request.events

@@ -44,6 +44,7 @@ from tenure.engine import (
     Tripped,
     Unfinished,
     Waiting,
+    clamp_of,
 )
 from tenure.errors import EngineError, StoreUnavailable
 
@@ -85,7 +86,8 @@ _ANSWERS: dict[str, type] = {
 class Codec(Generic[A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    A reply begins with one of `words`. Another word shows that the reply belongs to another command.
+    `arguments` raises `EngineError` for a duration that is not a number. A reply begins with one of `words`. Another
+    word shows that the reply belongs to another command.
     """
 
     script: str
@@ -110,10 +112,12 @@ def codec(
     `replies` are the words with which its replies begin, apart from "more".
     """
     name, *words = script.split()
+    encode = arguments or partial(_encode, operation, tuple(words))
+    clamp = clamp_of(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
-        arguments or partial(_encode, operation, tuple(words)),
+        encode if clamp is None else lambda it: encode(clamp(it)),
         answer or _answer,
     )
 
@@ -163,7 +167,9 @@ def _in_bytes(news: Any) -> Any:
     # an empty list of Lua becomes an empty object
     if isinstance(news, str):
         return news.encode("latin-1")
-    return [_in_bytes(one) for one in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    return (
+        [_in_bytes(item) for item in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    )
 
 
 # arguments
@@ -211,7 +217,7 @@ def _argument(hint: Any, owner: type) -> Convert:
             return tuple
         converts = [_argument(part, item) for part in parts]
         return lambda value: [
-            convert(field) for one in value for convert, field in zip(converts, one, strict=True)
+            convert(field) for item in value for convert, field in zip(converts, item, strict=True)
         ]
     if hint is float and owner not in _AMOUNTS:
         return microseconds
@@ -239,7 +245,7 @@ def _answer(raw: Any) -> Any:
 def _fields(made: type) -> Convert:
     """The function that makes an object of the list of its fields."""
     decoders = [_decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+    return lambda raw: made(*[decode(field) for decode, field in zip(decoders, raw, strict=True)])
 
 
 def _decoder(hint: Any, owner: type) -> Convert:

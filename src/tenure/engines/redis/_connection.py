@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from socket import socket
 from typing import Any, cast
 
 import anyio
@@ -15,12 +16,12 @@ from anyio.abc import ByteStream
 from tenure.engine import RESPONSE_TIMEOUT
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Backoff, Parked, park, wake
+from tenure.waiting import Backoff, Parked, on_readable, park, wake
 
 from ._endpoint import Endpoint
 from ._handshake import Greeting, exchange, handshake, is_reply, refusal, refused_by_tls, shown, version_of
 from ._resp import pack
-from ._socket import PlainSocket, plain
+from ._socket import MOST, PlainSocket, plain
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
@@ -91,7 +92,8 @@ class Connection:
         self._marks: set[bytes] = set()
         """The marks of the commands that have not left yet."""
         self._writing = False
-        self._socket: PlainSocket | None = None
+        self._socket: socket | None = None
+        """The socket, where a command may be sent at once; None where the connection is encrypted, or not up."""
         self._up = anyio.Event()
         self.up = False
         """True while the connection is up: each operation reads this, so it is no question to the event."""
@@ -167,7 +169,7 @@ class Connection:
             backoff.reset()
             try:
                 self._writing = False
-                self._socket = stream if isinstance(stream, PlainSocket) else None
+                self._socket = stream.socket if isinstance(stream, PlainSocket) else None
                 self._up.set()
                 self.up = not self._closed
                 if opened is not None:
@@ -232,9 +234,19 @@ class Connection:
             # something may have come with the greeting
             self._take_in(reader, b"")
             if isinstance(stream, PlainSocket):
-                await stream.listen(partial(self._take_in, reader))
+                # where the loop can do so, without a task in between
+                await on_readable(stream.socket, partial(self._receive, stream.socket, reader))
             while True:
                 self._take_in(reader, await stream.receive())
+
+    def _receive(self, source: socket, reader: hiredis.Reader) -> None:
+        try:
+            data = source.recv(MOST)
+        except BlockingIOError:
+            return
+        if not data:
+            raise anyio.EndOfStream
+        self._take_in(reader, data)
 
     def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
         reader.feed(data)
@@ -306,9 +318,13 @@ class Connection:
         self._out.append(packed)
         if self._socket is not None and not self._writing and (few or len(self._out) >= ENOUGH):
             out = self._take_out()
-            if rest := out[self._socket.send_now(out) :]:
+            try:
+                sent = self._socket.send(out)
+            except OSError:  # also where the system takes no more
+                sent = 0
+            if sent < len(out):
                 # the rest, and what comes from now on, is the writer's
-                self._out, self._writing = [rest], True
+                self._out, self._writing = [out[sent:]], True
         if self._out and self._idle_writer is not None:
             wake(self._idle_writer)
             self._idle_writer = None

@@ -61,7 +61,7 @@ async def handshake(
     """Get a connection ready; return what the server said of itself.
 
     `former` is what was said on the connection before: what the server may still have to read from it must not come
-    behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards
+    behind later commands, so it is killed first. `probes` are beginnings of keys, with the number of shards
     for that under which the layout is stored.
     Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that may do later.
     Cancellation: the connection is then useless.

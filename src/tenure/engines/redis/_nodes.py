@@ -114,7 +114,9 @@ class Nodes:
         """The URL, without the password."""
         seed = self._seeds[0]
         user = f"{seed.user}@" if seed.user else ""
-        return f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(one.place for one in self._seeds)}"
+        return (
+            f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(node.place for node in self._seeds)}"
+        )
 
     # commands
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import hiredis
 
-from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply, clamp_durations
+from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -217,7 +217,7 @@ class RemoteRedis(Remote):
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
-            return self._command(shard, codec.script, codec.arguments(clamp_durations(operation)))
+            return self._command(shard, codec.script, codec.arguments(operation))
         except EngineError:
             raise
         except Exception as error:

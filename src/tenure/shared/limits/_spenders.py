@@ -119,7 +119,7 @@ class Spenders:
             del self._by_key[key]
 
     def _check(self) -> None:
-        self.store.check_here()
+        self.store.home.check()
         if self.closed:
             raise StoreClosed("the store is closed")
 

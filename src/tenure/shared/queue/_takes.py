@@ -56,6 +56,7 @@ class Takers(Held):
         self.dead_ttl: float | None = None
         self.user: Callable[[], object | None] = _nobody
         self._store = store
+        self._home = store.home
         self._key = key
         self._listener = listener
         self._groups = groups
@@ -174,7 +175,7 @@ class Takers(Held):
 
     def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
-        self._store.check_here()
+        self._home.check()
         self._holders.pop(settle.token, None)
         if session.lost is not None:  # the engine takes the task back with the session
             on_settled(session.lost)
@@ -341,7 +342,7 @@ class Takers(Held):
     # inside
 
     def _check_open(self) -> None:
-        self._store.check_here()
+        self._home.check()
         if self._closed:
             raise StoreClosed("the store is closed")
 
