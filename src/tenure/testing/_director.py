@@ -63,7 +63,7 @@ class Director:
         self.endless: bool = False
         self.newcomers: list[Newcomer] = []
         self.switches: int = 0
-        """Counts steps of another task than the step before, and cancellations."""
+        """The number of steps that were not of the task that took the step before, and of cancellations."""
         self.interleaving: int = 0
         """A hash of the order in which tasks took their steps and were cancelled; of two runs in one order the same."""
         self._numbers: dict[object, int] = {}
