@@ -1,4 +1,4 @@
-"""Batching, for engines to which operations travel in batches: one at a time, and what comes meanwhile forms the next.
+"""Batching, for engines to which operations travel in batches: while a batch is under way, the next batch gathers.
 
 | state     | where       | event                        | goes to                              |
 |-----------|-------------|------------------------------|--------------------------------------|

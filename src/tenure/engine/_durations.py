@@ -1,4 +1,4 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 

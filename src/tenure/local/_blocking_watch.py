@@ -1,4 +1,4 @@
-"""A watch over the event loop: which task has kept it from turning, where, and for how long.
+"""A watch over the event loop: it reports the task that blocked the loop, the line, and the time.
 
 A thread looks at the loop ten times within the threshold. Finding the same step of the same task for as long
 as the threshold, it takes that thread's stack, which names the line; when it finds another step, the block is

@@ -1,4 +1,4 @@
-"""Waiting for something to change: hinted when it does, asked for again when no hint comes."""
+"""Waiting for a change: a hint announces it, and without hints the engine is asked again."""
 
 from __future__ import annotations
 

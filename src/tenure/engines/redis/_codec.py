@@ -1,4 +1,4 @@
-"""Operations become arguments of scripts, and what scripts return becomes answers.
+"""Operations become arguments of scripts, and return values of scripts become answers.
 
 Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
 `key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields

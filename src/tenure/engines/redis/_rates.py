@@ -1,4 +1,4 @@
-"""The arguments of spendings and refunds: limits, and what there is of each limit."""
+"""The arguments and answers of spendings and refunds."""
 
 from __future__ import annotations
 

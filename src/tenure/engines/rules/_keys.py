@@ -1,4 +1,4 @@
-"""The keys of a queue's tasks: who has a key, and what becomes of a new task whose key another task has."""
+"""The keys of a queue's tasks: who has a key, and the treatment of a new task whose key another task has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: opened, renewed and closed; what an ended session leaves behind is dropped family by family."""
+"""Sessions: opened, renewed and closed; the holds of an ended session are dropped family by family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening the file: made if need be, and refused, untouched, when it is not ours or not fit."""
+"""Opening the file: created if need be, and refused, untouched, if it belongs to another program or is not fit."""
 
 from __future__ import annotations
 

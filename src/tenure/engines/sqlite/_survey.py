@@ -1,4 +1,4 @@
-"""Looking around: names by kind, what sessions have, and how the file is doing."""
+"""Introspection: names by kind, the holds of sessions, and the health of the file."""
 
 from __future__ import annotations
 

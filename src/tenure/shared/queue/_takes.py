@@ -1,4 +1,4 @@
-"""Takers: settling what was taken and taking more, in one exchange for all of this process.
+"""Takers: settling tasks and taking more, in one exchange for the whole process.
 
 Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is on its way;
 what gathers meanwhile leaves with the next. What to ask for is decided in `_demand`. This keeps the queue of waiters,
