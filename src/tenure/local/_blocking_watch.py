@@ -47,7 +47,7 @@ class Blocked:
     """The place of the block: ``file:line, in function: code``. The innermost line that is neither of the standard
     library nor of an installed package, if there is such a line."""
     seconds: float
-    """The duration in seconds; up to a fifth of the threshold too much, as it was seen from outside."""
+    """The duration in seconds, measured from another thread: up to a fifth of the threshold too much."""
     stack: str
     """The task's whole stack, the innermost line last."""
 

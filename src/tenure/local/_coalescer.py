@@ -158,7 +158,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        """Start gathering; see the class for what leaving does."""
+        """Start gathering; the class describes the effects of leaving."""
         async with in_one_task("coalescer"), unwrapped_task_group() as group:
             self._open = True
             finished = anyio.Event()

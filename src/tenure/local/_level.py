@@ -55,7 +55,7 @@ class Arithmetic(Protocol):
         """Take the amount ahead of its time."""
 
     def give_back(self, n: Any) -> None:
-        """Undo a taking."""
+        """Give a taken amount back."""
 
     def ends(self) -> list[float]:
         """The time at which the last taken amount will be back, in each limit."""

@@ -222,7 +222,7 @@ def refusal(address: object, error: Exception, script: str | None = None) -> Eng
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Major and minor."""
+    """The version as numbers, major and minor."""
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 

@@ -293,7 +293,7 @@ class Nodes:
         self._missing.set()
 
     async def listening(self, _process: str) -> None:
-        """Wait until it is subscribed on all nodes that can be reached. Raises `EngineError` if the user may not."""
+        """Wait until the channels are subscribed on all reachable nodes. Raises `EngineError` if the user may not."""
         await self._all_subscribed()
 
     async def _all_subscribed(self) -> None:

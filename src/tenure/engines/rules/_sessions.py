@@ -10,7 +10,7 @@ from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply
 from ._state import Session
 
 Family = tuple[Callable[[Any], Any], Callable[[Any], object]]
-"""Finds the first thing of a family that a session has, and drops it."""
+"""Finds the first hold or place of a family that a session has, and drops it."""
 
 
 class SessionState(Protocol):

@@ -24,7 +24,7 @@ from ._demand import Demand
 from ._groups import GroupSettings
 
 _LATER = 30.0
-"""Seconds between two looks at whether anybody can still come back to take."""
+"""Seconds between two checks whether a taker can still come back."""
 
 OnSettled = Callable[[str | None], object]
 """Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
