@@ -15,7 +15,7 @@ MADE_UP = 0.05
 the bucket has what fits into it, or what fell due in that time if that is more."""
 
 _ONE_UNIT = Limits((Limit(1e12),))
-"""A bucket with a rate counts requests."""
+"""The unit of a bucket with a plain rate: requests."""
 
 
 class Arithmetic(Protocol):

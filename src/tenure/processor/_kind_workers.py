@@ -98,7 +98,7 @@ class GivenBack(Exception):
 
 
 class _Refused(Exception):
-    """The circuit breaker does not let the task start."""
+    """The refusal of a circuit breaker to let the task start."""
 
 
 class KindWorkers:

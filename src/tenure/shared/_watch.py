@@ -48,7 +48,7 @@ class Watch(Held):
             self._session.drop(self)
 
     def lose(self, reason: str) -> None:
-        """The engine sends no more hints to this session: ask again. For the session alone."""
+        """Ask again, since the engine sends no more hints to this session. Only the session calls this."""
         del reason
         self._line.grant(self._waiter, None)
 

@@ -110,7 +110,7 @@ class Home:
         return self.upkeep
 
     def error(self) -> RuntimeError:
-        """The error for another thread or process, and before the opening."""
+        """The error for a call from another thread or process, or before the opening."""
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "

@@ -30,7 +30,7 @@ TRANSIENT = (
     "UNKILLABLE",
     "NOREPLICAS",
 )
-"""Error codes of a server that may do what it was asked for a little later."""
+"""Error codes of a server that may accept the request a little later."""
 
 LAYOUT = b"1"
 """The version of the names and types of the keys."""
