@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,15 @@ NO_SUBJECTS = {
 """Words that a docstring does not begin with: its first sentence names its subject. "The number of waiting tasks"."""
 
 
+@cache
 def docstrings(file):
     """The docstrings of a file, those below variables included: the line of each, and its text."""
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        match node:
-            case ast.Expr(ast.Constant(str(text))):
-                yield node.lineno, text
+    nodes = ast.walk(ast.parse(file.read_text("utf-8")))
+    return [
+        (node.lineno, node.value.value)
+        for node in nodes
+        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+    ]
 
 
 def without_subject(folder):
