@@ -1,4 +1,4 @@
-"""The addresses of the documentation's pages, for messages: who reads them need not have the repository."""
+"""The addresses of the documentation's pages, for messages: a reader need not have the repository."""
 
 from __future__ import annotations
 

@@ -382,7 +382,7 @@ class WorkQueue(Generic[P]):
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
     group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
     apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.

@@ -41,7 +41,7 @@ from tenure.waiting import known_in, new_scope
 
 
 class PortalEnded(Exception):
-    """The portal has ended, and has not begun the request."""
+    """Note that the portal has ended without beginning the request."""
 
 
 def latch() -> LockType:

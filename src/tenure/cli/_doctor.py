@@ -1,4 +1,4 @@
-"""`tenure doctor URL`: connects, examines, and reports each problem in a line that says what to do."""
+"""`tenure doctor URL`: connects, checks the store, and reports each problem in a line with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A terminal that is drawn over: its other screen, without a cursor, and keys as they are pressed."""
+"""A full-screen terminal: the alternate screen, without a cursor, and keys as they are pressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from the words of the command line to an exit code."""
+"""The command line: its words are parsed, the command runs, and an exit code is returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for people: columns that line up, and nothing in them that a terminal would obey."""
+"""Tables for people: aligned columns, without control characters."""
 
 from __future__ import annotations
 

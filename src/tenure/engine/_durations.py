@@ -1,4 +1,4 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clamp_durations(operation: T) -> T:
 
 
 def clamp_of(kind: type) -> Callable[[Any], Any] | None:
-    """What `clamp_durations` does with the operations of a class; None for a class without durations."""
+    """The function that clamps the durations of an operation of this class; None for a class without durations."""
     return _BOUNDS.get(kind)
 
 

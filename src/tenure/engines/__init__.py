@@ -199,8 +199,8 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
     raise ValueError(f"{_shown(scheme)!r} is not an engine; use {_KNOWN}")
 
 
-def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
-    """The URL without this option, and what was given, else what the URL says, else the default."""
+def _response_timeout_in(url: str, argument: float | None) -> tuple[str, float]:
+    """The URL without this option, and the argument, else the option of the URL, else the default."""
     found = _OPTION.search(url)
     if found is not None:
         url = _OPTION.sub("", url, count=1).rstrip("?&")
@@ -210,8 +210,10 @@ def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
             raise ValueError(
                 f"response_timeout must be a number of seconds in the URL, not {found[1]!r}"
             ) from None
-        given = seconds if given is None else given
-    return url, RESPONSE_TIMEOUT if given is None else check_seconds("response_timeout", given, least=None)
+        argument = seconds if argument is None else argument
+    return url, RESPONSE_TIMEOUT if argument is None else check_seconds(
+        "response_timeout", argument, least=None
+    )
 
 
 def _path(url: str) -> str:

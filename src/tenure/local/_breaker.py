@@ -1,4 +1,4 @@
-"""The circuit breaker: calls to something that is down are refused at once, until a few of them get through again."""
+"""The circuit breaker: calls to a service that is down are refused at once, until a few of them get through again."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     is flushed at once, on its own, and those that follow it are gathered.
 
     Of several values for a key the last one counts, or what ``merge(earlier, later)`` makes of them, in the
-    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; what is put
+    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; values put
     meanwhile is gathered, and no batch grows beyond `max_items`.
 
     A put waits until its batch is flushed; that is what keeps fast producers back. If the flush, or `merge`,
@@ -158,7 +158,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        """Start gathering; see the class for what leaving does."""
+        """Start gathering; the class describes the effects of leaving."""
         async with in_one_task("coalescer"), unwrapped_task_group() as group:
             self._open = True
             finished = anyio.Event()

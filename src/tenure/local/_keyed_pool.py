@@ -90,8 +90,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     A key never uses more than `max_per_key` slots, and all keys together never more than `max_total`. With
     `evict="oldest"` what has been idle for longest, of whatever key, is closed when another key needs its slot; with
     "never" that key waits. A lent resource is never closed. `max_waiting` is how many tasks may wait, for each key,
-    until a resource is returned (None: any number). Tasks for which there is an idle one, one to share, or one that
-    will be created, are not counted. Times are in seconds, and None is never:
+    until a resource is returned (None: any number). Tasks for which there is an idle resource, a resource to share, or
+    a resource that will be created, are not counted. Times are in seconds, and None is never:
 
     - `idle_timeout`: closed when unused for this long;
     - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
@@ -101,7 +101,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled
+    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was cancelled
     has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
     of its users has left; without `reset` it is kept, and checked before it is lent again if a body raised.
 

@@ -84,8 +84,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
                 ...
 
     `create()` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
-    returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain ones
-    that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the borrower's.
+    returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain
+    functions that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the
+    borrower's.
 
     `min_size` is how many are kept at least: entering the pool waits for them, until one creation has failed (which
     is not raised, but tried again in the background). `max_size` is how many slots there are. `max_waiting` is how
@@ -100,8 +101,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     - `check_every`: an idle one is checked this often, and replaced if it fails;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled,
-    or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that is closed.
+    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was
+    cancelled, or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that
+    is closed.
 
     An error of `create` is raised in every waiting task, if nothing is lent that could come back for them; otherwise
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as

@@ -1,4 +1,4 @@
-"""A lock that many tasks may hold to read, or one to write, with a choice of policy.
+"""A lock that many tasks may hold to read, or a single task to write, with a choice of policy.
 
 Readers and writers stand in two lines, with tickets in the order in which they came. Whatever the policy, a
 reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer

@@ -1,4 +1,4 @@
-"""Metrics, again and again."""
+"""The monitor: an iterator that yields the metrics of a processor at intervals."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Tally:
         self.sketches: defaultdict[str, Sketch] = defaultdict(Sketch)
 
     def add(self, other: Tally) -> None:
-        """Take in what another holds."""
+        """Add the counts of another window."""
         self.seconds = max(self.seconds, other.seconds)
         self.counts.update(other.counts)
         self.totals.update(other.totals)

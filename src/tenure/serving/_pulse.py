@@ -1,4 +1,4 @@
-"""A check from another thread that a loop turns."""
+"""A check from another thread that an event loop is not blocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leased block: one `async with` for all that is held, be it a hold, a claim, a term or a task.
+"""The leased block: the `async with` of a hold, a claim, a term or a task.
 
 A block passes through these states, each left for the next one only::
 

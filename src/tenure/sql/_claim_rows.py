@@ -1,4 +1,4 @@
-"""Rows for one transaction alone, past those that others have claimed."""
+"""Claiming rows for one transaction, past rows that other transactions have claimed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ expiry."""
 
 
 class Home:
-    """Where a store is at home: its process, its thread and its loop, and whether it is open there.
+    """The home of a store: its process, its thread and its loop, and whether it is open there.
 
     While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
     child has no home.
@@ -110,7 +110,7 @@ class Home:
         return self.upkeep
 
     def error(self) -> RuntimeError:
-        """The error for another thread or process, and before the opening."""
+        """The error for a call from another thread or process, or before the opening."""
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "

@@ -364,7 +364,7 @@ class Sessions:
         return name
 
     def lose_one(self, name: str, reason: str) -> None:
-        """The engine has taken what it had granted under this name."""
+        """Note that the engine has taken back its grant under this name."""
         for session in self:
             for held in list(session.held):
                 if (granted := held.granted_as) is not None and granted[0] == name:

@@ -48,6 +48,10 @@ class ChanceDirector(Director):
         self._victim: Block | None = None
         self._steps_before = 0
 
+    @property
+    def choose(self) -> Callable[[int], int] | None:
+        return self._choose
+
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:
         super().arrange(tasks, now=now)
         order = self._shuffled(tasks) if self._reorder else range(len(tasks))

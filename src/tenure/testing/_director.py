@@ -14,7 +14,7 @@ import anyio
 from ._trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 MAX_TURNS = 100_000
 
@@ -62,6 +62,10 @@ class Director:
         self.blocks: list[Block] = []
         self.endless: bool = False
         self.newcomers: list[Newcomer] = []
+        self.check: Callable[[], None] | None = None
+        """A function that raises what is wrong, between any two steps."""
+        self.broken: BaseException | None = None
+        """The first error that it raised."""
         self.switches: int = 0
         """The number of steps that were not of the task that took the step before, and of cancellations."""
         self.interleaving: int = 0
@@ -73,8 +77,13 @@ class Director:
         """Count the tasks of the run as they are first seen; unlike their ids, the same in every run."""
         return self._numbers.setdefault(task, len(self._numbers))
 
+    @property
+    def choose(self) -> Callable[[int], int] | None:
+        """A function that chooses from 0 to n - 1 for a scenario, where chance decides."""
+        return None
+
     def begin(self, task: object) -> None:
-        """The main task is in its first step, before which nothing could be decided."""
+        """Note that the main task is in its first step, before which nothing could be decided."""
         number = self.number(task)
         if self.trace is not None:
             self.trace.step(number, task, 0.0)
@@ -94,6 +103,8 @@ class Director:
     def before_step(self, task: object | None, *, now: float) -> None:
         """A task is about to take its step, or (None) a callback of the loop's own to be called."""
         self.steps += 1
+        if self.check is not None:
+            self._verify(self.check)
         if task is None:
             return
         number = self.number(task)
@@ -103,6 +114,16 @@ class Director:
         self.interleaving = hash((self.interleaving, number))
         if self.trace is not None:
             self.trace.step(number, task, now)
+
+    def _verify(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except BaseException as error:  # noqa: BLE001 # it is raised when the loop has ended
+            self.check = None
+            trace = error.__traceback__
+            self.broken = error.with_traceback(trace and trace.tb_next)
+            if self.whole is not None:
+                self.whole.cancel()
 
     def idle(self) -> bool:
         """Let newcomers arrive, since nothing else can run before the time jumps; return whether a task can run

@@ -151,10 +151,10 @@ def run_once(
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 # whatever it is, it is what was looked for
-        return time.deadlock or _from_scenario(error)
+        return director.broken or time.deadlock or _from_scenario(error)
     finally:
         random.setstate(state)
-    return time.deadlock
+    return director.broken or time.deadlock
 
 
 def _from_scenario(error: BaseException) -> BaseException:

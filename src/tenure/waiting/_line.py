@@ -207,9 +207,9 @@ class Line(Generic[T, V]):
 
     async def wait(self, waiter: Waiter[T, V]) -> V:
         """Park until the waiter, which this task has just made with `join`, is granted something; return
-        that.
+        the grant.
 
-        Always a checkpoint. Raises what the waiter was failed with.
+        Always a checkpoint. Raises the error of `fail`.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -232,7 +232,7 @@ class Line(Generic[T, V]):
         return waiter.value
 
     def leave(self, waiter: Waiter[T, V]) -> None:
-        """Give up the place, or what was granted; calls `on_leave`. Only before `wait` has returned.
+        """Give up the place, or the grant; calls `on_leave`. Only before `wait` has returned.
 
         Does nothing for a waiter that has gone already.
         """

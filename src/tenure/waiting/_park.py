@@ -165,8 +165,8 @@ def this_task() -> object:
 def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
     """Call `callback` when `task` (from `this_task`) has ended, however it ended.
 
-    It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
-    is returned unregisters the callback again: call it any number of times, in the callback itself too. The
+    It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. The
+    returned function unregisters the callback again: call it any number of times, in the callback itself too. The
     callback runs on the loop, outside any task, and must not raise (trio would crash).
     """
     end = _task_end.get()

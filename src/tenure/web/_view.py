@@ -1,4 +1,4 @@
-"""The view of a store at one moment: asked for in two or three round trips."""
+"""The view of a store at one time, read in two or three round trips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlocks: which waiters wait for which holders, and which will wait for ever.
+"""Deadlocks: the waiters that wait for one another, and so for ever.
 
 Found is what the graph reduction leaves over (Holt 1972): let every task that waits for nothing finish and give back
 what it holds, serve the lines from their heads, and so on; the tasks that are left can never go on, unless a wait has

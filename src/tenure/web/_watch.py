@@ -1,4 +1,4 @@
-"""The state that the page shows: looked up once, however many clients ask."""
+"""The state that the page shows: read once, however many clients ask."""
 
 from __future__ import annotations
 

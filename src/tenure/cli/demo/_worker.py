@@ -71,7 +71,7 @@ class _DemoWorker:
         self._name = name
 
     async def deliver_letters(self) -> None:
-        """Two at a time."""
+        """Handle two letters at a time."""
         await Worker(self._post.queue, self._deliver, concurrency=2).run()
 
     def _deliver(self, task: Task[int]) -> None:

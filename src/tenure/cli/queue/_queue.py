@@ -1,4 +1,4 @@
-"""`tenure queue`: queues listed and shown; what changes them is in `_manage`."""
+"""`tenure queue`: queues listed and shown; `_manage` has the commands that change queues."""
 
 from __future__ import annotations
 

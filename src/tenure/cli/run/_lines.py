@@ -167,7 +167,7 @@ class Lines:
         }
 
     def _stamp(self, file: int) -> int:
-        """The stamp of the files up to and with this one, as they are now."""
+        """The stamp of the files up to and including this file, as they are now."""
         return self._chain(file + 1)
 
     def _chain(self, count: int) -> int:

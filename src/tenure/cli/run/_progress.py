@@ -226,7 +226,7 @@ def prints_above(screen: Screen) -> Generator[None]:
 
 
 class Progress:
-    """Shows how one run goes."""
+    """Shows the progress of a run."""
 
     def __init__(
         self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True

@@ -1,4 +1,4 @@
-"""An order that can be left at any place: a heap whose dead entries are swept when they are the majority."""
+"""An order whose entries may leave at any place: a heap that is swept when most of its entries are dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking around: names by kind, and what sessions have."""
+"""Introspection: names by kind, and the holds of sessions."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PostgresEngine(Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
-    may be that of a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
+    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
     which hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so.
     `schema` is where the tables and functions are, made if need be. A server that does not answer for
     `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the

@@ -48,7 +48,7 @@ class Address:
         for host, port in zip(hosts, ports, strict=True):
             if _has_to_be_looked_up(host):
                 known = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found += [(host, str(one[-1][0]), port) for one in known]
+                found += [(host, str(entry[-1][0]), port) for entry in known]
             else:
                 found.append((host, "", port))
         places = {

@@ -157,5 +157,5 @@ def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
 
 def _required(kind: Any) -> Any:
     """The type without None."""
-    kinds = [one for one in get_args(kind) if one is not NoneType]
+    kinds = [member for member in get_args(kind) if member is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind

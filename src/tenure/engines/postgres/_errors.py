@@ -1,4 +1,4 @@
-"""The errors that callers get for what a server reports."""
+"""The errors that callers get for the error codes of a server."""
 
 from __future__ import annotations
 

@@ -138,9 +138,9 @@ class Pipeline:
             connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
         else:
             count = 2
-            for one in (self.before, statement):
+            for each in (self.before, statement):
                 connection.send_query_params(
-                    one.sql.encode(), list(one.values), list(one.types), _binary(one), pq.Format.BINARY
+                    each.sql.encode(), list(each.values), list(each.types), _binary(each), pq.Format.BINARY
                 )
         connection.pipeline_sync()
         self._expected.append((count, statement.sql.startswith("SELECT")))

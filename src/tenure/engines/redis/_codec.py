@@ -1,4 +1,4 @@
-"""Operations become arguments of scripts, and what scripts return becomes answers.
+"""Operations become arguments of scripts, and return values of scripts become answers.
 
 Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
 `key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields
@@ -167,7 +167,9 @@ def _in_bytes(news: Any) -> Any:
     # an empty list of Lua becomes an empty object
     if isinstance(news, str):
         return news.encode("latin-1")
-    return [_in_bytes(one) for one in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    return (
+        [_in_bytes(item) for item in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    )
 
 
 # arguments
@@ -215,7 +217,7 @@ def _argument(hint: Any, owner: type) -> Convert:
             return tuple
         converts = [_argument(part, item) for part in parts]
         return lambda value: [
-            convert(field) for one in value for convert, field in zip(converts, one, strict=True)
+            convert(field) for item in value for convert, field in zip(converts, item, strict=True)
         ]
     if hint is float and owner not in _AMOUNTS:
         return microseconds
@@ -243,7 +245,7 @@ def _answer(raw: Any) -> Any:
 def _fields(made: type) -> Convert:
     """The function that makes an object of the list of its fields."""
     decoders = [_decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+    return lambda raw: made(*[decode(field) for decode, field in zip(decoders, raw, strict=True)])
 
 
 def _decoder(hint: Any, owner: type) -> Convert:

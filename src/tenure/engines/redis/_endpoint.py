@@ -174,7 +174,7 @@ def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, st
 
 
 def number_in(
-    url: str, name: str, given: int | None, default: int, *, least: int, most: int
+    url: str, name: str, argument: int | None, default: int, *, least: int, most: int
 ) -> tuple[str, int]:
     """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
 
@@ -184,8 +184,8 @@ def number_in(
     options = [option.partition("=") for option in query.split("&") if option]
     values = [value for option, _, value in options if option == name]
     rest = "&".join("".join(option) for option in options if option[0] != name)
-    if given is None:
+    if argument is None:
         if not all(value.isascii() and value.isdigit() for value in values):
             raise ValueError(f"{name} must be a number in the URL, not {values[-1]!r}")
-        given = int(values[-1]) if values else default
-    return f"{where}?{rest}" if rest else where, check_count(name, given, least=least, most=most)
+        argument = int(values[-1]) if values else default
+    return f"{where}?{rest}" if rest else where, check_count(name, argument, least=least, most=most)

@@ -30,7 +30,7 @@ TRANSIENT = (
     "UNKILLABLE",
     "NOREPLICAS",
 )
-"""Error codes of a server that may do what it was asked for a little later."""
+"""Error codes of a server that may accept the request a little later."""
 
 LAYOUT = b"1"
 """The version of the names and types of the keys."""
@@ -61,7 +61,7 @@ async def handshake(
     """Get a connection ready; return what the server said of itself.
 
     `former` is what was said on the connection before: what the server may still have to read from it must not come
-    behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards
+    behind later commands, so it is killed first. `probes` are beginnings of keys, with the number of shards
     for that under which the layout is stored.
     Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that may do later.
     Cancellation: the connection is then useless.
@@ -222,7 +222,7 @@ def refusal(address: object, error: Exception, script: str | None = None) -> Eng
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Major and minor."""
+    """The version as numbers, major and minor."""
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 

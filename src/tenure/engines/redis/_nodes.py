@@ -114,7 +114,9 @@ class Nodes:
         """The URL, without the password."""
         seed = self._seeds[0]
         user = f"{seed.user}@" if seed.user else ""
-        return f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(one.place for one in self._seeds)}"
+        return (
+            f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(node.place for node in self._seeds)}"
+        )
 
     # commands
 
@@ -291,7 +293,7 @@ class Nodes:
         self._missing.set()
 
     async def listening(self, _process: str) -> None:
-        """Wait until it is subscribed on all nodes that can be reached. Raises `EngineError` if the user may not."""
+        """Wait until the channels are subscribed on all reachable nodes. Raises `EngineError` if the user may not."""
         await self._all_subscribed()
 
     async def _all_subscribed(self) -> None:

@@ -46,7 +46,7 @@ class SentinelEndpoint:
         """The URL, without the password."""
         s = "s" if self._sentinels[0].tls else ""
         user = f"{self.user}@" if self.user else ""
-        where = ",".join(one.place for one in self._sentinels)
+        where = ",".join(sentinel.place for sentinel in self._sentinels)
         database = f"/{self.database}" if self.database else ""
         return f"redis{s}+sentinel://{user}{where}/{self._service}{database}"
 

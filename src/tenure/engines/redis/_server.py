@@ -68,7 +68,9 @@ class Server:
                 elif code_of(reply) in TRANSIENT:
                     raise StoreUnavailable(f"{self}: {reply}")
         if lost:
-            await self._connection.execute([pack([("SCRIPT", "LOAD", one.source)]) for one in all_scripts()])
+            await self._connection.execute(
+                [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
+            )
             for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost], mark), strict=True):
                 replies[i] = reply
         return replies

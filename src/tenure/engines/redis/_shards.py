@@ -1,4 +1,4 @@
-"""Shards: what lies together on a cluster, and on which node."""
+"""Shards: the keys that a cluster keeps together, and the nodes of the shards."""
 
 from __future__ import annotations
 

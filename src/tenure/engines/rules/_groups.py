@@ -335,7 +335,7 @@ class Groups(GroupSettings):
             self._leave(1)
 
     def _leave(self, count: int) -> None:
-        """There are fewer named groups; after the last one there are no turns."""
+        """Count fewer named groups; after the last group there are no turns."""
         self.named -= count
         if count and not self.named:
             self._rows.remove("")

@@ -84,7 +84,7 @@ class Queue:
         return DELAYED
 
     def dequeue(self, place: int, group: str) -> None:
-        """A task leaves the order in which it is."""
+        """Count that a task leaves its order, the waiting or the delayed tasks."""
         if place == DELAYED:
             self.delayed -= 1
             self.due_is_known = False

@@ -131,7 +131,7 @@ class Room:
             self._state.hint(self._state.process(producer.session), queue.name, producer.name, Notice.ROOM)
 
     def drop(self, producer: Producer) -> None:
-        """The session of a producer has ended."""
+        """Remove a producer whose session has ended."""
         queue = self._queues.get(producer.queue)
         self.remove(queue, producer)
         self.make_room(queue, producer.group)

@@ -1,4 +1,4 @@
-"""Tasks as rows: what the rules of queues need of an engine, in sets, so that a batch costs a few statements."""
+"""Tasks as rows: the interface that the rules of queues need of an engine, in sets: a batch costs a few statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that leave their lease or their order: written together, with those who wait for their ends hinted."""
+"""Tasks that leave their lease or their order: written together; sessions that wait for their ends are hinted."""
 
 from __future__ import annotations
 

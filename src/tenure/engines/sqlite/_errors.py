@@ -1,4 +1,4 @@
-"""Errors of SQLite as messages that name the file and what to do."""
+"""Errors of SQLite as messages that name the file and the remedy."""
 
 from __future__ import annotations
 

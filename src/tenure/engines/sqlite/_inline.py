@@ -1,4 +1,4 @@
-"""In place of the engine's thread: functions run at once, on the loop. For tests in virtual time."""
+"""The replacement of the engine's thread for tests in virtual time: functions run at once, on the loop."""
 
 from __future__ import annotations
 

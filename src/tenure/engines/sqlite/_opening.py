@@ -1,4 +1,4 @@
-"""Opening the file: made if need be, and refused, untouched, when it is not ours or not fit."""
+"""Opening the file: created if need be, and refused, untouched, if it belongs to another program or is not fit."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _take_over(name: str) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Refuse places where no file of ours can be."""
+    """Refuse a path at which the engine cannot keep its file."""
     if sqlite3.sqlite_version_info < _OLDEST_LIBRARY:
         raise EngineError(
             f"{path}: Python uses SQLite {sqlite3.sqlite_version}, but 3.35 or later is needed; use a newer Python"

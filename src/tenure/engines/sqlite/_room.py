@@ -1,4 +1,4 @@
-"""Room on the disk: deleting and releasing need some too, so the file stops growing before there is none.
+"""Room on the disk: deleting and releasing need free space too, so the file stops growing before the disk is full.
 
 Committed data goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no
 room leaves the log as it is; the log then grows too, until nothing at all can be written. So an operation that makes

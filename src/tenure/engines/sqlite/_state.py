@@ -210,7 +210,7 @@ class State:
         self.soonest.session = self.one(SESSIONS.soonest)[0]
 
     def wake_at(self, kind: str, when: float | None) -> None:
-        """Clear up this kind of thing then, or sooner if that was said before; None: forget what was said."""
+        """Clear up this kind of object at that time, or at an earlier time set before; None: unset the time."""
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 

@@ -1,4 +1,4 @@
-"""The claim: a hold of whatever resource of a pool matches."""
+"""The claim: a hold of a matching resource of a pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The semaphore: a hold of some of a number of permits."""
+"""The semaphore: a hold of one or more permits out of a number."""
 
 from __future__ import annotations
 

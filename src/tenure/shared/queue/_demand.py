@@ -121,5 +121,5 @@ class Demand:
         self.reask = False
 
     def session_lost(self) -> None:
-        """The engine has forgotten the takers with the session."""
+        """Note that the engine has forgotten the takers with the session."""
         self.advertised = self.registered = self.promised = 0

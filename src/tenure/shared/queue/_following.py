@@ -110,7 +110,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         self._seen = 0
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Begin to follow."""
         if self._feed is not None:
             raise RuntimeError("this block is entered already; call follow again for another reader")
         await anyio.lowlevel.checkpoint()

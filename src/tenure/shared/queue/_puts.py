@@ -152,7 +152,7 @@ class Producers:
             self._again(request)
 
     def close(self) -> None:
-        """The store closes."""
+        """End all waiting puts, since the store closes."""
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # inside

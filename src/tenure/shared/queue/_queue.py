@@ -99,7 +99,7 @@ class WorkQueue(Generic[P]):
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
     group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
     apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
@@ -356,7 +356,7 @@ class WorkQueue(Generic[P]):
     ) -> list[int | DuplicateTask]:
         tasks = [task_of(self, item, more) for item in items]
         outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
-        return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
+        return [self._outcome(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):

@@ -232,7 +232,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> limiter(; held off, held, what is booked of each limit), more
+-- -> limiter(; held off, held, the bookings of each limit), more
 CREATE FUNCTION tenure.read_limiter(
     _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$

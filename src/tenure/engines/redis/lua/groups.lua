@@ -14,7 +14,7 @@
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
 -- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
 -- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
--- what is packed of them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than
+-- their packed form takes no packing: a ready task and PADDING, or LEASED. Redis keeps values of more than
 -- 64 bytes in a hash table, however few there are, instead of a list that it goes through.
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
