@@ -31,6 +31,31 @@ _SCHEMA = (files("tenure.engines.postgres") / "sql" / "schema.sql").read_text("u
 TABLES = [name for name in re.findall(r"CREATE TABLE tenure\.(\w+)", _SCHEMA) if name != "meta"]
 SEQUENCES = [name for name in re.findall(r"CREATE SEQUENCE tenure\.(\w+)", _SCHEMA) if name != "last_token"]
 
+BEFORE_A_MARK = {
+    "queues with two rows": "SELECT name FROM tenure.queue GROUP BY 1 HAVING count(*) > 1",
+    "replies with two rows": "SELECT name FROM tenure.cached_reply GROUP BY session, kind, name HAVING count(*) > 1",
+    "takers with two rows": "SELECT queue FROM tenure.taker GROUP BY queue, session HAVING count(*) > 1",
+    "tasks before their front": """
+        SELECT t.id, t.priority, t.ready_at, q.fronts FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
+        WHERE t.group_name = '' AND t.session IS NULL AND NOT t.delayed AND q.fronts IS NOT NULL AND NOT EXISTS (
+            SELECT FROM generate_series(1, cardinality(q.fronts), 3) i
+            WHERE q.fronts[i] = t.priority AND (q.fronts[i + 1], q.fronts[i + 2]) <= (t.ready_at, t.id))""",
+    "fronts out of order": """
+        SELECT q.fronts FROM tenure.queue q, generate_series(4, cardinality(q.fronts), 3) i
+        WHERE q.fronts[i] >= q.fronts[i - 3]""",
+    "delayed tasks": """
+        SELECT t.id FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
+        WHERE t.session IS NULL AND t.delayed AND t.ready_at < q.first_due""",
+    "takers": "SELECT t.made FROM tenure.taker t JOIN tenure.queue q ON q.name = t.queue WHERE t.made < q.first_taker",
+    "producers": """
+        SELECT p.name FROM tenure.producer p JOIN tenure.queue q ON q.name = p.queue
+        WHERE NOT p.reserved AND NOT p.for_group AND p.ordinal < q.first_producer""",
+    "watches": """
+        SELECT w.task FROM tenure.watch w JOIN tenure.queue q ON q.name = w.name
+        WHERE w.kind = 'task' AND q.awaited AND w.task < q.first_awaited""",
+}
+"""What must not be there, as queries."""
+
 
 @pytest.fixture(scope="session")
 def postgres_process():
@@ -99,8 +124,16 @@ class PostgresCalls(PostgresEngine):
             result = self._blocking.exec_(one.encode())
             assert not failed(result), message_of(result)
 
+    def check_marks(self):
+        """Check that nothing is before the marks from which the functions begin, and that rows are there once."""
+        for what, query in BEFORE_A_MARK.items():
+            result = self._blocking.exec_(query.encode())
+            assert not failed(result), message_of(result)
+            assert result.ntuples == 0, f"{what}: {[result.get_value(0, i) for i in range(result.nfields)]}"
+
     def empty(self):
         """Forget everything."""
+        self.check_marks()
         self.run(
             ";".join(
                 (
