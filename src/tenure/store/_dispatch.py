@@ -52,7 +52,7 @@ expiry."""
 
 
 class Home:
-    """Where a store is at home: its process, its thread and its loop, and whether it is open there.
+    """The home of a store: its process, its thread and its loop, and whether the store is open there.
 
     While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
     child has no home.
@@ -271,7 +271,8 @@ class Dispatcher:
         """
         while True:
             while not (self._soon or self._held_up):
-                self._wake_settling()
+                if self._settles:
+                    self._wake_settling()
                 await self._idle.wait(self._idle.join(None))
             if self._fault is not None:
                 raise self._fault
