@@ -23,7 +23,6 @@ from tenure.engine import (
     Notice,
     Ping,
     Release,
-    Reply,
     Resize,
     Resources,
     Tripped,
@@ -106,24 +105,6 @@ async def store(engine):
 async def other(engine):
     async with open_store(engine, ttl=30.0) as store:
         yield store
-
-
-async def test_what_is_refused_is_an_answer(store):
-    kept = await store.acquisitions.acquire(Hold("k"), 30.0)
-    refused = await store.acquisitions.acquire(Hold("k", wait=False), 30.0)
-    assert refused.answer is Reply.REFUSED
-    assert refused.name != kept.name
-    await store.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
-    assert store.acquisitions.by_name == {}
-
-
-async def test_another_capacity_is_an_error_that_names_both(store):
-    kept = await store.acquisitions.acquire(Hold("k", 3), 30.0)
-    with pytest.raises(CapacityMismatch, match="asked for a capacity of 5, but 3 is in force") as caught:
-        await store.acquisitions.acquire(Hold("k", 5), 30.0)
-    assert (caught.value.key, caught.value.asked, caught.value.stored) == ("k", 5, 3)
-    await store.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
-    assert store.acquisitions.by_name == {}
 
 
 async def test_one_that_no_longer_fits_is_hinted_to_ask_and_learns_why(store, virtual_clock):
@@ -222,22 +203,6 @@ async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):
     await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
-async def test_hints_lost_it_asks(store, other, engine, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
-    got = []
-
-    async def wait():
-        got.append(await store.acquisitions.acquire(Hold("k"), 30.0))
-
-    engine.lose_hints = True
-    async with anyio.create_task_group() as group:
-        group.start_soon(wait)
-        await virtual_clock.settle()
-        await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
-    assert 0 < virtual_clock.now() <= 31
-    assert engine.count(Acquire) == 2
-
-
 async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
     await store.call(AddResource("pool", "r", ()))
     kept = await other.acquisitions.acquire(ResourceWish("pool"), 30.0)
@@ -302,16 +267,6 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
     assert heard == [Notice.CHANGED, Notice.MISSED, "closed"]
 
 
-async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):
-    engine.open = anyio.Event()
-    with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
-    engine.open.set()
-    assert await store.call(Holders("k")) == await store.call(Holders("unknown"))
-    assert store.acquisitions.reasker._by_key == store.acquisitions.by_name == {}
-    assert len(store.acquisitions) == 0
-
-
 async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):
     kept = await store.acquisitions.acquire(Hold("other"), 30.0)
     engine.open = anyio.Event()
@@ -323,19 +278,6 @@ async def test_cancelled_before_the_question_left_it_does_not_leave(store, engin
     await store.acquisitions.release(Hold("other"), kept.name, kept.session).wait(1)
     assert engine.count(Acquire) == 1
     assert store.acquisitions.by_name == {}
-
-
-async def test_a_late_answer_registers_nobody(store, other, engine, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
-    await store.session(30.0)
-    engine.open = anyio.Event()
-    with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
-    engine.open.set()
-    await store.ping()
-    assert store.acquisitions.reasker._by_key == {}
-    assert (await store.call(Holders("k"))).waiting == ()
-    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
 @pytest.mark.parametrize("immediate", [True, False])

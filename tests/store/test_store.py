@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import inspect
 
 import anyio
@@ -423,38 +422,6 @@ async def test_cancelled_it_still_waits_for_bodies_in_other_tasks(away, virtual_
                 scope.cancel()
         assert ended == [pytest.approx(3)]
         assert repr(away._engine) == "<MemoryEngine sessions=0>"
-
-
-@pytest.mark.backends("asyncio")
-@pytest.mark.parametrize("blows", [1, 2, 3, 4])
-async def test_a_native_cancellation_while_it_closes_leaves_nothing(away, virtual_clock, blows):
-    async def hold(store):
-        try:
-            async with Lock(store, "a"):
-                with anyio.CancelScope(shield=True):
-                    await anyio.sleep(3)
-        except tenure.LeaseLost:
-            pass
-
-    async with anyio.create_task_group() as group:
-        stores = []
-
-        async def main():
-            async with open_store(away) as store:
-                stores.append(store)
-                group.start_soon(hold, store)
-                await virtual_clock.settle()
-                away.down = True
-
-        task = asyncio.create_task(main())
-        await virtual_clock.advance(1)
-        for _ in range(blows):
-            task.cancel()
-            await virtual_clock.settle()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert virtual_clock.now() < 3
-        assert (await stores[0].statistics()).jobs == ()
 
 
 async def test_several_stores_over_one_engine_are_several_processes():

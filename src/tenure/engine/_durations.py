@@ -1,4 +1,4 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _look(operation: ReadLimiter) -> ReadLimiter:
+def _read_limiter(operation: ReadLimiter) -> ReadLimiter:
     limits = _limits(operation, operation.limits)
     return operation if limits is operation.limits else replace(operation, limits=limits)
 
@@ -173,7 +173,7 @@ CHECKS: Mapping[type, Callable[[Any], Any]] = {
     PutOne: _put_one,
     Spend: _spend,
     Refund: _refund,
-    ReadLimiter: _look,
+    ReadLimiter: _read_limiter,
     SetGroups: _set_groups,
 }
 """The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.

@@ -1,4 +1,4 @@
-"""The lease: what a block holds, for exactly as long as its session can be trusted, and the block that obtains it.
+"""The lease: the hold of a block, for exactly as long as its session can be trusted, and the block that obtains it.
 
 A lock, a semaphore, a read-write lock, an election and a resource pool differ in what they ask the engine for. How the
 block is entered and left is `_block`'s.

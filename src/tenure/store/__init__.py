@@ -32,7 +32,7 @@ The way of a lock
         Dispatcher.send, and so on as above
         park until it is acknowledged, in a shield; SettleTimeouts ends it in time
 
-SQLite and PostgreSQL gather what is submitted in a turn of the loop, and while a batch is on its way (`Batches` in
+SQLite and PostgreSQL gather the operations of a turn of the loop, and while a batch is on its way (`Batches` in
 engine/_batching.py). Memory answers before `submit` returns.
 
 If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint

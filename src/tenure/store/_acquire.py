@@ -5,8 +5,8 @@ One `Acquisition` is one attempt under one session and one name. It owns what it
 no queue of this process, since the engine keeps the order: its task parks until news comes, whichever way that takes
 (the answer to the question, a hint, the answer to asking again, the loss of the session, the closing of the store).
 
-The states, by what is known. `reply` is the engine's last answer to our question, `queued` its last answer that said to
-wait, `news` what ends the wait:
+The states, by the known facts. `reply` is the engine's last answer to our question, `queued` its last answer that said
+to wait, `news` what ends the wait:
 
 | state   | `call` | `reply` | `queued`    | `news` | event -> next state                                          |
 |---------|--------|---------|-------------|--------|--------------------------------------------------------------|
@@ -17,7 +17,7 @@ wait, `news` what ends the wait:
 | ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
 
 A store knows the name from before the question is sent until what was granted under it is released. So a hint that
-comes early finds its acquisition, and what is granted too late is released instead of being held without a holder.
+comes early finds its acquisition, and a late grant is released instead of being held without a holder.
 
 A release is handed over synchronously, before the caller's first await, so that nothing can stop it. Its states:
 
@@ -69,7 +69,7 @@ class AcquireRequest(Protocol):
 
     @property
     def key(self) -> str:
-        """The engine's key of what is wanted."""
+        """The engine's key of the wanted object."""
         ...
 
     def ask(self, session: str, name: str) -> Operation[Any]:
@@ -417,7 +417,7 @@ class SettleTimeouts:
         return parked
 
     def close(self) -> None:
-        """End all waits; no caller may wait any more, because nothing would end that wait."""
+        """End all waits; no caller may wait from now on, because nothing would end that wait."""
         self._closed = True
         while self._waited_for:
             self._waited_for.popleft().wake()

@@ -1,4 +1,4 @@
-"""Batching: one numbered operation at a time for one object, made at the last moment of all that has gathered.
+"""Batching: one numbered operation at a time for one object, made at the last moment from all gathered requests.
 
 The states of a batcher:
 

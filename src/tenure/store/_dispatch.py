@@ -52,7 +52,7 @@ expiry."""
 
 
 class Home:
-    """The home of a store: its process, its thread and its loop, and whether the store is open there.
+    """The home of a store: its process, its thread and its loop, and whether it is open there.
 
     While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
     child has no home.
@@ -110,7 +110,7 @@ class Home:
         return self.upkeep
 
     def error(self) -> RuntimeError:
-        """The error for another thread or process, and before the opening."""
+        """The error for a call from another thread or process, or before the opening."""
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "
@@ -267,7 +267,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Send again what has to be, until cancelled. Raises what the engine raises by a fault of its own.
 
-        Cancellation: what is under way may or may not be applied.
+        Cancellation: operations under way may or may not be applied.
         """
         while True:
             while not (self._soon or self._held_up):
@@ -282,7 +282,7 @@ class Dispatcher:
                 self._held_up = self._fault is not None
                 self._go_on()
                 if self._down and not (self.pending or self._settles):
-                    # no caller waits any more for what was not answered: ask whether the engine is back
+                    # no caller waits for the operations without an answer: ask whether the engine is back
                     self.send(Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:

@@ -52,7 +52,7 @@ _FORGOTTEN = (
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
-# of numbered operations, one series for all: those of an object must rise, also when its batcher is made anew
+# of numbered operations, one series for all: the numbers of an object must rise, also when its batcher is made anew
 numbers: count[int] = count(1)
 
 
@@ -239,7 +239,7 @@ class Session:
         await self._line.wait(self._line.join(None))
 
     async def left(self) -> None:
-        """Wait until nothing is held under it any more."""
+        """Wait until nothing is held under the session."""
         while self.held:
             await self._leaving.wait(self._leaving.join(None))
 
@@ -364,7 +364,7 @@ class Sessions:
         return name
 
     def lose_one(self, name: str, reason: str) -> None:
-        """The engine has taken what it had granted under this name."""
+        """Note that the engine has taken back its grant under this name."""
         for session in self:
             for held in list(session.held):
                 if (granted := held.granted_as) is not None and granted[0] == name:

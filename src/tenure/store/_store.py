@@ -79,7 +79,7 @@ class StoreStatistics:
 class Store(AsyncBlock, AsyncContextManagerMixin):
     """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
-    `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
+    `namespace` separates the users of one engine. `ttl` is for how many seconds holds outlive a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
     A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`).
@@ -87,7 +87,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     logger `tenure` warns of it at once (`link.lost`), and says when the engine has come (`link.back`).
 
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
-    raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
+    raises that error, all waiters get `StoreClosed`, and holds are lost ("closed").
 
     Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread or
     loop, or in a forked process, it raises `RuntimeError` at once, and nothing is sent.
@@ -289,7 +289,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._engine.enlist(operation)
 
     async def session(self, ttl: float, key: str = "") -> Session:
-        """The session for a ttl, and for what is in the same shard of the engine as `key`.
+        """The session for a ttl, and for the objects in the same shard of the engine as `key`.
 
         Raises `EngineError`, `StoreClosed`.
         """
@@ -297,7 +297,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self.sessions.current(ttl, key) or await self.sessions.get(ttl, key)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:
-        """The one listener of this process for a key, made if there is none yet.
+        """The only listener of this process for a key, made if there is none yet.
 
         It receives hints for as long as something refers to it: its user, or a session on which the engine counts.
         """
@@ -323,7 +323,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         try:
             await self._timers.run()
         finally:
-            # also when the loop is torn down around the store: nothing would end a shielded wait any more
+            # also when the loop is torn down around the store: nothing would end a shielded wait
             self.settle_timeouts.close()
 
     def _on_hint(self, hint: Hint) -> None:
@@ -358,7 +358,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
             PendingRelease(release_for(session.id, item), session)
 
     def _fail(self, fault: Exception) -> None:
-        """A job has ended by a fault: nothing can be sent any more."""
+        """A job has ended by a fault: nothing more can be sent."""
         assert self.home.upkeep is not None
         self.home.fault = self.home.fault or fault
         self.home.upkeep.cancel()

@@ -1,4 +1,4 @@
-"""One connection on which everything travels: the commands of all callers, and the server's messages."""
+"""The connection that carries the commands of all callers, and the server's messages."""
 
 from __future__ import annotations
 
@@ -90,24 +90,24 @@ class Connection:
         self._wait = pack([("WAIT", replicas, round(500 * response_timeout))])
         self._held: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._marks: set[bytes] = set()
-        """Those of the commands that have not left yet."""
+        """The marks of the commands that have not left yet."""
         self._writing = False
         self._socket: socket | None = None
         """The socket, where a command may be sent at once; None where the connection is encrypted, or not up."""
         self._up = anyio.Event()
         self.up = False
-        """Whether the connection is up: read for each operation, so no question to the event."""
+        """True while the connection is up: each operation reads this, so it is no question to the event."""
         self._trouble = ""
         self._dropped = anyio.Event()
 
     @property
     def problem(self) -> str | None:
-        """Why it is not up."""
+        """The reason why the connection is not up, or None."""
         return None if self.up else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     @property
     def version(self) -> tuple[int, ...]:
-        """That of the server that was connected to last, major and minor."""
+        """The version of the server that was connected to last, major and minor."""
         return version_of(self._greeting.version) if self._greeting else ()
 
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
@@ -330,10 +330,10 @@ class Connection:
             self._idle_writer = None
 
     def _take_out(self) -> bytes:
-        """What is to be sent now, and behind it whether the replicas have it."""
+        """The bytes to send now, and behind them the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
-            # the server refuses that of a shard that moves, as it refuses the shard's operations
+            # the server refuses the mark of a shard that moves, as it refuses the shard's operations
             out += *self._marks, self._wait
             self._pending += *[_nothing] * len(self._marks), self._confirm
             self._marks.clear()
@@ -371,7 +371,7 @@ class Connection:
 
 
 def _reason(error: OSError) -> str:
-    """What the system says; anyio puts the reasons of several attempts into a group behind its own words."""
+    """The system's reason; anyio puts the reasons of several attempts into a group behind its own words."""
     inner = cast("Sequence[BaseException]", getattr(error.__cause__, "exceptions", (error.__cause__,)))[0]
     found = inner if isinstance(inner, OSError) else error
     return found.strerror or str(found) or type(found).__name__

@@ -1,4 +1,4 @@
-"""Every operation there is, and the script that executes it."""
+"""The operations, and the script that executes each."""
 
 from __future__ import annotations
 

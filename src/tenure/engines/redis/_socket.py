@@ -1,4 +1,4 @@
-"""A plain connection, of whose socket a caller may make use at once, without waiting for its turn on the loop."""
+"""A plain connection, whose socket a caller may use at once, without waiting for a turn of the loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlainSocket(ByteStream):
                 await anyio.wait_writable(self.socket)
 
     async def receive(self, max_bytes: int = MOST) -> bytes:
-        """Receive what is there. Raises `OSError`, `EndOfStream`. Cancellation: nothing was received."""
+        """Receive the bytes that are there. Raises `OSError`, `EndOfStream`. Cancellation: nothing was received."""
         while True:
             await anyio.wait_readable(self.socket)
             try:
@@ -60,7 +60,7 @@ async def plain(stream: ByteStream) -> ByteStream:
         handle = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 this is no query
         own = socket.socket(handle.family, handle.type, handle.proto, os.dup(handle.fileno()))
     except (AttributeError, OSError):
-        # the other side has closed it already; uvloop then has no socket any more
+        # the other side has closed it already; uvloop then no longer has a socket
         await anyio.aclose_forcefully(stream)
         raise ConnectionResetError("the connection was closed as it was made") from None
     own.setblocking(False)

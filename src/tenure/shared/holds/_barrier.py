@@ -60,7 +60,7 @@ class Barrier:
     forgotten, and the others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on
     `on_departure` (what the first to arrive says counts).
 
-    Thread safety: none; a description, to be shared between tasks. Source: the broken state is that of Java's
+    Thread safety: none; a description, to be shared between tasks. Source: the broken state comes from Java's
     `CyclicBarrier`.
     """
 

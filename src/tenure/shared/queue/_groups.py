@@ -85,7 +85,7 @@ class GroupSettings:
         """The session whose operations come behind the settings; `send` has been called in it."""
 
     def send(self, session: Session) -> None:
-        """Send the settings, if there are some: what is submitted next takes effect after them.
+        """Send the settings, if there are some: operations that are submitted next take effect after them.
 
         What the engine refuses is logged, and sent again with the next operation.
         """

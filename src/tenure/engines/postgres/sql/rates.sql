@@ -2,7 +2,7 @@
 -- Times are in seconds, as floats; `_at` and `now` are the engine's time.
 -- Needs: state
 
--- The limiter, or a new one if it says nothing any more.
+-- The limiter, or a new one if it has no effect.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
 DECLARE
     it tenure.limiter;
@@ -232,7 +232,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> limiter(; held off, held, what is booked of each limit), more
+-- -> limiter(; held off, held, the bookings of each limit), more
 CREATE FUNCTION tenure.read_limiter(
     _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$

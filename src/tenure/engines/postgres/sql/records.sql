@@ -68,7 +68,7 @@ BEGIN
             coalesce(_task.meta, ''), _task.group_name])::tenure.answer;
 END $$;
 
--- The same, of one that has ended.
+-- The same, of a task that has ended.
 CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -79,7 +79,7 @@ BEGIN
             coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer;
 END $$;
 
--- The task with the id, or the one that has the key `_unique` unless that is empty. -> found(again), then its
+-- The task with the id, or the task that has the key `_unique` unless that is empty. -> found(again), then its
 -- record; unknown, gone, more
 CREATE FUNCTION tenure.get_task(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea, _unique bytea)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
