@@ -49,7 +49,7 @@ class Batch:
     def __init__(self, count: int) -> None:
         self.count = count
         self.over = False
-        """Whether nothing more will come."""
+        """True if no more results will come."""
         self.sent = anyio.current_time()
         self.results: list[Result] = []
         self.error: Exception | None = None

@@ -99,9 +99,9 @@ _FORMATS: dict[type, _Format] = {
     Texts: (1009, lambda items: _array(_TEXT, [text.encode() for text in items])),
     Blobs: (1001, partial(_array, _BYTES)),
 }
-"""How values travel, by their classes: the number of the type on the server, and what makes bytes of a value.
+"""The format of values, by their classes: the number of the type on the server, and the function that makes bytes.
 
-None: it is bytes, or NULL.
+The function is None for a value that is bytes already, or NULL.
 """
 
 
