@@ -25,8 +25,8 @@ BEGIN
 END $$;
 
 -- These groups changed, by so many for each time that a group is named. `count_tasks` calls it for tasks, which change
--- the counters of the queue too; others call it for producers, which change none of these. `_priorities` are those of
--- tasks that can be taken now, one for each name, and no such task was ready before `_ready_at`.
+-- the counters of the queue too; others call it for producers, which change none of these. `_priorities` are the
+-- priorities of tasks that can be taken now, one for each name, and no such task was ready before `_ready_at`.
 CREATE FUNCTION tenure.regroup(
     _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0, _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
@@ -103,7 +103,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- No group says anything any more: tasks have none, until one comes that has.
+-- No group says anything now: tasks have none, until a task comes that has a group.
 CREATE FUNCTION tenure.end_period(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     rest record;
