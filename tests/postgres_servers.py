@@ -154,7 +154,7 @@ class PostgresCalls(PostgresEngine):
         """Check that nothing is before the marks from which the functions begin, and that rows are there once."""
         for what, query in BEFORE_A_MARK.items():
             result = self._blocking.exec_(query.encode())
-            assert not failed(result), message_of(result)
+            assert result.status not in FAILED, message_of(result)
             assert result.ntuples == 0, f"{what}: {[result.get_value(0, i) for i in range(result.nfields)]}"
 
     def empty(self):
