@@ -31,9 +31,9 @@ FOR_OTHER_ROOMS = {
 
 INNER = {
     "Store": {
-        *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
-        *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
+        *("call", "call_at", "call_soon", "key", "listen", "send", "session"),
+        *("start_job", "unlisten", "enlist"),
     },
-    "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
+    "Task": {"report_loss", "settle", "verdict", "stop", "lose"},
 }
 FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import anyio
 import anyio.lowlevel
 import pytest
-from callers import EVERY_WAY, Cancellable
+from callers import Cancellable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -209,95 +209,12 @@ def test_a_kind_without_a_share_is_refused(shares, kind):
 # --------------------------------------------------------------------------------------------------------- cancellation
 
 
-@EVERY_WAY
-async def test_cancelled_waiters_cost_no_capacity(how):
-    """R2 and window 1: hyx's bulkhead loses a slot with each of them."""
-    bulkhead = Bulkhead(3)
-    async with anyio.create_task_group() as group:
-        inside = await come(group, bulkhead, *[None] * 3)
-        victims = await come(group, bulkhead, None, None, how=how)
-        for victim in victims:
-            victim.cancel()
-        await settle()
-        assert outcomes(victims) == ["cancelled"] * 2
-        await go(*inside)
-        again = await come(group, bulkhead, *[None] * 3)
-        assert outcomes(again) == ["inside"] * 3
-        await go(*again)
-
-
-@EVERY_WAY
-async def test_cancelled_and_then_let_in_it_passes_the_slot_on(how):
-    """2, window 2."""
-    bulkhead = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        (inside,) = await come(group, bulkhead, None)
-        (victim,) = await come(group, bulkhead, None, how=how)
-        (heir,) = await come(group, bulkhead, None)
-        victim.cancel()
-        inside.leave.set()
-        await settle()
-        assert outcomes([victim, heir]) == ["cancelled", "inside"]
-        await go(heir)
-
-
-@EVERY_WAY
-async def test_a_newcomer_in_that_turn_does_not_queue_behind_the_dead(how):
-    """2, window 2N: with and without a bound of the line."""
-    bulkhead = Bulkhead(1, max_waiting=1)
-    async with anyio.create_task_group() as group:
-        async with AsyncExitStack() as stay:
-            await stay.enter_async_context(bulkhead.enter())
-            (victim,) = await come(group, bulkhead, None, how=how)
-            victim.cancel()
-            newcomer_ = Guest(bulkhead)
-            with anyio.move_on_after(0):  # what it does before it parks, it does in this turn
-                await newcomer_.run()
-            assert newcomer_.outcome == "cancelled"
-            assert bulkhead.statistics().refused == 0, "it found room in the line"
-            await stay.aclose()
-        async with bulkhead.enter():
-            pass
-        await settle()
-        assert victim.outcome == "cancelled"
-
-
-@EVERY_WAY
-async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
-    """1, window 3."""
-    bulkhead = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        async with bulkhead.enter():
-            (victim,) = await come(group, bulkhead, None, how=how)
-            (heir,) = await come(group, bulkhead, None)
-        victim.cancel()
-        await settle()
-        assert outcomes([victim, heir]) == ["cancelled", "inside"]
-        await go(heir)
-    assert bulkhead.statistics().in_use == 0
-
-
 async def test_cancelled_in_the_checkpoint_of_a_free_slot_it_has_taken_nothing():
     bulkhead = Bulkhead(1)
     with anyio.CancelScope() as scope:
         scope.cancel()
         async with bulkhead.enter():
             pytest.fail("let in")
-    assert bulkhead.statistics().in_use == 0
-
-
-async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
-    """3."""
-    bulkhead = Bulkhead(1, max_waiting=0)
-    patient = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        async with patient.enter():
-            (heir,) = await come(group, patient, None)
-        assert patient.statistics().in_use == 1 and heir.outcome is None
-        with pytest.raises(AcquireTimeout):
-            async with patient.enter(timeout=0):
-                pytest.fail("barged in")
-        await go(heir)
     assert bulkhead.statistics().in_use == 0
 
 

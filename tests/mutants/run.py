@@ -51,7 +51,6 @@ FIRST = {
     "local/_single_flight": "local_single_flight",
     "local/_coalescer": "local_coalescer",
     "local/_router": "local_router",
-    "store/_release": "outages barriers holds",
     "store/": "hints outages losses holds stores",
     "upkeep": "stores outages",
     "shared/limits/_limiter": "rates hints",

@@ -1,8 +1,8 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf, isfinite, isnan
 from operator import is_
@@ -11,10 +11,9 @@ from typing import Any, TypeVar, get_args
 from tenure.arguments import LONGEST
 from tenure.errors import EngineError
 
-from ._answers import Operation
 from ._claims import Claim, EditClaim
 from ._counters import HoldOff, RateLimit, ReadLimiter, Refund, RefundRequest, Spend, SpendRequest
-from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
+from ._enlisting import Complete, CompleteAll, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
 
@@ -116,7 +115,7 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _look(operation: ReadLimiter) -> ReadLimiter:
+def _read_limiter(operation: ReadLimiter) -> ReadLimiter:
     limits = _limits(operation, operation.limits)
     return operation if limits is operation.limits else replace(operation, limits=limits)
 
@@ -169,19 +168,26 @@ def _put_one(operation: PutOne) -> PutOne:
     return operation if task is operation.task else replace(operation, task=task)
 
 
-_BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] = {
+CHECKS: Mapping[type, Callable[[Any], Any]] = {
+    Put: _put,
+    PutOne: _put_one,
+    Spend: _spend,
+    Refund: _refund,
+    ReadLimiter: _read_limiter,
+    SetGroups: _set_groups,
+}
+"""The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.
+
+Only what else has limits is bounded here. Raises `EngineError` as `clamp_durations` does.
+"""
+_BOUNDS: Mapping[type, Callable[[Any], Any]] = {
+    **CHECKS,
     OpenSession: _fields("ttl"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),
     Move: _fields("ttl", "delay"),
-    Put: _put,
     Exchange: _exchange,
-    Spend: _spend,
-    Refund: _refund,
     HoldOff: _fields("seconds"),
-    ReadLimiter: _look,
-    SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,
-    PutOne: _put_one,
 }

@@ -83,7 +83,7 @@ class Director:
         return None
 
     def begin(self, task: object) -> None:
-        """The main task is in its first step, before which nothing could be decided."""
+        """Note that the main task is in its first step, before which nothing could be decided."""
         number = self.number(task)
         if self.trace is not None:
             self.trace.step(number, task, 0.0)

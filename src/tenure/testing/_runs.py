@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 By = bool | Literal["scope", "native"]
 
-PATIENCE = 5.0
+DEADLOCK_TIMEOUT = 5.0
 BACKENDS = ("asyncio", "trio")
 WITHOUT_TRIO = "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
 ASYNCIOS_OWN = "the scenario uses asyncio itself, so asyncio alone was explored"
@@ -133,7 +133,7 @@ def run_once(
     scenario: Callable[[], Awaitable[object]], backend: str, director: Director
 ) -> BaseException | None:
     """Run the scenario in virtual time as the director decides; return the error by which it failed."""
-    time = AsyncioTime(0.0, PATIENCE) if backend == "asyncio" else TrioTime(0.0, PATIENCE)
+    time = AsyncioTime(0.0, DEADLOCK_TIMEOUT) if backend == "asyncio" else TrioTime(0.0, DEADLOCK_TIMEOUT)
     state = random.getstate()
     random.seed(0)
 

@@ -1,4 +1,4 @@
-"""Parking and waking a task: the one place in the library that knows asyncio and trio by name.
+"""Parking and waking a task: the only place in the library that knows asyncio and trio by name.
 
 anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
 (benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
@@ -9,7 +9,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
-- `runs_in_real_time`: whether the loop's clock is that of the machine;
+- `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
@@ -138,9 +138,9 @@ def new_scope() -> CancelScope:
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
 
 
-def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
-    return asyncio._get_running_loop()
+# no function of our own: it is called for each operation
+this_loop: Callable[[], object] = asyncio._get_running_loop
+"""The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
 
 
 def runs_in_real_time() -> bool:
@@ -165,15 +165,17 @@ def this_task() -> object:
 def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
     """Call `callback` when `task` (from `this_task`) has ended, however it ended.
 
-    It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
-    is returned unregisters the callback again: call it any number of times, in the callback itself too. The
+    It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. The
+    returned function unregisters the callback again: call it any number of times, in the callback itself too. The
     callback runs on the loop, outside any task, and must not raise (trio would crash).
     """
     end = _task_end.get()
     if end is None or end.task is not task:
         end = _TaskEnd(task)
         _task_end.set(end)
-    return end.add(callback)
+    number = next(end.numbers)
+    end.callbacks[number] = callback
+    return partial(end.callbacks.pop, number, None)
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
@@ -331,12 +333,12 @@ async def _nothing() -> None:
 class _TaskEnd:
     # registered with the loop once for each task: that costs more than all the rest of a block that is watched
 
-    __slots__ = ("_callbacks", "_numbers", "task")
+    __slots__ = ("callbacks", "numbers", "task")
 
     def __init__(self, task: object) -> None:
         self.task: object = task
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._numbers = count()
+        self.callbacks: dict[int, Callable[[], None]] = {}
+        self.numbers = count()
         if isinstance(task, asyncio.Task):
             task.add_done_callback(self.break_lot)  # pyright: ignore[reportUnknownMemberType]
             return
@@ -348,15 +350,10 @@ class _TaskEnd:
             # notice it gives, and any object will do for a lot
             trio.add_parking_lot_breaker(native, self)
 
-    def add(self, callback: Callable[[], None]) -> Callable[[], object]:
-        number = next(self._numbers)
-        self._callbacks[number] = callback
-        return partial(self._callbacks.pop, number, None)
-
     def break_lot(self, _: object) -> None:
         self.task = None  # the contexts of its children know this object, and must not keep the task
-        while self._callbacks:
-            self._callbacks.pop(next(iter(self._callbacks)))()
+        while self.callbacks:
+            self.callbacks.pop(next(iter(self.callbacks)))()
 
 
 _task_end: ContextVar[_TaskEnd | None] = ContextVar("tenure_task_end", default=None)

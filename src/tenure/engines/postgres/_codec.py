@@ -1,4 +1,4 @@
-"""How operations become calls of functions, and rows that functions return become answers.
+"""Operations become calls of functions, and rows that functions return become answers.
 
 Most of it follows from the types of the fields, in the order of the fields. An operation's are the arguments of its
 function, behind the time and the cap. An answer's numbers come from the array `n` of a row, its names and bytes from
@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 from tenure.engine import (
+    CHECKS,
     A,
     Broken,
     Claimed,
@@ -30,14 +31,25 @@ from tenure.engine import (
     Waiting,
 )
 
-from ._binary import Argument, Blobs, Ints, blobs, numbers
-from ._values import fields, metadata, microseconds, name, seconds, text
+from ._values import (
+    Argument,
+    Blobs,
+    Ints,
+    blobs,
+    fields,
+    metadata,
+    microseconds,
+    name,
+    numbers,
+    seconds,
+    text,
+)
 
 T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """What a function returns, once or several times."""
+    """A row that a function returns, once or several times."""
 
     word: str
     n: list[int]
@@ -56,7 +68,7 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Codec(Generic[A]):
-    """How operations of one type are executed: the function to call, its arguments, and the answer that rows are."""
+    """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
 
     function: str
     arguments: Callable[[Any], Iterable[Argument]] | None = None
@@ -69,7 +81,9 @@ Codecs = dict[type[Operation[Any]], Codec[Any]]
 
 
 def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument]:
-    """What the function is called with."""
+    """The arguments with which the function is called. Raises for a duration that is not a number."""
+    if (check := CHECKS.get(type(operation))) is not None:
+        operation = check(operation)
     if codec.arguments is not None:
         return codec.arguments(operation)
     return [
@@ -78,15 +92,10 @@ def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument
     ]
 
 
-def answered(codec: Codec[A], rows: Sequence[Row]) -> A | Reply:
-    """The answer that a function returned."""
+def answered(codec: Codec[A], result: Iterable[Sequence[Any]]) -> A | Reply:
+    """The answer that a function returned, of the raw fields of its rows."""
+    rows = [Row(cast("bytes", word).decode(), numbers(n), blobs(b)) for word, n, b in result]
     return Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
-
-
-def row_of(fields: Sequence[Any]) -> Row:
-    """One row of a result."""
-    word, n, b = fields
-    return Row(cast("bytes", word).decode(), numbers(n), blobs(b))
 
 
 def decoded(answer: type[T], row: Row, **others: Any) -> T:
@@ -102,7 +111,7 @@ def decoded(answer: type[T], row: Row, **others: Any) -> T:
 
 
 def numbers_in(word: str) -> int:
-    """How many numbers the answer of this word has."""
+    """The number of numbers that the answer of this word has."""
     return sum(is_number for _, is_number, _ in _fields_received(_ANSWERS[word]))
 
 
@@ -157,5 +166,5 @@ def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
 
 def _required(kind: Any) -> Any:
     """The type without None."""
-    kinds = [one for one in get_args(kind) if one is not NoneType]
+    kinds = [member for member in get_args(kind) if member is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind

@@ -36,19 +36,10 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError
 
-from ._binary import Argument, Blobs, Columns, Floats, Ints, Texts, Value
 from ._codec import Codec, Codecs, Row, answer_of, decoded
-from ._values import microseconds, name, seconds, text
+from ._values import Argument, Blobs, Columns, Floats, Ints, Texts, Value, microseconds, name, seconds, text
 
 _NEVER = -1
-
-
-def _or_nothing(duration: float | None) -> int | None:
-    return None if duration is None else microseconds(duration)
-
-
-def _or_never(duration: float | None) -> int:
-    return _NEVER if duration is None else microseconds(duration)
 
 
 def _or_null(word: str | None) -> bytes | None:
@@ -88,7 +79,7 @@ def _put(op: Put) -> tuple[Argument, ...]:
                 Ints([task.priority for task in tasks]),
                 Ints([microseconds(task.delay) for task in tasks]),
                 Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-                Ints([_or_never(task.expires) for task in tasks]),
+                Ints([microseconds(task.expires, _NEVER) for task in tasks]),
                 _unless_empty([task.meta for task in tasks]),
                 Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
                 Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
@@ -98,12 +89,12 @@ def _put(op: Put) -> tuple[Argument, ...]:
 
 
 def _does_more(task: NewTask) -> bool:
-    """Whether it has a key that does more than to refuse it."""
+    """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 
 def about_key(task: NewTask) -> str:
-    """What the key of a task does: the word, the ttl and the longest wait, -1 for none."""
+    """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
 
@@ -128,21 +119,21 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
         Columns(
             "settlements",
             (
-                Ints([one.id for one in settle]),
-                Ints([one.token for one in settle]),
-                Texts([one.verdict.value for one in settle]),
-                Blobs([one.result for one in settle]),
-                Ints([microseconds(one.delay) for one in settle]),
-                Ints([_or_never(one.ttl) for one in settle]),
-                _unless_empty([one.failure for one in settle]),
+                Ints([each.id for each in settle]),
+                Ints([each.token for each in settle]),
+                Texts([each.verdict.value for each in settle]),
+                Blobs([each.result for each in settle]),
+                Ints([microseconds(each.delay) for each in settle]),
+                Ints([microseconds(each.ttl, _NEVER) for each in settle]),
+                _unless_empty([each.failure for each in settle]),
             ),
         ),
         op.want,
         op.wait,
-        _or_nothing(op.aging),
+        microseconds(op.aging, None),
         op.max_deliveries,
         op.keep,
-        _or_nothing(op.dead_ttl),
+        microseconds(op.dead_ttl, None),
     )
 
 
@@ -178,7 +169,7 @@ def _move(op: Move) -> tuple[Value, ...]:
         Ints(op.ids),
         Texts(op.states),
         op.after,
-        _or_nothing(op.ttl),
+        microseconds(op.ttl, None),
         microseconds(op.delay),
     )
 

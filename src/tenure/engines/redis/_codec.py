@@ -1,4 +1,4 @@
-"""How operations become arguments of scripts, and what scripts return becomes answers.
+"""Operations become arguments of scripts, and return values of scripts become answers.
 
 Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
 `key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields
@@ -16,7 +16,9 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hints
 
+from tenure.arguments import LONGEST
 from tenure.engine import (
+    CHECKS,
     A,
     BarrierStatus,
     Broken,
@@ -47,7 +49,7 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._handshake import STRANGE, shown
+from ._handshake import UNEXPECTED, shown
 
 Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
@@ -83,9 +85,10 @@ _ANSWERS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[A]):
-    """How operations of one type are executed: the name of the script, its arguments, and its answer.
+    """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    `words` are those with which a reply begins. Another word shows that the reply belongs to another command.
+    `arguments` raises for a duration that is not a number. A reply begins with one of `words`. Another word shows that
+    the reply belongs to another command.
     """
 
     script: str
@@ -110,10 +113,12 @@ def codec(
     `replies` are the words with which its replies begin, apart from "more".
     """
     name, *words = script.split()
+    encode = arguments or partial(_encode, operation, tuple(words))
+    check = CHECKS.get(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
-        arguments or partial(_encode, operation, tuple(words)),
+        encode if check is None else lambda it: encode(check(it)),
         answer or _answer,
     )
 
@@ -126,7 +131,7 @@ def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavaila
     try:
         word = raw if isinstance(raw, bytes) else raw[0]
         fits = word.partition(b" ")[0] in its.words
-    except STRANGE:
+    except UNEXPECTED:
         fits = False
     if not fits:
         return StoreUnavailable(f"this is no reply to {its.script}: {shown(raw)}")
@@ -147,8 +152,8 @@ def seconds(raw: Any) -> float:
 
 
 def microseconds(duration: float) -> int:
-    """A duration in seconds, as a script takes it."""
-    return round(duration * 1e6)
+    """A duration in seconds, as a script takes it: at most `LONGEST`. Raises `ValueError` for NaN."""
+    return round(max(min(duration, LONGEST), -LONGEST) * 1e6)
 
 
 def hint(process: str, raw: bytes) -> Hint:
@@ -163,7 +168,9 @@ def _in_bytes(news: Any) -> Any:
     # an empty list of Lua becomes an empty object
     if isinstance(news, str):
         return news.encode("latin-1")
-    return [_in_bytes(one) for one in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    return (
+        [_in_bytes(item) for item in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    )
 
 
 # arguments
@@ -171,23 +178,27 @@ def _in_bytes(news: Any) -> Any:
 
 def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argument]:
     read, converted, flatten = _plan(operation)
-    values: list[Any] = [*words, *read(it)]
-    values.pop()
+    values = read(it)
+    if not (converted or flatten):
+        return (*words, *values)
+    values = list(values)
     rest = () if flatten is None else flatten(values.pop())
     for i, convert in converted:
-        values[len(words) + i] = convert(values[len(words) + i])
-    return (*values, *rest) if rest else values
+        values[i] = convert(values[i])
+    return (*words, *values, *rest)
 
 
 @cache
 def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | None]:
-    """What reads the fields, in order, what converts some of them, and what flattens the last one."""
+    """The functions that read the fields, in order, that convert some of them, and that flatten the last field."""
     hints = get_type_hints(operation)
     fixed = sorted(
         (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
     )
     long = [name for name in hints if name not in fixed]
-    read = attrgetter(*fixed, *long, "key")  # "key" once more, since one name alone makes no tuple
+    names = [*fixed, *long]
+    # one name alone makes no tuple
+    read: Read = attrgetter(*names) if len(names) > 1 else partial(_fields_of, names)
     converted = [
         (i, _argument(hints[name], operation))
         for i, name in enumerate(fixed)
@@ -196,8 +207,12 @@ def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | N
     return read, converted, _argument(hints[long[0]], operation) if long else None
 
 
+def _fields_of(names: list[str], it: Any) -> tuple[Any, ...]:
+    return tuple([getattr(it, name) for name in names])
+
+
 def _argument(hint: Any, owner: type) -> Convert:
-    """What makes an argument of a field, or several of one that has no fixed length."""
+    """The function that makes an argument of a field, or several arguments of a field that has no fixed length."""
     if (known := _without_none(hint)) is not hint:
         convert, item = _argument(known, owner), _item_type(known)
         if item is not None:
@@ -211,7 +226,7 @@ def _argument(hint: Any, owner: type) -> Convert:
             return tuple
         converts = [_argument(part, item) for part in parts]
         return lambda value: [
-            convert(field) for one in value for convert, field in zip(converts, one, strict=True)
+            convert(field) for item in value for convert, field in zip(converts, item, strict=True)
         ]
     if hint is float and owner not in _AMOUNTS:
         return microseconds
@@ -237,9 +252,9 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """What makes an object of the list of its fields."""
+    """The function that makes an object of the list of its fields."""
     decoders = [_decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+    return lambda raw: made(*[decode(field) for decode, field in zip(decoders, raw, strict=True)])
 
 
 def _decoder(hint: Any, owner: type) -> Convert:

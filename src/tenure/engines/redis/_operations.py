@@ -1,7 +1,8 @@
-"""Every operation there is, and the script that executes it."""
+"""The operations, and the script that executes each."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from tenure.engine import (
@@ -95,14 +96,15 @@ CODECS: Codecs = {
     SetGroups: codec("records", "ok", SetGroups, arguments=set_groups),
     Refund: codec("rates", "ok gone", Refund, arguments=refund),
     Spend: codec("rates", "spent gone", Spend, arguments=spend, answer=spent),
-    # what each lock needs, without the loop over the fields
+    # what each lock needs, without a step in Python
     Acquire: codec(
         "acquire",
         "granted queued refused mismatch gone",
         Acquire,
-        arguments=lambda op: (op.key, op.session, op.holder, op.capacity, op.weight, op.value, int(op.wait)),
+        # the number that is True, or False
+        arguments=attrgetter("key", "session", "holder", "capacity", "weight", "value", "wait.real"),
     ),
-    Release: codec("release", "released left unknown", Release, arguments=lambda op: (op.key, op.holder)),
+    Release: codec("release", "released left unknown", Release, arguments=attrgetter("key", "holder")),
     # the two that carry many tasks: their scripts read and return flat lists
     Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
     Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),
