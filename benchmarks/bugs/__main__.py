@@ -29,7 +29,7 @@ def places(case: Case) -> Iterator[tuple[str, str, bool]]:
         for backend in case.backends:
             yield release, backend, True
     for release in case.clean:
-        for backend in BOTH:
+        for backend in BOTH if case.cancel is True else case.backends:
             yield release, backend, False
 
 
@@ -44,6 +44,7 @@ def row(case: Case, release: str, backend: str, *, broken: bool, runs: int, cach
             case.scenario,
             backend,
             str(runs),
+            str(case.cancel),
         ],
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from typing import Literal
 
 BOTH = ("asyncio", "trio")
 ASYNCIO = ("asyncio",)
@@ -15,7 +17,8 @@ TRIO = "trio==0.35.0"
 class Case:
     """A scenario, which is the function of this name in `module`.
 
-    `broken` are the releases in which it fails, on the loops `backends`; `clean` those in which it must not, on either.
+    `broken` are the releases in which it fails, on the loops `backends`; `clean` those in which it must not, on either,
+    or on asyncio alone where only `task.cancel()` cancels: `cancel` is "native".
     """
 
     bug: str
@@ -24,6 +27,7 @@ class Case:
     broken: tuple[str, ...]
     backends: tuple[str, ...] = BOTH
     clean: tuple[str, ...] = (CURRENT,)
+    cancel: Literal[True, "native"] = True
 
 
 CASES = (
@@ -46,4 +50,40 @@ CASES = (
     Case("aiorwlock reader", "parked_reader", "parked_reader", ("aiorwlock==1.5.1",), ASYNCIO, clean=()),
     Case("stream, natively", "lost_item", "lost_item_natively", (CURRENT,), ASYNCIO, clean=()),
     Case("condition, natively", "lost_notice", "lost_notice_natively", (CURRENT,), ASYNCIO, clean=()),
+    Case(
+        "redis-py #2624",
+        "wrong_reply",
+        "wrong_reply",
+        ("redis==4.5.2",),
+        ASYNCIO,
+        clean=("redis==5.0.1",),
+        cancel="native",
+    ),
+    Case(
+        "aiochannel #13",
+        "sleeping_getter",
+        "sleeping_getter",
+        ("aiochannel==1.1.1",),
+        ASYNCIO,
+        clean=("aiochannel==1.3.0",),
+        cancel="native",
+    ),
+    Case(
+        "aiohttp #9670",
+        "lost_slot",
+        "lost_slot",
+        ("aiohttp==3.10.10", "aiohttp==3.14.5"),
+        ASYNCIO,
+        clean=(),
+        cancel="native",
+    ),
+    Case(
+        "CPython gh-112202",
+        "lost_notify",
+        "lost_notify",
+        (CURRENT,) if sys.version_info < (3, 13) else (),
+        ASYNCIO,
+        clean=(CURRENT,) if sys.version_info >= (3, 13) else (),
+        cancel="native",
+    ),
 )

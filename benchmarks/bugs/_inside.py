@@ -47,7 +47,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def explored(module: str, name: str, backend: str, runs: int) -> dict[str, Any]:
+def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> dict[str, Any]:
     """Try the seeds from 0, each by itself, since an exploration ends with the first that fails."""
     from tenure.testing import ScheduleFailed, cancel_everywhere, explore
 
@@ -58,14 +58,16 @@ def explored(module: str, name: str, backend: str, runs: int) -> dict[str, Any]:
     began = perf_counter()
     for seed in range(runs):
         try:
-            explore(scenario, seeds=[seed], backends=[backend])
+            explore(scenario, seeds=[seed], backends=[backend], cancel=cancel)
         except ScheduleFailed as error:
             first = first or str(error)
             failed.append(seed)
             errors.update({type(leaf).__name__ for leaf in leaves(error.__cause__ or error)})
     seconds = perf_counter() - began
     try:
-        cancel_everywhere(scenario, backends=[backend])
+        cancel_everywhere(scenario, backends=[backend], cancel=cancel)
+        window = ""
+    except ValueError:  # it marks nothing that could be cancelled
         window = ""
     except ScheduleFailed as error:
         window = met_in(str(error).splitlines()[1])
@@ -93,4 +95,10 @@ def met_in(message: str) -> str:
 if __name__ == "__main__":
     leave_out_the_front_door()
     give_trio_its_options()
-    print(json.dumps(explored(*sys.argv[1:4], runs=int(sys.argv[4]))))
+    print(
+        json.dumps(
+            explored(
+                *sys.argv[1:4], runs=int(sys.argv[4]), cancel=True if sys.argv[5] == "True" else sys.argv[5]
+            )
+        )
+    )
