@@ -54,8 +54,9 @@ Tokens. Each grant and each taking carries a token: `max(last + 1, engine time i
 whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token.
 
 Time is the engine's. Only durations, in seconds, cross the wire; a duration longer than `LONGEST` counts as `LONGEST`,
-and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`). Payloads, results, progress,
-failures, values and metadata are bytes to an engine.
+and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`; `CHECKS`, for an engine that bounds
+durations as it makes microseconds of them). Payloads, results, progress, failures, values and metadata are bytes to an
+engine.
 """
 
 from types import FunctionType
@@ -113,8 +114,8 @@ from ._counters import (
     Withdraw,
 )
 from ._durations import (
+    CHECKS,
     clamp_durations,
-    clamp_of,
 )
 from ._engine import Engine
 from ._enlisting import (
@@ -209,6 +210,7 @@ from ._tasks import (
 __all__ = (
     "A_FEW",
     "CAP",
+    "CHECKS",
     "EXPIRED_TTL",
     "FAMILIES",
     "LONGEST",
@@ -323,7 +325,6 @@ __all__ = (
     "Withdraw",
     "after_verdict",
     "clamp_durations",
-    "clamp_of",
     "handlers",
     "how_many_to_forget",
     "without_verdict",
