@@ -9,16 +9,17 @@ import pytest
 
 from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, open_store
 from tenure.engine import (
+    HOLDERS,
     Acquire,
     CloseSession,
     Granted,
     Hint,
-    Holders,
     Notice,
     OpenSession,
     Release,
     RenewSession,
     Reply,
+    Scan,
 )
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault
@@ -586,7 +587,7 @@ async def test_w1_cancelled_while_parked(hand_over, how, nothing_of):
             await hand_over.clock.settle()
         waiters[1].cancel()
         await hand_over.clock.settle()
-        assert len((await store.call(Holders(KEY))).waiting) == 2
+        assert len((await store.call(Scan(HOLDERS, KEY))).waiting) == 2
         await hand_over.give()
         await hand_over.clock.settle()
         await nothing_of(store, KEY)
@@ -764,10 +765,10 @@ async def test_a_stall_while_acquiring_never_locks_anybody_out(faulty, virtual_c
 async def test_a_release_that_comes_again_later_does_not_touch_the_next_holder(store, virtual_clock):
     lock = Lock(store, "report")
     async with lock:
-        (first,) = (await store.call(Holders(KEY))).holders
+        (first,) = (await store.call(Scan(HOLDERS, KEY))).holders
     async with lock as lease:
         assert await store.call(Release(KEY, first.holder)) is Reply.UNKNOWN
-        (holder,) = (await store.call(Holders(KEY))).holders
+        (holder,) = (await store.call(Scan(HOLDERS, KEY))).holders
         assert holder.token == lease.token
         assert holder.holder != first.holder
 
@@ -814,8 +815,8 @@ async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_stor
                 finally:
                     with anyio.CancelScope(shield=True):
                         await anyio.sleep(4)  # longer than the ttl: what it cleans up, it still holds
-                        assert not (await store.call(Holders(KEY))).waiting
-                        (holder,) = (await store.call(Holders(KEY))).holders
+                        assert not (await store.call(Scan(HOLDERS, KEY))).waiting
+                        (holder,) = (await store.call(Scan(HOLDERS, KEY))).holders
                         assert holder.token == lease.token
         except LeaseLost as error:
             log.append((error.reason, virtual_clock.now()))

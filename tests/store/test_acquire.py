@@ -8,6 +8,8 @@ import pytest
 from tenure import CapacityMismatch, Lock, StoreClosed, open_store
 from tenure.engine import (
     CAP,
+    HOLDERS,
+    RESOURCES,
     Acquire,
     AddResource,
     Ask,
@@ -18,14 +20,13 @@ from tenure.engine import (
     GiveBack,
     Granted,
     Hint,
-    Holders,
     Leave,
     Notice,
     Ping,
     Release,
     Reply,
     Resize,
-    Resources,
+    Scan,
     Tripped,
 )
 from tenure.engines.memory import MemoryEngine
@@ -181,7 +182,7 @@ async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virt
         assert engine.count(Acquire) == 0
         group.cancel_scope.cancel()
     await other.release(Hold("k"), kept).wait(1)
-    assert (await store.call(Holders("k"))).capacity == 0
+    assert (await store.call(Scan(HOLDERS, "k"))).capacity == 0
 
 
 async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virtual_clock):
@@ -257,8 +258,8 @@ async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
         await store.release(ResourceWish("pool"), got[-1]).wait(1)
         kept = await other.acquire(ResourceWish("pool"), 30.0)
     await other.release(ResourceWish("pool"), kept).wait(1)
-    page = await store.call(Resources("pool"))
-    assert [resource.state for resource in page.resources] == ["free"]
+    page = await store.call(Scan(RESOURCES, "pool"))
+    assert [resource.state for resource in page.rows] == ["free"]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_
     with anyio.move_on_after(1):
         await store.acquire(Hold("k"), 30.0)
     engine.open.set()
-    assert await store.call(Holders("k")) == await store.call(Holders("unknown"))
+    assert await store.call(Scan(HOLDERS, "k")) == await store.call(Scan(HOLDERS, "unknown"))
     assert store._acquisitions.reasker._by_key == store._acquisitions.by_name == {}
     assert len(store._acquisitions) == 0
 
@@ -334,7 +335,7 @@ async def test_a_late_answer_registers_nobody(store, other, engine, virtual_cloc
     engine.open.set()
     await store.ping()
     assert store._acquisitions.reasker._by_key == {}
-    assert (await store.call(Holders("k"))).waiting == ()
+    assert (await store.call(Scan(HOLDERS, "k"))).waiting == ()
     await other.release(Hold("k"), kept).wait(1)
 
 

@@ -13,7 +13,7 @@ from tenure.errors import EngineError
 
 from ._answers import Operation
 from ._claims import Claim, EditClaim
-from ._counters import HoldOff, RateLimit, ReadLimiter, Refund, RefundRequest, Spend, SpendRequest
+from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
@@ -116,11 +116,6 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _look(operation: ReadLimiter) -> ReadLimiter:
-    limits = _limits(operation, operation.limits)
-    return operation if limits is operation.limits else replace(operation, limits=limits)
-
-
 def _limits(operation: object, limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
     """The limits with no burst that lasts for longer than `LONGEST`."""
     long = False
@@ -179,7 +174,6 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Spend: _spend,
     Refund: _refund,
     HoldOff: _fields("seconds"),
-    ReadLimiter: _look,
     SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,
