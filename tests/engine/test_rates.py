@@ -183,6 +183,6 @@ def test_the_clock_of_a_limiter_stands_still_while_it_is_held_off():
     assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 3
     assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 4
     assert limiter.hold_off(4.0, NOW + 3)
-    assert limiter.look(limits, NOW + 3) == (limiter.look(limits, NOW + 3))
+    assert limiter.status(NOW + 3) == (limiter.status(NOW + 3))
     assert (limiter.held, limiter.held_until) == (7.0, NOW + 7)
     assert limiter.used_until() == NOW + 9

@@ -1,4 +1,4 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ T = TypeVar("T")
 
 def clamp_durations(operation: T) -> T:
     """The operation with no duration longer than `LONGEST`. Raises `EngineError` for a duration of NaN."""
-    bound = _BOUNDS.get(type(operation))
+    bound = clamp_of(type(operation))
     return operation if bound is None else bound(operation)
+
+
+def clamp_of(kind: type) -> Callable[[Any], Any] | None:
+    """The function that clamps the durations of an operation of this class; None for a class without durations."""
+    return _BOUNDS.get(kind)
 
 
 def _seconds(operation: object, value: float) -> float:

@@ -135,6 +135,6 @@ class Limiter:
         return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
 
     def _forget(self, time: float) -> None:
-        """Forget the limits of which nothing is booked any more: perhaps no caller has them now."""
+        """Forget the limits without bookings: perhaps no caller has them now."""
         for name in [name for name, booked in self.booked.items() if booked.end <= time]:
             del self.booked[name]

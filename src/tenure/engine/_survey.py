@@ -40,7 +40,7 @@ class SessionPage(Page[SessionItem]):
 class Health:
     """The health of the server or file, for people.
 
-    `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `clock_skew`
+    `facts` are names and values; each of `problems` is one line with a fault and its remedy. `clock_skew`
     is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
     """
 

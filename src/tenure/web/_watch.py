@@ -1,4 +1,4 @@
-"""The state that the page shows: looked up once, however many clients ask."""
+"""The state that the page shows: read once, however many clients ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._history import History
 from ._view import read_view
 
 _FRESH = 0.8
-"""Seconds for which one look does for all."""
+"""Seconds for which one reading serves all clients."""
 
 _TIMEOUT = 5.0
 _MOST = 500
@@ -35,10 +35,10 @@ class Watch:
         """The last view, or a new one. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
-                self._seen = anyio.current_time(), await self._look()
+                self._seen = anyio.current_time(), await self._read()
             return self._seen[1]
 
-    async def _look(self) -> dict[str, Any]:
+    async def _read(self) -> dict[str, Any]:
         with anyio.move_on_after(_TIMEOUT):
             view = await read_view(self._store, _MOST)
             seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))

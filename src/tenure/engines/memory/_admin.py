@@ -1,4 +1,4 @@
-"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+"""Operations on queues from outside: counts, listings, dead letters, purging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of tasks in memory: what `engines.rules` asks for, task by task."""
+"""The rows of tasks in memory: the interface of `engines.rules`, implemented task by task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ._state import Session, State
 from ._task import Task
 
 _Time = tuple[float, int, str]
-"""When something happens to a task of a queue."""
+"""The time at which something happens to a task, its id and its queue."""
 
 
 class TaskRows:
@@ -42,10 +42,10 @@ class TaskRows:
         self._letters: list[_Time] = []
         self._outdated: list[_Time] = []
         self._keys_kept = 0
-        self._keys_due = Due(self._look_at_key)
+        self._keys_due = Due(self._check_key)
 
     def write(self) -> None:
-        """Everything counts at once."""
+        """Changes count at once: there is nothing to write."""
 
     # new tasks
 
@@ -357,7 +357,7 @@ class TaskRows:
                 queue.records.remove(ended)
                 queue.dead -= 1
                 queue.purged += 1
-                self._queues.look_now(name)
+                self._queues.check_now(name)
             heappop(self._letters)
 
     def forget(self) -> None:
@@ -373,8 +373,8 @@ class TaskRows:
             if queue is not None and ended is not None and ended.is_over(now):
                 queue.records.remove(ended)
         forget, self._keys_kept = how_many_to_forget(self._keys_kept), 0
-        self._keys_due.look(now, forget)
+        self._keys_due.check(now, forget)
 
-    def _look_at_key(self, name: tuple[str, str]) -> float | None:
+    def _check_key(self, name: tuple[str, str]) -> float | None:
         queue = self._queues.stored(name[0])
-        return queue and queue.look_at_key(name[1], self._state.now)
+        return queue and queue.check_key(name[1], self._state.now)

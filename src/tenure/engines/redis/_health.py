@@ -1,4 +1,4 @@
-"""How the server is doing: what its INFO means."""
+"""The server's health: the meaning of its INFO."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ and `_settling.py`. The scripts of the other engines follow these rules, and the
 
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
-from ._groups import Group, Grouping, Groups, Next, Turn
+from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
 from ._pages import Position, page_of, place_in
@@ -20,7 +20,7 @@ from ._rows import Owner, Task, TaskRows
 from ._scans import Scans
 from ._sessions import Sessions
 from ._settling import Settling
-from ._state import Moment, News, Numbers, Session, State
+from ._state import Counters, Moment, News, Session, State
 from ._tables import Layout, Order, Table
 from ._takers import TAKERS, Takers
 from ._tasks import Tasks
@@ -43,15 +43,15 @@ __all__ = (
     "WAITING",
     "Barriers",
     "Claims",
+    "Counters",
     "Group",
-    "Grouping",
+    "GroupSettings",
     "Groups",
     "Holds",
     "Layout",
     "Moment",
     "News",
     "Next",
-    "Numbers",
     "Order",
     "Owner",
     "Position",

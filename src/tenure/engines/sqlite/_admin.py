@@ -1,4 +1,4 @@
-"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+"""Operations on queues from outside: counts, listings, dead letters, purging."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Admin:
         return len(ids)
 
     def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
-        """How many were purged, and whether there was time to look at all that were to be."""
+        """The number of purged tasks, and whether the step budget was enough for all of them."""
         purged = looked = 0
         while purged < count and looked < CAP:
             rows = self._state.all(TASKS.purge_ended, queue=queue.id, state=name, count=count - purged)
@@ -144,7 +144,7 @@ class Admin:
                 break
             looked += len(rows)
             queue.lasting -= sum(expires is None for (expires,) in rows)
-            # outdated ones that are not forgotten yet do not count
+            # outdated records that are not forgotten yet do not count
             purged += sum(expires is None or expires > self._state.moment for (expires,) in rows)
         if name == "dead":
             queue.dead -= purged

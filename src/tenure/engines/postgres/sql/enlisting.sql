@@ -1,6 +1,6 @@
 -- Operations in the user's transaction, which keeps the queue locked until it ends.
 --
--- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: what is due stays
+-- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: due rows stay
 -- so until the engine's own next operation.
 -- Needs: keys, producers, state, takers, tasks
 

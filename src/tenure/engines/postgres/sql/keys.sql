@@ -14,7 +14,7 @@ BEGIN
     END IF;
 END $$;
 
--- Of each task whether it is put beside the one that has its key; of two with a key, only one is.
+-- Of each task whether it is put beside the task that has its key; of two tasks with a key, only one is.
 CREATE FUNCTION tenure.new_ones(_now bigint, _queue bytea, _tasks tenure.new_tasks) RETURNS boolean[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -142,7 +142,7 @@ BEGIN
 END $$;
 
 -- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
--- id, or that of the one in its way below zero
+-- its id, or below zero the id of the task in its way
 CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -177,7 +177,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF owner._id IS NOT NULL THEN
-            -- one that is worked on has the key no more, and does not go back
+            -- a leased task loses the key, and does not go back
             UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
                 stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
             WHERE t.queue = _q.name AND t.key = _tasks.keys[i];

@@ -2,7 +2,7 @@
 -- Times are in seconds, as floats; `_at` and `now` are the engine's time.
 -- Needs: state
 
--- The limiter, or a new one if it says nothing any more.
+-- The limiter, or a new one if it has no effect.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
 DECLARE
     it tenure.limiter;

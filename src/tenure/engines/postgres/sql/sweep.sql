@@ -123,9 +123,9 @@ BEGIN
 END $$;
 
 -- Delete a few rows of each kind that are no longer needed: numbered answers, limiters, records of endings, barriers,
--- queues. It does not wait for locks: what is locked is left for another time.
+-- queues. It does not wait for locks: locked rows are left for another time.
 --
--- Then move the mark of what is due, and every ten seconds look from the beginning. -> ok
+-- Then move the mark of the due rows, and every ten seconds look from the beginning. -> ok
 CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);

@@ -28,7 +28,7 @@ BEGIN
     RETURN queue;
 END $$;
 
--- The same, of one that comes into use.
+-- The same, of a queue that comes into use.
 CREATE FUNCTION tenure.use_queue(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue := tenure.read_queue(_now, _name);

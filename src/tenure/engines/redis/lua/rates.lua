@@ -139,7 +139,7 @@ else
     known = 'ok'
 end
 
--- Limits of which nothing is booked any more go.
+-- Limits without bookings go.
 local latest, last = last_due, 4
 for place = 5, #state, 3 do
     local name, ends = state[place], state[place + 1]

@@ -232,7 +232,7 @@ function operations.set_paused(name)
     return 'ok'
 end
 
--- How many groups have a task: one that is ready, delayed or leased.
+-- How many groups have a task that is ready, delayed or leased.
 local function count_groups(queue)
     local seen, count = {[''] = true}, 0
     local function see(name)
