@@ -340,17 +340,3 @@ BEGIN
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN tenure.reply('ok');
 END $$;
-
--- The longest groups. -> groups(), then group(waiting, delayed, leased; name) of each; more
-CREATE FUNCTION tenure.groups(_clock bigint, _cap bigint, _queue bytea, _limit bigint)
-RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
-BEGIN
-    IF tenure.enter_object(_clock, 'queue', _queue) IS NULL THEN
-        RETURN NEXT tenure.reply('more');
-        RETURN;
-    END IF;
-    RETURN NEXT tenure.reply('groups');
-    RETURN QUERY SELECT 'group', ARRAY[g.waiting, g.live - g.waiting - g.leased, g.leased], ARRAY[g.name]
-        FROM tenure.task_group g WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
-        ORDER BY g.live DESC, g.name LIMIT _limit;
-END $$;
