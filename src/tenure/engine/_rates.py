@@ -118,7 +118,7 @@ class Limiter:
         return True
 
     def status(self, now: float) -> LimiterStatus:
-        """The seconds for which the limiter is held off, and what is booked of each limit."""
+        """The seconds for which the limiter is held off, and the bookings of each limit."""
         time = self.time(now)
         debts = [
             Debt(name, (booked.end - time) * booked.rate)

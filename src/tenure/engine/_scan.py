@@ -1,4 +1,4 @@
-"""Reading: `Scan` is the one operation of all that only looks. Its answer is a page of rows of an index."""
+"""Reading: `Scan` is the operation that reads. Its answer is a page of rows of an index."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ P = TypeVar("P", bound="Page[Any]")
 
 @value
 class Page(Generic[R]):
-    """Some rows of an index, in its order; `next` is empty after the last page."""
+    """Rows of an index, in its order; `next` is empty after the last page."""
 
     rows: tuple[R, ...]
     next: str = ""
 
 
 class Index(Generic[P]):
-    """Rows in an order: those of an object of the kind `of`, or of the whole engine, where `of` is empty.
+    """Rows in an order: the rows of an object of the kind `of`, or of the whole engine, where `of` is empty.
 
-    `row` is the class of its rows, and `page` that of its pages, which may say more of the object.
+    `row` is the class of its rows, `page` the class of its pages, which may say more of the object.
     """
 
     __slots__ = ("name", "of", "page", "row", "watchable")
@@ -49,8 +49,8 @@ class Scan(Operation[P | Reply], Generic[P]):
     """Read a page of an index. -> Page, UNKNOWN (the session has ended), GONE, MORE
 
     `key` is the object; it is empty for an index of the whole engine. To page, pass the previous `next` as `after`. A
-    page is read in one step. It has at most `limit` rows; it may have fewer, even none, and not be the last. What is in
-    the index from the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. An
+    page is read in one step. It has at most `limit` rows; it may have fewer, even none, and not be the last. A row
+    that is in the index from the first page to the last is listed; others may be missed or come twice. An
     `after` that no page has given may fail with an `EngineError`.
 
     `only` narrows the index to a name, or to names that begin with it. With `watch`, that session's process is hinted
@@ -61,8 +61,8 @@ class Scan(Operation[P | Reply], Generic[P]):
       order. Keys and sessions may come more than once.
     - `SESSION`: what the session `key` has and waits for, in the order of `FAMILIES`, within a family in engine order.
     - `HEALTH`: a row for the file or server; for each shard of a cluster, one.
-    - `HOLDERS`: the holders of a key in the order of their tokens, then the waiters in that of the queue. The watch is
-      on the holders and their values.
+    - `HOLDERS`: the holders of a key in the order of their tokens, then the waiters in the order of the line.
+      The watch is on the holders and their values.
     - `RESOURCES`: the resources of a pool, by name.
     - `LIMITER`, `BARRIER`: one row, also for a name that is not in use.
     - `TASKS`, of a state: "waiting" by group, within one in the order of taking without aging (higher priority,

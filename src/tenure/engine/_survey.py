@@ -1,4 +1,4 @@
-"""What is stored, which session has it, and the health of the engine. For tools."""
+"""Introspection: the stored names, the items of sessions, and the health of the engine. For tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SessionItem(NamedTuple):
 
 @value
 class SessionPage(Page[SessionItem]):
-    """What a session of `process` has."""
+    """The items of a session of `process`."""
 
     process: str = ""
 
@@ -53,7 +53,7 @@ NAMES = {kind: Index(kind, "", str, Page[str]) for kind in ("holds", "pools", "q
 """The names of one kind; `only` is what they begin with."""
 
 SESSION = Index("session", "session", SessionItem, SessionPage)
-"""What a session has."""
+"""The items of a session."""
 
 HEALTH = Index("health", "", Health, Page[Health])
 """The health of the server or file: a row for each server of a cluster."""

@@ -271,7 +271,7 @@ class Move(Operation["MovedCount | Reply"]):
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key another one has stays dead.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
-      cancelled or expired are forgotten. States come in this order, and the tasks of a state in that of `TASKS`.
+      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `TASKS`.
 
     Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
     ids, and for ids to purge.
@@ -338,7 +338,10 @@ class Record(NamedTuple):
 
 @value
 class TaskPage(Page[Record]):
-    """One task, or none; `ask_again_in` is also when it is due, if it is delayed, and when it expires."""
+    """The page of a task, with its record or without rows.
+
+    `ask_again_in` is also when the task is due, if it is delayed, and when it expires.
+    """
 
     ask_again_in: float = 0.0
 

@@ -15,7 +15,7 @@ P = TypeVar("P", bound=Page[Any])
 async def read_pages(store: Store, scan: Scan[P], most: int | None = None) -> P:
     """All rows of an index as one page, or the first `most`; up to `CAP` rows are of one moment.
 
-    The rest of the page, `next` too, is that of the last page that was read. An object that is not there has no rows.
+    The other fields are as on the last page that was read, `next` too. An object that is not there has no rows.
     Raises `EngineError`, `StoreClosed`. Cancellation: no effect.
     """
     rows: list[Any] = []

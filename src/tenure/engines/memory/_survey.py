@@ -10,7 +10,7 @@ from ._state import State
 
 
 class Survey:
-    """What is asked about all families together."""
+    """The indexes over all families together."""
 
     def __init__(self, state: State, queues: Queues) -> None:
         self._state = state

@@ -236,13 +236,13 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """What makes an object of the list of its fields."""
+    """The function that makes an object of the list of its fields."""
     decoders = [decoder(part, made) for part in _parts(made)]
     return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
 
 
 def decoder(hint: Any, owner: type) -> Convert:
-    """What makes the value of a field with this type, or a row, of what a script returned."""
+    """The function that makes the value of a field, or a row, of this type, from the value that a script returned."""
     if (known := _without_none(hint)) is not hint:
         decode = decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)

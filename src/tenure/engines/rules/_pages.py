@@ -12,7 +12,7 @@ from tenure.errors import EngineError
 P = TypeVar("P", bound=Page[Any])
 
 Position = tuple[Any, ...]
-"""What an index is sorted by; the parts are texts and numbers."""
+"""The key by which an index is sorted; the parts are texts and numbers."""
 
 
 def page_of(scan: Scan[P], placed: Sequence[tuple[Position, Any]], **others: Any) -> P:
@@ -43,5 +43,5 @@ def place_in(scan: Scan[Any], *pattern: str | int) -> Position:
 
 
 def _text_of(place: Position) -> str:
-    # without escapes: those of two surrogates would come back as one character
+    # without escapes: the escapes of two surrogates would come back as one character
     return json.dumps(place, ensure_ascii=False)[1:-1]

@@ -39,7 +39,7 @@ from ._tasks import Tasks
 
 
 class Survey(Protocol):
-    """What each engine reads in its own way."""
+    """The indexes that each engine reads in its own way."""
 
     def names(self, scan: Scan[Page[str]], /) -> Page[str]:
         """The names of a kind."""

@@ -24,7 +24,7 @@ _LONG_LOG = 256 * _MEBIBYTE
 
 
 class Survey:
-    """What is asked about all families together; `path` is that of the file."""
+    """The indexes over all families together; `path` is the file's."""
 
     def __init__(self, state: State, queues: Queues, path: str) -> None:
         self._state = state

@@ -89,7 +89,7 @@ BEGIN
             coalesce(_task.meta, ''), _task.group_name])::tenure.answer;
 END $$;
 
--- The same, of one that has ended.
+-- The same, of a task that has ended.
 CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -5,7 +5,7 @@
 -- Reads: now, process_of, read_barrier, read_resource, subscribe_once
 -- Writes: operations
 
--- A holder as it is listed, by what is stored about it.
+-- A holder as it is listed, from its stored fields.
 local function shown(HOLDERS, holder, about)
     local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
     local value = call('HGET', HOLDERS, '=' .. holder) or ''
@@ -74,7 +74,7 @@ function operations.barrier(key)
     return {'barrier', {{barrier.parties or 0, barrier.generation, barrier.arrived, broken, barrier.born or '0'}}, ''}
 end
 
--- Held off and held in seconds, and what is booked of each limit; `rates.lua` has the key.
+-- Held off and held in seconds, and the bookings of each limit; `rates.lua` has the key.
 function operations.limiter(key)
     local stored, debts = call('GET', P .. key .. ':limiter'), {}
     local state = stored and cmsgpack.unpack(stored)

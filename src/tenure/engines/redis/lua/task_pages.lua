@@ -1,4 +1,4 @@
--- Pages of the tasks of a queue, and of its groups. ARGV is that of `scan.lua`.
+-- Pages of the tasks of a queue, and of its groups. ARGV is as in `scan.lua`.
 -- Reads:
 -- Reads: R, ask_again_in, digits, ending_of, groups, has_more, now, owner_of, page_from, place_of, read_queue,
 --     read_task, save_queue, subscribe_once, waiting, walk_endings
