@@ -120,11 +120,13 @@ class Load:
     async def use(self) -> None:
         """Look at everything, work some tasks off, hand on, and clear up."""
         looks = [
-            e.Browse(queue, state) for queue in self._queues for state in ("waiting", "delayed", "leased")
+            e.Scan(e.TASKS[state], queue)
+            for queue in self._queues
+            for state in ("waiting", "delayed", "leased")
         ]
-        await self.ask([*looks, *map(e.Count, self._queues), e.Holders("tenure:lock:all")])
+        await self.ask([*looks, *map(e.Count, self._queues), e.Scan(e.HOLDERS, "tenure:lock:all")])
         for kind in ("holds", "queues", "sessions"):
-            await self.ask([e.ListKeys(kind)])
+            await self.ask([e.Scan(e.NAMES[kind])])
         for queue in self._queues:
             (taken,) = await self.ask([self._exchange(queue, want=e.CAP)])
             done = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, b"well") for task in taken.tasks)

@@ -24,7 +24,7 @@ class Holder(NamedTuple):
 class Line(Search):
     """Those who want to hold, and wait in line."""
 
-    questions = (e.Holders("k"),)
+    questions = (e.Scan(e.HOLDERS, "k"),)
 
     def __init__(self, *args, capacity=1, **options):
         self.capacity = capacity

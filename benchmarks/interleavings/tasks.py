@@ -25,7 +25,7 @@ class Queue(Search):
     """Those who take tasks and settle them."""
 
     questions = (
-        *(e.Browse("q", state) for state in ("waiting", "delayed", "leased", "ended")),
+        *(e.Scan(e.TASKS[state], "q") for state in ("waiting", "delayed", "leased", "ended")),
         *(e.Count("q"), e.Count("q", recount=True)),
     )
     rest = frozenset((b"q:queue", b"queues:", b"q:", b"q:done", b"q:done:"))  # and what became of the tasks
@@ -70,7 +70,7 @@ class Queue(Search):
             yield "retry", self.begin(client, e.Verdict.RETRY, delay=1.0), 1
 
     def over(self, alive, seen):
-        return not any(page.records for page in seen.answers[:3])
+        return not any(page.rows for page in seen.answers[:3])
 
     def judge_step(self, now, operation, before, after, hints):
         super().judge_step(now, operation, before, after, hints)
@@ -113,5 +113,5 @@ class Queue(Search):
 
 def _tasks(seen):
     """Those that are not finished, and those that are."""
-    tasks = [{one.id: one for one in page.records} for page in seen.answers[:4]]
+    tasks = [{one.id: one for one in page.rows} for page in seen.answers[:4]]
     return tasks[0] | tasks[1] | tasks[2], tasks[3]

@@ -150,9 +150,9 @@ class User:
             await self.ask(e.Release(name, holder) for name in names)
 
     async def election(self, names):
-        await self.ask(e.Holders(name, 1, SESSION) for name in names)
+        await self.ask(e.Scan(e.HOLDERS, name, limit=1, watch=SESSION) for name in names)
         await self.ask(e.Acquire(SESSION, name, "a", 1, value=b"node") for name in names)
-        await self.ask(e.Holders(name, 1, SESSION) for name in names)
+        await self.ask(e.Scan(e.HOLDERS, name, limit=1, watch=SESSION) for name in names)
         await self.ask(e.Release(name, "a") for name in names)
 
     async def limiter(self, names):

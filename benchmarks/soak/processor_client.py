@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import tenure
 from benchmarks.soak import client
 from benchmarks.soak.client import BLOCK, STALL, Bank, Stale, block_loop
-from tenure.engine import CAP, DescribeSession, ListKeys, SessionPage
+from tenure.engine import CAP, NAMES, SESSION, Scan, SessionPage
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Context, Preset, Processor
 from tenure.testing import History
@@ -117,13 +117,13 @@ class Client:
     async def _leased(self, store) -> str:
         """What the engine says that this process still holds, but for its place in the fleet."""
         left = []
-        for name in (await store.call(ListKeys("sessions", limit=CAP))).names:
+        for name in (await store.call(Scan(NAMES["sessions"], limit=CAP))).rows:
             after = ""
-            while isinstance(page := await store.call(DescribeSession(name, after)), SessionPage):
+            while isinstance(page := await store.call(Scan(SESSION, name, after)), SessionPage):
                 if page.process == store.process:
                     left += [
                         f"{one.family} {one.key}"
-                        for one in page.items
+                        for one in page.rows
                         if one.held
                         and one.family in {"tasks", "claims", "holds"}
                         and ":processor:" not in one.key

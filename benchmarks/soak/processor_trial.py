@@ -18,7 +18,7 @@ from benchmarks.soak.judging import Judging, Verdict, unaware
 from benchmarks.soak.processor_client import END, PRESET, QUEUE, WHAT
 from benchmarks.soak.processor_nemesis import FAULTS, ProcessorNemesis
 from benchmarks.soak.processor_referee import strandings
-from tenure.engine import CAP, ListKeys
+from tenure.engine import CAP, NAMES, Scan
 from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 
 LOOPS = ("asyncio", "trio", "uvloop")
@@ -202,7 +202,7 @@ class ProcessorTrial(Judging):
         self._judge_what_is_left()
 
     async def _names(self, store, kind) -> list[str]:
-        return list((await store.call(ListKeys(kind, limit=CAP))).names)
+        return list((await store.call(Scan(NAMES[kind], limit=CAP))).rows)
 
     # judging
 

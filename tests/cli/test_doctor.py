@@ -8,7 +8,7 @@ import sys
 import anyio
 import pytest
 
-from tenure.engine import Health
+from tenure.engine import Health, Page
 from tenure.engines.redis._health import _problems
 
 
@@ -61,8 +61,8 @@ def test_a_full_disk_and_a_long_log_are_found(sqlite_store, examine, monkeypatch
 
 def test_clocks_that_differ_and_slow_answers_are_found(sqlite_store, examine, monkeypatch):
     monkeypatch.setattr(
-        "tenure.engines.sqlite._survey.Introspection.check_health",
-        lambda *_: Health(-37.0, (("engine", "x"),), ()),
+        "tenure.engines.sqlite._survey.Survey.health",
+        lambda *_: Page((Health(-37.0, (("engine", "x"),), ()),)),
     )
     monkeypatch.setattr("tenure.cli._doctor._SLOW", 0.0)
     code, document = examine(sqlite_store)

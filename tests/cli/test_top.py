@@ -58,7 +58,9 @@ def busy(count=50):
         },
         keys=tuple(SeenKey("lock", f"key-{i}", 1, 1, (holder,), (holder,) * i) for i in range(count)),
         pools=tuple(
-            SeenPool(f"pool {i}", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), 3))
+            SeenPool(
+                f"pool {i}", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), waiting=3)
+            )
             for i in range(count)
         ),
         processes=tuple(SeenProcess(process.format(i), {"q": i}, {"q", "r"}, 1, 2, 3) for i in range(count)),
@@ -134,7 +136,7 @@ def test_figures_are_never_cut_whatever_the_names(name, columns):
     seen = view(
         queues={name: counts(waiting=12_345, leased=30, dead=117, oldest=29.1, paused=True), "m": counts()},
         keys=(SeenKey("lock", name, 1, 1, (holder,), (holder,)),),
-        pools=(SeenPool(name, ResourcePage((), 3)),),
+        pools=(SeenPool(name, ResourcePage((), waiting=3)),),
         processes=(SeenProcess(f"{name}:1:ab", {name: 1}, {name}, 1, 2, 3),),
         processors=(SeenProcessor(name, 2, 2000, 700, 1200.0, Latencies(some, some, some)),),
     )

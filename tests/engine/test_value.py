@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.engine import Ask, Granted, ListKeys, Release
+from tenure.engine import NAMES, Ask, Granted, Release, Scan
 
 
 def test_values_are_equal_if_class_and_fields_are():
@@ -21,7 +21,10 @@ def test_values_are_equal_if_class_and_fields_are():
 
 def test_a_value_shows_its_fields():
     assert repr(Granted(token=7)) == "Granted(token=7)"
-    assert repr(ListKeys("holds")) == "ListKeys(kind='holds', prefix='', after='', limit=256)"
+    assert (
+        repr(Scan(NAMES["holds"]))
+        == "Scan(index=<Index holds>, key='', after='', limit=256, only='', watch='')"
+    )
 
 
 @pytest.mark.parametrize(

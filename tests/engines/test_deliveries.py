@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tenure.engine import (
-    Browse,
+    TASKS,
     CloseSession,
     Exchange,
     NewTask,
     OpenSession,
     Put,
     PutRequest,
+    Scan,
     Settle,
     Verdict,
 )
@@ -32,4 +33,4 @@ def test_only_deliveries_without_a_verdict_count(failures, crashes, state):
         engine.apply(OpenSession(f"p/{n}", "p", 30.0))
         engine.apply(Exchange(f"p/{n}", 1, "jobs", want=1, max_deliveries=2))
         engine.apply(CloseSession(f"p/{n}"))
-    assert len(engine.apply(Browse("jobs", state)).records) == 1
+    assert len(engine.apply(Scan(TASKS[state], "jobs")).rows) == 1

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import tenure.engines
-from tenure.engine import OPERATIONS
+from tenure.engine import OPERATIONS, Index
 from tenure.engines import postgres, redis
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.redis import _scripts
@@ -71,18 +73,29 @@ def test_the_guide_names_what_executes_each_operation():
     )
 
 
-def test_each_move_in_the_guide_is_there():
+@pytest.mark.parametrize("of", ["move", "index"])
+def test_each_rule_in_the_guide_is_there(of):
     guide = PLACE.read_text("utf-8")
-    begin = guide.index("    move ")
+    begin = guide.index(f"    {of} ")
     rows = [re.split("  +", row.strip()) for row in guide[begin : guide.index(END, begin)].splitlines()[1:]]
     moves = [row for row in rows if len(row) == 4]
     assert len(moves) > 10
+    assert of == "move" or {row[0] for row in moves} == _index_names()
     for _, *cells in moves:
         for cell, (folder, ending, begins) in zip(cells, FOLDERS, strict=True):
             place, _, name = cell.partition(" ")
             assert (
                 f"{begins}{name}(" in (ENGINES / f"{folder}{place}{ending}").read_text("utf-8") or not name
             ), cell
+
+
+def _index_names():
+    """The names under which the contract has its indexes."""
+    return {
+        name
+        for name, value in vars(tenure.engine).items()
+        if isinstance(value, Index) or (isinstance(value, dict) and name in ("NAMES", "TASKS"))
+    }
 
 
 def test_each_file_in_the_guide_is_there():

@@ -137,7 +137,7 @@ class World:
         self.use_group(session, name, name)
         for key, capacity in ((f"lock {name}", 1), (f"semaphore {name}", 3), (f"election {name}", 1)):
             assert isinstance(ask(e.Acquire(session, key, "a", capacity, value=b"v")), e.Granted)
-            ask(e.Holders(key))
+            ask(e.Scan(e.HOLDERS, key))
             assert ask(e.Release(key, "a")) is e.Reply.RELEASED
         ask(e.AddResource(name, "r", ()))
         assert isinstance(ask(e.Claim(session, name, "a", group=name)), e.Claimed)

@@ -152,24 +152,24 @@ def follow(engine):
     """With followers of tasks that are taken, settled, postponed and purged."""
     tasks = page(engine, "waiting")
     for task in tasks:
-        engine.apply_now(e.GetTask("big", task.id, "s"))
+        engine.apply_now(e.Scan(e.TASK, "big", only=str(task.id), watch="s"))
     settling(e.Verdict.DONE, e.Verdict.DEAD)(engine)
     tasks = page(engine, "waiting")
     for unique in ("key 3", "none"):
-        engine.apply_now(e.GetTask("big", 0, "s", unique))
+        engine.apply_now(e.Scan(e.KEYED_TASK, "big", only=unique, watch="s"))
     engine.apply_now(e.Move("big", tuple(task.id for task in tasks), "delayed", delay=1e6))
 
 
 def page(engine, state):
-    return engine.apply_now(e.Browse("big", state, limit=WANT)).records
+    return engine.apply_now(e.Scan(e.TASKS[state], "big", limit=WANT)).rows
 
 
 def browsing(state):
     def browse(engine):
         after = ""
         for _ in range(3):
-            found = engine.apply_now(e.Browse("big", state, after, WANT))
-            assert len(found.records) == WANT or not found.next
+            found = engine.apply_now(e.Scan(e.TASKS[state], "big", after, WANT))
+            assert len(found.rows) == WANT or not found.next
             if not (after := found.next):
                 return
 
@@ -190,7 +190,7 @@ def requeue(engine):
 
 def survey(engine):
     for kind in ("holds", "pools", "queues", "sessions"):
-        engine.apply_now(e.ListKeys(kind, limit=WANT))
+        engine.apply_now(e.Scan(e.NAMES[kind], limit=WANT))
 
 
 def expire(engine):
@@ -227,7 +227,7 @@ def due(engine):
     """Many are due, and nobody has moved them."""
     engine.apply_now(e.Put("s", next(numbers), "due", (e.PutRequest("m", (e.NewTask(b"p"),)),), 10 * ROWS))
     for state in ("waiting", "delayed"):
-        engine.apply_now(e.Browse("due", state, limit=WANT))
+        engine.apply_now(e.Scan(e.TASKS[state], "due", limit=WANT))
     engine.apply_now(e.Count("due"))
     engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
     engine.apply_now(e.Move("due", frozenset({"waiting"}), "purged"))
@@ -247,9 +247,9 @@ def groups(engine):
             taken = engine.apply_now(e.Exchange("s", next(numbers), "groups", want=WANT, aging=aging)).tasks
             settle = tuple(e.Settle(task.id, task.token, verdict, ttl=60.0) for task in taken)
             engine.apply_now(e.Exchange("s", next(numbers), "groups", settle))
-    found = engine.apply_now(e.Browse("groups", "waiting", limit=WANT))
-    found = engine.apply_now(e.Browse("groups", "waiting", found.next, limit=WANT))
-    ids = tuple(record.id for record in found.records)
+    found = engine.apply_now(e.Scan(e.TASKS["waiting"], "groups", limit=WANT))
+    found = engine.apply_now(e.Scan(e.TASKS["waiting"], "groups", found.next, WANT))
+    ids = tuple(record.id for record in found.rows)
     engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
     engine.apply_now(e.Move("groups", frozenset({"waiting"}), "purged"))
     engine.apply_now(e.Count("groups"))

@@ -16,7 +16,7 @@ from poolers import PROGRAM, PgBouncer
 
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
-from tenure.engine import Acquire, CheckHealth, Granted, Holders, OpenSession
+from tenure.engine import HEALTH, HOLDERS, Acquire, Granted, OpenSession, Scan
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
 from tenure.engines.postgres._pipeline import Statement, rows
@@ -200,7 +200,7 @@ async def hand_over_without_hints(engine):
                 await anyio.sleep(0.05)
                 await WorkQueue(a, "jobs").put("x")
         assert done == ["x"]
-        (problem,) = [one for one in (await a.call(CheckHealth())).problems if "LISTEN" in one]
+        (problem,) = [one for one in (await a.call(Scan(HEALTH))).rows[0].problems if "LISTEN" in one]
         assert "direct=" in problem
 
 
@@ -346,7 +346,7 @@ async def test_what_comes_late_through_a_pooler_is_not_done(poolers, postgres_se
         finally:
             os.kill(server, signal.SIGCONT)
         await until(lambda: not sql.execute(f"SELECT FROM pg_stat_activity WHERE pid = {server}").fetchone())
-        holders = await one(engine, Holders("k"))
+        holders = await one(engine, Scan(HOLDERS, "k"))
         assert ([held.holder for held in holders.holders], holders.waiting) == (["new"], ())
         group.cancel_scope.cancel()
 

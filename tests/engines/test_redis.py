@@ -15,19 +15,20 @@ import pytest
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, Worker, WorkQueue
 from tenure.engine import (
+    HOLDERS,
+    NAMES,
     Acquire,
     AddResource,
     Claim,
     CloseSession,
     Granted,
-    Holders,
-    ListKeys,
     OpenSession,
     Ping,
     Queued,
     Release,
     RemoveResource,
     Reply,
+    Scan,
 )
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
@@ -344,10 +345,10 @@ async def test_nothing_is_left_on_the_server(engine, redis_server):
 def test_the_last_in_line_takes_the_capacity_with_it_although_somebody_watches(inline_redis, redis_server):
     engine = inline_redis(lambda: 1000.0)
     engine.apply_now(OpenSession("s", "p", 30))
-    engine.apply_now(Holders("k", watch="s"))
+    engine.apply_now(Scan(HOLDERS, "k", watch="s"))
     engine.apply_now(Acquire("s", "k", "a", 1, 2))
     assert engine.apply_now(Release("k", "a")) is Reply.LEFT
-    assert engine.apply_now(Holders("k")).capacity == 0
+    assert engine.apply_now(Scan(HOLDERS, "k")).capacity == 0
     engine.apply_now(CloseSession("s"))
     assert redis_server("KEYS", "*") == [b"tenure:{0}:state"]
 
@@ -357,9 +358,9 @@ def test_a_pool_in_which_somebody_waits_is_not_listed_without_resources(inline_r
     engine.apply_now(OpenSession("s", "p", 30))
     engine.apply_now(Claim("s", "pool", "a", (("color", b"red"),)))
     engine.apply_now(AddResource("pool", "it", ()))
-    assert engine.apply_now(ListKeys("pools")).names == ("pool",)
+    assert engine.apply_now(Scan(NAMES["pools"])).rows == ("pool",)
     engine.apply_now(RemoveResource("pool", "it"))
-    assert engine.apply_now(ListKeys("pools")).names == ()
+    assert engine.apply_now(Scan(NAMES["pools"])).rows == ()
     assert engine.apply_now(Claim("s", "pool", "b")).place == 2
 
 
@@ -370,7 +371,7 @@ async def test_a_cancelled_caller_leaves_the_stream_in_order(serving):
             await serving.execute([OpenSession("s", "p", 30)])
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(serving.execute, [Holders("k")])
+                group.start_soon(serving.execute, [Scan(HOLDERS, "k")])
                 await anyio.sleep(0)
                 group.cancel_scope.cancel()
         assert await one(serving, OpenSession(f"s{n}", "p", 30)) is Reply.OK

@@ -55,14 +55,14 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
     # a page costs what is on it, wherever it is
     after, seen = "", 0
     for limit in (CAP, 10, 10):
-        page, commands = cost(e.Browse("q", backlog, after, limit))
-        assert len(page.records) == limit
+        page, commands = cost(e.Scan(e.TASKS[backlog], "q", after, limit))
+        assert len(page.rows) == limit
         assert commands < 3 * limit + 30
         after, seen = page.next, seen + limit
     # and next to nothing if nothing is on it
     empty = BACKLOGS.keys() - {backlog, "ended" if backlog == "dead" else ""}
     for state in empty:
-        page, commands = cost(e.Browse("q", state))
+        page, commands = cost(e.Scan(e.TASKS[state], "q"))
         assert page == e.Page((), "")
         assert commands < 20
         if state in PURGES:
@@ -75,8 +75,12 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
         assert counts.put == MANY
         assert commands < 30
     # nor is there a command among them that goes through all
-    known = ask(e.Browse("q", backlog, "", 1)).records[0].id
-    looks = (e.Count("q"), e.GetTask("q", known), *(e.Browse("q", state, "", 2) for state in BACKLOGS))
+    known = ask(e.Scan(e.TASKS[backlog], "q", limit=1)).rows[0].id
+    looks = (
+        e.Count("q"),
+        e.Scan(e.TASK, "q", only=str(known)),
+        *(e.Scan(e.TASKS[state], "q", limit=2) for state in BACKLOGS),
+    )
     for look in looks:
         assert min(cost(look) and cost.seconds for _ in range(10)) < LONGEST
     # one put, one taken, one settled
@@ -106,7 +110,7 @@ def test_a_purge_changes_so_many_at_once_and_goes_on(ask, cost, state):
 
 def test_requeuing_costs_what_is_named_or_goes_on(ask, cost):
     BACKLOGS["dead"](ask)
-    first, *_, last = ask(e.Browse("q", "dead", "", CAP)).records
+    first, *_, last = ask(e.Scan(e.TASKS["dead"], "q", limit=CAP)).rows
     changed, commands = cost(e.Move("q", (first.id, last.id), "waiting"))
     assert changed == e.MovedCount(2, False)
     assert commands < 50
@@ -159,7 +163,7 @@ def test_sessions_that_expire_together_end_in_short_steps(ask, cost, clock):
     _, sent, most = rounds(cost, e.Ping())
     assert sent >= 5
     assert most < 20 * CAP
-    assert ask(e.ListKeys("sessions")).names == ("s",)
+    assert ask(e.Scan(e.NAMES["sessions"])).rows == ("s",)
 
 
 @pytest.mark.parametrize("leased", [False, True])
@@ -188,10 +192,10 @@ def test_many_that_follow_a_task_are_hinted_in_short_steps(scripts, ask, cost):
     hinted = []
     scripts.listen("p", hinted.append)
     put(ask, 1)
-    (record,) = ask(e.Browse("q", "waiting")).records
+    (record,) = ask(e.Scan(e.TASKS["waiting"], "q")).rows
     for n in range(3 * CAP):
         ask(e.OpenSession(f"session {n}", "p", 1e6))
-        ask(e.GetTask("q", record.id, f"session {n}"))
+        ask(e.Scan(e.TASK, "q", only=str(record.id), watch=f"session {n}"))
     _, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
     assert commands < 4 * CAP
     _, sent, most = rounds(cost, e.Ping())
@@ -205,8 +209,8 @@ def test_delayed_tasks_that_are_due_together_become_ready_in_short_steps(ask, co
     clock.now += 2
     _, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
     assert commands < 10 * CAP
-    page, sent, most = rounds(cost, e.Browse("q", "waiting", "", 10))
-    assert len(page.records) == 10
+    page, sent, most = rounds(cost, e.Scan(e.TASKS["waiting"], "q", limit=10))
+    assert len(page.rows) == 10
     assert sent == 3
     assert most < 10 * CAP
 
@@ -218,7 +222,7 @@ def test_a_line_is_served_in_short_steps(ask, cost):
     _, sent, most = rounds(cost, e.Release("k", "all"))
     assert sent >= 2
     assert most < 2 * 10 * CAP
-    assert ask(e.Holders("k", 1)).used == 4 * CAP
+    assert ask(e.Scan(e.HOLDERS, "k", limit=1)).used == 4 * CAP
 
 
 @pytest.mark.parametrize("many", [CAP, 3 * CAP])
@@ -227,7 +231,7 @@ def test_many_watches_are_hinted_in_short_steps(scripts, ask, cost, many):
     scripts.listen("p", hinted.append)
     for n in range(many):
         ask(e.OpenSession(f"session {n}", "p", 1e6))
-        ask(e.Holders("k", watch=f"session {n}"))
+        ask(e.Scan(e.HOLDERS, "k", watch=f"session {n}"))
     _, commands = cost(e.Acquire("s", "k", "h", 1))
     assert commands < 4 * CAP
     _, sent, most = rounds(cost, e.Ping())

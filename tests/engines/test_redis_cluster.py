@@ -12,10 +12,10 @@ import pytest
 
 from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, WorkQueue
 from tenure.engine import (
+    HOLDERS,
     Acquire,
     CloseSession,
     Granted,
-    Holders,
     Notice,
     OpenSession,
     Ping,
@@ -23,6 +23,7 @@ from tenure.engine import (
     Release,
     RenewSession,
     Reply,
+    Scan,
 )
 from tenure.engines import open_store
 from tenure.engines.redis import RedisClusterEngine, _nodes, _shards
@@ -223,7 +224,7 @@ async def test_a_session_is_in_one_shard(serving, redis_cluster):
     assert await one(serving, RenewSession(SESSIONS[3])) is Reply.OK
     assert await one(serving, CloseSession(SESSIONS[3])) is Reply.OK
     assert await one(serving, CloseSession(SESSIONS[3])) is Reply.GONE
-    assert (await one(serving, Holders(NAMES[3]))).holders == ()
+    assert (await one(serving, Scan(HOLDERS, NAMES[3]))).holders == ()
 
 
 async def test_what_one_node_lost_is_lost_and_nothing_else(redis_cluster):

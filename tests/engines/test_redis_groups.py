@@ -32,8 +32,8 @@ def test_groups_are_in_the_order_of_their_bytes(ask):
     names = sorted(NAMES)
     ids, after = [], ""
     while True:
-        page = ask(e.Browse("q", "waiting", after, 4))
-        ids += [(one.group, one.id) for one in page.records]
+        page = ask(e.Scan(e.TASKS["waiting"], "q", after, 4))
+        ids += [(one.group, one.id) for one in page.rows]
         if not (after := page.next):
             break
     assert ids == sorted(
@@ -88,8 +88,8 @@ def test_no_command_goes_through_all_groups(ask, cost):
         *(
             e.Exchange("s", next(numbers), "q", want=1),
             e.Count("q"),
-            e.Groups("q", 20),
-            e.Browse("q", "waiting", "", 2),
+            e.Scan(e.GROUPS, "q", limit=20),
+            e.Scan(e.TASKS["waiting"], "q", limit=2),
         ),
         *(
             e.SetPaused("q", False),

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from tenure import Barrier, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
-from tenure.engine import DescribeSession, Hint, Notice, Reply, SessionPage
+from tenure.engine import SESSION, Hint, Notice, Reply, Scan
+from tenure.store import read_pages
 
 KEEP = """
 local kept = {}
@@ -61,9 +62,7 @@ async def everything(store):
     """What the engine says that the sessions of a store have."""
     found = []
     for session in store.sessions:
-        page = await store.call(DescribeSession(session.id, limit=10_000))
-        assert isinstance(page, SessionPage)
-        found += page.items
+        found += (await read_pages(store, Scan(SESSION, session.id))).rows
     return found
 
 
@@ -158,7 +157,7 @@ async def test_what_lasted_is_not_lost(stores, keep):
         await keep().come_back()
         lease.check()
         another.check()
-        assert await other.sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
+        assert await other.sessions.current(TTL).dispatcher.call(Scan(SESSION, "nobody's")) is Reply.UNKNOWN
 
 
 async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):

@@ -11,7 +11,7 @@ import pytest
 import tenure
 from tenure import EngineError, Lock, WorkQueue
 from tenure.cli import main
-from tenure.engine import CheckHealth
+from tenure.engine import HEALTH, Scan
 from tenure.engines.redis import _scripts
 
 LUA = Path(_scripts.__file__).parent / "lua"
@@ -127,7 +127,7 @@ async def test_what_cannot_be_read_stops_nothing(redis_server, commands):
         with anyio.fail_after(30):
             async with Lock(store, "x"):
                 await WorkQueue(store, "q").put("task")
-        examined = await store.call(CheckHealth())
+        (examined,) = (await store.call(Scan(HEALTH))).rows
         aside = redis_server("SCARD", "tenure:{0}:unreadable")
         assert any("could not be read" in problem for problem in examined.problems) == bool(aside)
 

@@ -57,8 +57,8 @@ def ended(ask):
     """The ids of the records, by pages of 7."""
     ids, page = [], None
     while page is None or page.next:
-        page = ask(e.Browse("q", "ended", page.next if page else "", 7))
-        ids += [one.id for one in page.records]
+        page = ask(e.Scan(e.TASKS["ended"], "q", page.next if page else "", 7))
+        ids += [one.id for one in page.rows]
     return ids
 
 
@@ -97,8 +97,8 @@ def test_what_is_said_of_a_task_stays_with_its_record_and_what_is_empty_takes_no
     said = {b"progress", b"failure", b"meta"}
     assert {*redis_server("HKEYS", task_key(one))} & said == said
     assert not {*redis_server("HKEYS", task_key(other))} & said
-    assert ask(e.GetTask("q", one.id)).record[-4:-1] == (b"half", b"f", b"m")
-    assert ask(e.GetTask("q", other.id)).record[-4:-1] == (b"", b"", b"")
+    assert ask(e.Scan(e.TASK, "q", only=str(one.id))).rows[0][-4:-1] == (b"half", b"f", b"m")
+    assert ask(e.Scan(e.TASK, "q", only=str(other.id))).rows[0][-4:-1] == (b"", b"", b"")
 
 
 def test_each_record_is_kept_for_its_own_time(ask, clock):
@@ -199,7 +199,7 @@ def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, pay
     (task,) = ask(e.Exchange("s", 2, "q", want=1, max_deliveries=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
-    assert [one.payload for one in ask(e.Browse("q", "dead")).records] == [payload]
+    assert [one.payload for one in ask(e.Scan(e.TASKS["dead"], "q")).rows] == [payload]
     ask(e.Move("q", frozenset({"dead"}), "waiting"))
     (task,) = ask(e.Exchange("s", 4, "q", want=1)).tasks
     assert task.payload == payload

@@ -7,7 +7,7 @@ import pytest
 
 import tenure
 from tenure import ResourcePool
-from tenure.engine import Holders
+from tenure.engine import HOLDERS, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.processor import Context, Processor
 from tenure.testing import FaultyEngine
@@ -66,5 +66,5 @@ async def test_a_process_that_ends_or_dies_leaves_the_fleet(virtual_clock):
                     dying.resume()
                     await anyio.sleep(5)
                     assert len((await processor.fleet()).members) == 2
-        holdings = await store.call(Holders(store.key("processor", "p")))
+        holdings = await store.call(Scan(HOLDERS, store.key("processor", "p")))
         assert holdings.holders == ()

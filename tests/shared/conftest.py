@@ -11,7 +11,7 @@ import pytest
 
 import tenure
 from tenure import EngineError, StoreUnavailable
-from tenure.engine import Engine, Holders, Holdings
+from tenure.engine import HOLDERS, Engine, Holdings, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
@@ -120,7 +120,7 @@ def nothing_of():
 
 async def _nothing_of(store, key):
     # what was handed over before this call reaches the engine before it
-    assert await store.call(Holders(key)) == Holdings(0, 0, (), ())
+    assert await store.call(Scan(HOLDERS, key)) == Holdings(())
 
 
 @pytest.fixture

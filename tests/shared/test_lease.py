@@ -8,14 +8,15 @@ import pytest
 
 from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, open_store
 from tenure.engine import (
+    HOLDERS,
     Acquire,
     CloseSession,
     Granted,
     Hint,
-    Holders,
     Notice,
     OpenSession,
     RenewSession,
+    Scan,
 )
 from tenure.testing import Fault
 
@@ -461,8 +462,8 @@ async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_stor
                 finally:
                     with anyio.CancelScope(shield=True):
                         await anyio.sleep(4)  # longer than the ttl: what it cleans up, it still holds
-                        assert not (await store.call(Holders(KEY))).waiting
-                        (holder,) = (await store.call(Holders(KEY))).holders
+                        assert not (await store.call(Scan(HOLDERS, KEY))).waiting
+                        (holder,) = (await store.call(Scan(HOLDERS, KEY))).holders
                         assert holder.token == lease.token
         except LeaseLost as error:
             log.append((error.reason, virtual_clock.now()))

@@ -10,15 +10,16 @@ import pytest
 
 from tenure import Barrier, LeaseLost, Lock, WorkQueue, open_store
 from tenure.engine import (
+    SESSION,
     Acquire,
     CloseSession,
-    DescribeSession,
     Engine,
     Exchange,
     Hint,
     Notice,
     Put,
     Release,
+    Scan,
     SessionPage,
 )
 from tenure.engines.memory import MemoryEngine
@@ -74,7 +75,7 @@ def missed(store):
 
 async def test_what_is_left_meanwhile_was_not_lost(late, store):
     async with Lock(store, "x") as lease:
-        late.kinds = (DescribeSession,)
+        late.kinds = (Scan,)
         missed(store)
         late.answers = [(kind, on_answer, nothing(answer)) for kind, on_answer, answer in late.answers]
     late.kinds = ()
@@ -85,7 +86,7 @@ async def test_what_is_left_meanwhile_was_not_lost(late, store):
 async def test_a_place_is_not_yet_a_grant(late, store):
     with pytest.raises(LeaseLost, match="gone"):
         async with Lock(store, "x"):
-            late.kinds = (DescribeSession,)
+            late.kinds = (Scan,)
             missed(store)
             late.answers = [(kind, on_answer, waiting(answer)) for kind, on_answer, answer in late.answers]
             late.kinds = ()
@@ -134,7 +135,7 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
     queue = WorkQueue(store, "jobs")
     await queue.put("work")
     async with queue.take():
-        late.kinds = (DescribeSession, Exchange)
+        late.kinds = (Scan, Exchange)
         missed(store)
         await anyio.sleep(1)
         # its exchange is under way, and the answer to the inspection is there when that has come
@@ -147,7 +148,7 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
 
 async def test_one_round_at_a_time(late, store):
     async with Lock(store, "x"):
-        late.kinds = (DescribeSession,)
+        late.kinds = (Scan,)
         for _ in range(5):
             missed(store)
             await anyio.sleep(1)
@@ -188,7 +189,7 @@ async def test_giving_back_is_sent_again_until_it_is_done(faulty, faulty_store, 
     await anyio.sleep(0.5)
     faulty.refused = ()
     await anyio.sleep(2)
-    assert (await faulty_store.call(DescribeSession(session.id))).items == ()
+    assert (await faulty_store.call(Scan(SESSION, session.id))).rows == ()
 
 
 async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
@@ -208,9 +209,9 @@ async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
 
 def nothing(inspected):
     assert isinstance(inspected, SessionPage)
-    return SessionPage(inspected.process, (), "")
+    return SessionPage((), process=inspected.process)
 
 
 def waiting(inspected):
-    found = tuple(one._replace(held=False, token=0) for one in inspected.items)
-    return SessionPage(inspected.process, found, "")
+    found = tuple(one._replace(held=False, token=0) for one in inspected.rows)
+    return SessionPage(found, process=inspected.process)

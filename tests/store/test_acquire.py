@@ -8,6 +8,8 @@ import pytest
 from tenure import CapacityMismatch, Lock, StoreClosed, open_store
 from tenure.engine import (
     CAP,
+    HOLDERS,
+    RESOURCES,
     Acquire,
     AddResource,
     Ask,
@@ -18,13 +20,12 @@ from tenure.engine import (
     GiveBack,
     Granted,
     Hint,
-    Holders,
     Leave,
     Notice,
     Ping,
     Release,
     Resize,
-    Resources,
+    Scan,
     Tripped,
 )
 from tenure.engines.memory import MemoryEngine
@@ -162,7 +163,7 @@ async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virt
         assert engine.count(Acquire) == 0
         group.cancel_scope.cancel()
     await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
-    assert (await store.call(Holders("k"))).capacity == 0
+    assert (await store.call(Scan(HOLDERS, "k"))).capacity == 0
 
 
 async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virtual_clock):
@@ -222,8 +223,8 @@ async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
         await store.acquisitions.release(ResourceWish("pool"), got[-1].name, got[-1].session).wait(1)
         kept = await other.acquisitions.acquire(ResourceWish("pool"), 30.0)
     await other.acquisitions.release(ResourceWish("pool"), kept.name, kept.session).wait(1)
-    page = await store.call(Resources("pool"))
-    assert [resource.state for resource in page.resources] == ["free"]
+    page = await store.call(Scan(RESOURCES, "pool"))
+    assert [resource.state for resource in page.rows] == ["free"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import tenure
 from tenure import EngineError, Lock, StoreClosed, StoreUnavailable, open_store
-from tenure.engine import Holders, Ping
+from tenure.engine import HOLDERS, Ping, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.store import JsonCodec, Store
 from tenure.testing import FaultyEngine
@@ -452,4 +452,4 @@ async def test_one_that_is_granted_in_the_turn_of_closing_does_not_enter():
                 pytest.fail("entered")
         # bodies that clean up while the store closes hold what they hold
         assert session.lost is None
-        assert engine.apply(Holders("tenure:lock:a")).holders == ()
+        assert engine.apply(Scan(HOLDERS, "tenure:lock:a")).holders == ()

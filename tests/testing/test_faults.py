@@ -8,6 +8,7 @@ import pytest
 
 import tenure
 from tenure.engine import (
+    HOLDERS,
     Acquire,
     Arrive,
     Claim,
@@ -16,7 +17,6 @@ from tenure.engine import (
     Exchange,
     Granted,
     Hint,
-    Holders,
     Leave,
     Notice,
     OpenSession,
@@ -25,6 +25,7 @@ from tenure.engine import (
     Release,
     RenewSession,
     Reply,
+    Scan,
 )
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
@@ -289,7 +290,7 @@ async def test_a_batch_that_nobody_overtakes_is_late(recording, virtual_clock):
         Arrive("p/1", "barrier", "p/1.3", 2),
         Leave("queue", "p/1.4"),
         Exchange("p/1", 1, "queue"),
-        Holders("key", watch="p/1"),
+        Scan(HOLDERS, "key", watch="p/1"),
     ],
     ids=lambda operation: type(operation).__name__,
 )

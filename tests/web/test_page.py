@@ -99,7 +99,11 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
                 "mail": counts(waiting=5 + len(polls), leased=2, dead=1, oldest=3.0, paused=True),
             },
             keys=(SeenKey("lock", "report", 1, 1, (holder,), (waiter,)),),
-            pools=(SeenPool("keys", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), 4)),),
+            pools=(
+                SeenPool(
+                    "keys", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), waiting=4)
+                ),
+            ),
             processes=(SeenProcess("host:1:ab", {"mail": 2}, {"idle"}, 1, 0, 3),),
             processors=(SeenProcessor("harvest", 2, 20, 7, 12.0, Latencies(none, some, some)),),
             deadlocks=(Deadlock((wait, wait), certain=True, behind=2),),
@@ -203,7 +207,7 @@ async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, names):
                 SeenKey("lock", name, 1, 1, (holder,), (holder,) * 5)
                 for name, holder in zip(names, holders, strict=True)
             ),
-            pools=tuple(SeenPool(name, ResourcePage((), 4)) for name in names),
+            pools=tuple(SeenPool(name, ResourcePage((), waiting=4)) for name in names),
             processes=tuple(SeenProcess(name, {name: 2}, {name}, 1, 0, 3) for name in names),
             deadlocks=tuple(
                 Deadlock((Wait(name, "7f", name, 9.0, (name,)),), certain=True) for name in names

@@ -9,11 +9,11 @@ from statistics import median
 
 import anyio
 
-from tenure.engine import CheckHealth
+from tenure.engine import HEALTH, Ping, Scan
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import printable
-from tenure.store import Store
+from tenure.store import Store, read_pages
 from tenure.web import names
 
 from ._answer import answer
@@ -98,9 +98,12 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 
 async def _look(store: Store, *, repair: bool) -> Finding:
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    examined = await store.call(CheckHealth(repair=repair))
+    parts = (await read_pages(store, Scan(HEALTH))).rows
+    examined = parts[0]
+    if repair:
+        await store.call(Ping(repair=True))
     kinds = {kind: len(await names(store, kind)) for kind in ("queues", "holds", "pools", "sessions")}
-    problems = list(examined.problems)
+    problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     if median(pings) > _SLOW:
         problems.append(
             f"a round trip takes {spoken(median(pings))}: run closer to the server, or look at its load and the network"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import Holder, Holders, Holdings
+from tenure.engine import HOLDERS, Holder, Scan
 from tenure.observe import printable
 from tenure.shared import break_holder
-from tenure.store import Store
+from tenure.store import Store, read_pages
 from tenure.web import (
     READERS,
     Deadlock,
@@ -181,7 +181,7 @@ def claims(words: Sequence[str]) -> int:
             r.reason,
         )
         for pool in pools
-        for r in pool.page.resources
+        for r in pool.page.rows
     ]
     header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
     nothing = printable(f"pool {args.pool} has no resources") if args.pool else "there are no resources"
@@ -202,7 +202,7 @@ def _pool(pool: SeenPool) -> dict[str, Any]:
     return {
         "name": pool.name,
         "waiting": pool.page.waiting,
-        "resources": [{name: getattr(r, name) for name in shown} for r in pool.page.resources],
+        "resources": [{name: getattr(r, name) for name in shown} for r in pool.page.rows],
     }
 
 
@@ -242,8 +242,7 @@ async def _elections(only: str | None, store: Store) -> list[SeenKey]:
         prefix = store.prefix("election")
         keys = [name for name in await names(store, "holds") if name.startswith(prefix)]
         return list(await read_keys(store, keys))
-    answered = await store.call(Holders(store.key("election", only)))
-    assert isinstance(answered, Holdings)
+    answered = await read_pages(store, Scan(HOLDERS, store.key("election", only)))
     return [SeenKey("election", only, answered.capacity, answered.used, answered.holders, answered.waiting)]
 
 

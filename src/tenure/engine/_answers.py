@@ -61,7 +61,7 @@ class Notice(Enum):
         "changed"  # a holder of a key that you watch, or its value, changed; or the task whose id is `name`
     )
     BROKEN = "broken"  # a hold was taken from you; `name` is its holder
-    HELD = "held"  # a limiter for which you wait is held off; `ReadLimiter` says for how long
+    HELD = "held"  # a limiter for which you wait is held off; `LIMITER` says for how long
     MISSED = "missed"  # hints may have been lost, and what was acknowledged: ask for everything again
     LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._answers import ClaimAnswer, Metadata, Operation, Reply
+from ._scan import Index, Page
 from ._value import value
 
 
@@ -76,17 +77,6 @@ class EditClaim(Operation[Reply]):
     retire: str | None = None
 
 
-@value
-class Resources(Operation["ResourcePage"]):
-    """The resources of the pool, in the order of their names, and how many wait for one. -> ResourcePage, MORE
-
-    At most `CAP` at a time; to page, pass the previous `next` as `after`.
-    """
-
-    key: str
-    after: str = ""
-
-
 class Resource(NamedTuple):
     """`state` is free, claimed, resting (cooling down or in quarantine, `rest` seconds left) or retired."""
 
@@ -101,9 +91,11 @@ class Resource(NamedTuple):
 
 
 @value
-class ResourcePage:
-    """The state of a pool, or a part of it; `next` is empty after the last one."""
+class ResourcePage(Page[Resource]):
+    """The resources of a pool, in the order of their names, for one of which `waiting` claimers wait."""
 
-    resources: tuple[Resource, ...]
-    waiting: int
-    next: str = ""
+    waiting: int = 0
+
+
+RESOURCES = Index("resources", "pool", Resource, ResourcePage)
+"""The resources of a pool."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._answers import ArrivalAnswer, Operation, Reply
+from ._scan import Index, Page
 from ._value import value
 
 
@@ -96,7 +97,7 @@ class Refund(Operation[Reply]):
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `ReadLimiter`.
+    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `LIMITER`.
     """
 
     session: str
@@ -105,23 +106,25 @@ class HoldOff(Operation[Reply]):
     seconds: float
 
 
-@value
-class ReadLimiter(Operation["LimiterStatus"]):
-    """Returns the state of a limiter. -> LimiterStatus, MORE"""
+class Debt(NamedTuple):
+    """The amount that is booked in the limit of that name, and not back yet."""
 
-    key: str
-    limits: tuple[RateLimit, ...] = ()
+    name: str
+    amount: float
 
 
-@value
-class LimiterStatus:
-    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the booked amount
-    of each limit.
+class LimiterStatus(NamedTuple):
+    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts of limits,
+    sorted by name.
     """
 
     held_off: float
     held: float
-    debts: tuple[float, ...]
+    debts: tuple[Debt, ...]
+
+
+LIMITER = Index("limiter", "limiter", LimiterStatus, Page[LimiterStatus])
+"""The state of a limiter, in one row."""
 
 
 @value
@@ -155,13 +158,6 @@ class ResetBarrier(Operation[Reply]):
     key: str
 
 
-@value
-class Arrivals(Operation["BarrierStatus"]):
-    """Returns the state of a barrier. -> BarrierStatus, MORE"""
-
-    key: str
-
-
 class BarrierStatus(NamedTuple):
     """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
@@ -174,3 +170,7 @@ class BarrierStatus(NamedTuple):
     waiting: int
     broken: bool
     born: int = 0
+
+
+BARRIER = Index("barrier", "barrier", BarrierStatus, Page[BarrierStatus])
+"""The state of a barrier, in one row."""

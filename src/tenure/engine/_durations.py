@@ -12,7 +12,7 @@ from tenure.arguments import LONGEST
 from tenure.errors import EngineError
 
 from ._claims import Claim, EditClaim
-from ._counters import HoldOff, RateLimit, ReadLimiter, Refund, RefundRequest, Spend, SpendRequest
+from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
@@ -115,11 +115,6 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _read_limiter(operation: ReadLimiter) -> ReadLimiter:
-    limits = _limits(operation, operation.limits)
-    return operation if limits is operation.limits else replace(operation, limits=limits)
-
-
 def _limits(operation: object, limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
     """The limits with no burst that lasts for longer than `LONGEST`."""
     long = False
@@ -173,7 +168,6 @@ CHECKS: Mapping[type, Callable[[Any], Any]] = {
     PutOne: _put_one,
     Spend: _spend,
     Refund: _refund,
-    ReadLimiter: _read_limiter,
     SetGroups: _set_groups,
 }
 """The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.

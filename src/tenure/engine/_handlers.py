@@ -7,18 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ._answers import Operation
-from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource, Resources
-from ._counters import Arrivals, Arrive, HoldOff, ReadLimiter, Refund, ResetBarrier, Spend, Withdraw
-from ._holds import Acquire, Ask, BreakHold, Holders, Release, Resize, SetValue
+from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource
+from ._counters import Arrive, HoldOff, Refund, ResetBarrier, Spend, Withdraw
+from ._holds import Acquire, Ask, BreakHold, Release, Resize, SetValue
+from ._scan import Scan
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
-from ._survey import CheckHealth, DescribeSession, ListKeys
 from ._tasks import (
-    Browse,
     Count,
     Exchange,
     GetResult,
-    GetTask,
-    Groups,
     Leave,
     Move,
     Progress,
@@ -29,14 +26,14 @@ from ._tasks import (
 
 OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "sessions": (Ping, OpenSession, RenewSession, CloseSession),
-    "holds": (Acquire, Ask, Release, SetValue, BreakHold, Resize, Holders),
-    "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim, Resources),
+    "holds": (Acquire, Ask, Release, SetValue, BreakHold, Resize),
+    "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim),
     "producers": (Put, Leave),
-    "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused, SetGroups),
-    "admin": (Move, Browse, Count, Groups),
-    "rates": (Spend, Refund, HoldOff, ReadLimiter),
-    "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
-    "introspection": (ListKeys, DescribeSession, CheckHealth),
+    "tasks": (Exchange, Progress, GetResult, SetPaused, SetGroups),
+    "admin": (Move, Count),
+    "rates": (Spend, Refund, HoldOff),
+    "barriers": (Arrive, Withdraw, ResetBarrier),
+    "scans": (Scan,),
 }
 """The operations by family."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._answers import CAP, HoldAnswer, Operation, Reply
+from ._scan import Index, Page
 from ._value import value
 
 
@@ -90,18 +91,6 @@ class Resize(Operation[Reply]):
     capacity: int
 
 
-@value
-class Holders(Operation["Holdings"]):
-    """Returns the holders of `key` and its waiters, at most `limit` of each. -> Holdings, GONE
-
-    With `watch`, that session's process is hinted CHANGED once, at the next change of the holders or of a value.
-    """
-
-    key: str
-    limit: int = 1000
-    watch: str = ""
-
-
 class Holder(NamedTuple):
     """A holder (`token` above 0, `age` since the grant) or a waiter (`token` 0, `age` since it came)."""
 
@@ -114,10 +103,25 @@ class Holder(NamedTuple):
 
 
 @value
-class Holdings:
-    """The state of a key; `capacity` 0 means that it is not in use."""
+class Holdings(Page[Holder]):
+    """The holders of a key, in the order of their tokens, and then its waiters, in the order of the queue.
 
-    capacity: int
-    used: int
-    holders: tuple[Holder, ...]
-    waiting: tuple[Holder, ...]
+    `capacity` 0 means that the key is not in use; `used` is the weight of all holders.
+    """
+
+    capacity: int = 0
+    used: int = 0
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        """The holders among the rows."""
+        return tuple(holder for holder in self.rows if holder.token)
+
+    @property
+    def waiting(self) -> tuple[Holder, ...]:
+        """The waiters among the rows."""
+        return tuple(holder for holder in self.rows if not holder.token)
+
+
+HOLDERS = Index("holders", "hold", Holder, Holdings, watchable=True)
+"""The holders and the waiters of a key."""

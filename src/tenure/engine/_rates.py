@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tenure.arguments import LONGEST
 
-from ._counters import Booking, LimiterStatus, RateLimit, RefundRequest, Spending, SpendRequest
+from ._counters import Booking, Debt, LimiterStatus, RateLimit, RefundRequest, Spending, SpendRequest
 
 ROUNDING = 1e-6
 """Seconds: a shorter delay counts as none, because sums of floats are not exact."""
@@ -117,11 +117,15 @@ class Limiter:
         self.held_until = end
         return True
 
-    def status(self, limits: tuple[RateLimit, ...], now: float) -> LimiterStatus:
-        """The bookings of each limit, and the seconds for which the limiter is held off."""
+    def status(self, now: float) -> LimiterStatus:
+        """The seconds for which the limiter is held off, and the bookings of each limit."""
         time = self.time(now)
-        debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)
-        return LimiterStatus(max(0.0, self.held_until - now), self.held, debts)
+        debts = [
+            Debt(name, (booked.end - time) * booked.rate)
+            for name, booked in sorted(self.booked.items())
+            if booked.end > time
+        ]
+        return LimiterStatus(max(0.0, self.held_until - now), self.held, tuple(debts))
 
     def _ahead(self, limit: RateLimit, time: float) -> float:
         """The seconds from `time` on for which a limit is booked, at its rate of today."""

@@ -10,8 +10,12 @@ from ._value import value
 
 @value
 class Ping(Operation[Reply]):
-    """A round trip without effect. -> OK"""
+    """A round trip without effect. -> OK, MORE
 
+    With `repair`, entries of indexes that no operation can read are deleted; `HEALTH` says whether there are any.
+    """
+
+    repair: bool = False
     key: str = field(default="", init=False, repr=False)
 
 

@@ -1,40 +1,14 @@
-"""Introspection: the stored objects, the sessions that have them, and the health of the engine. For tools."""
+"""Introspection: the stored names, the items of sessions, and the health of the engine. For tools."""
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import NamedTuple
 
-from ._answers import CAP, Operation, Reply
+from ._scan import Index, Page
 from ._value import value
 
 FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
 """The families of items that a session may have, in the order in which a session that ends gives them up."""
-
-
-@value
-class ListKeys(Operation["KeyPage"]):
-    """Lists the names of one `kind`, a page at a time. -> KeyPage, MORE
-
-    `kind` is "holds" (keys that somebody holds), "pools" (that have a resource), "queues" (into which a task was put
-    and that are not forgotten) or "sessions" (that are open). Returns at most `limit` and at most `CAP` names that
-    begin with `prefix`, in engine order. To page, pass the previous `next` as `after`. A page may be empty and not the
-    last. What comes or goes meanwhile may be missed; keys that are held and sessions may come more than once.
-    """
-
-    kind: str
-    prefix: str = ""
-    after: str = ""
-    limit: int = CAP
-    key: str = field(default="", init=False, repr=False)
-
-
-@value
-class KeyPage:
-    """A page of names; `next` is empty after the last one."""
-
-    names: tuple[str, ...]
-    next: str
 
 
 class SessionItem(NamedTuple):
@@ -56,37 +30,10 @@ class SessionItem(NamedTuple):
 
 
 @value
-class SessionPage:
-    """A page of what a session of `process` has; `next` is empty after the last one."""
+class SessionPage(Page[SessionItem]):
+    """The items of a session of `process`."""
 
-    process: str
-    items: tuple[SessionItem, ...]
-    next: str
-
-
-@value
-class DescribeSession(Operation[SessionPage | Reply]):
-    """Lists the holds, items and waits of a session. -> SessionPage, UNKNOWN (it has ended), MORE
-
-    Returns at most `limit` items a page, in the order of `FAMILIES`, within a family in engine order. To page, pass the
-    previous `next` as `after`. What is there from the first page to the last is listed once; what comes or goes
-    meanwhile may be missed.
-    """
-
-    key: str
-    after: str = ""
-    limit: int = CAP
-
-
-@value
-class CheckHealth(Operation["Health"]):
-    """Returns the health of the engine itself. -> Health, MORE
-
-    With `repair`, entries of indexes that no operation can read are deleted; the answer says what there was before.
-    """
-
-    repair: bool = False
-    key: str = field(default="", init=False, repr=False)
+    process: str = ""
 
 
 @value
@@ -100,3 +47,13 @@ class Health:
     clock_skew: float
     facts: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
+
+
+NAMES = {kind: Index(kind, "", str, Page[str]) for kind in ("holds", "pools", "queues", "sessions")}
+"""The names of one kind; `only` is what they begin with."""
+
+SESSION = Index("session", "session", SessionItem, SessionPage)
+"""The items of a session."""
+
+HEALTH = Index("health", "", Health, Page[Health])
+"""The health of the server or file: a row for each server of a cluster."""

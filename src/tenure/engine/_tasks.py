@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from ._answers import CAP, Operation, Queued, Reply
+from ._scan import Index, Page
 from ._value import value
 
 _FROM: dict[str, tuple[str, ...]] = {
@@ -257,29 +258,6 @@ class Unfinished:
 
 
 @value
-class GetTask(Operation["TaskFound | Reply"]):
-    """Returns the whole record of a task. -> TaskFound, UNKNOWN, GONE, MORE
-
-    If `unique` is not empty, the task is the holder of that key, whatever its `id`. With `watch`, that
-    session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
-    postponed or ends, and when its holder reports. Time alone hints nothing: see `TaskFound.ask_again_in`.
-    """
-
-    key: str
-    id: int
-    watch: str = ""
-    unique: str = ""
-
-
-@value
-class TaskFound:
-    """A task as it is now; `ask_again_in` is also when a delayed one is due and when one expires."""
-
-    record: Record
-    ask_again_in: float
-
-
-@value
 class Move(Operation["MovedCount | Reply"]):
     """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> MovedCount, MORE
 
@@ -293,7 +271,7 @@ class Move(Operation["MovedCount | Reply"]):
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key another one has stays dead.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
-      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `Browse`.
+      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `TASKS`.
 
     Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
     ids, and for ids to purge.
@@ -336,33 +314,8 @@ class MovedCount:
     after: int = 0
 
 
-@value
-class Browse(Operation["Page | Reply"]):
-    """Look at the tasks in a state, a page at a time. -> Page, MORE
-
-    `state` and order: "waiting" by group, within one in the order of taking without aging (higher priority, ready_at,
-    id); "delayed" by due
-    time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
-    A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
-    such, for `Count` and `Move` too. To page, pass the previous `next` as `after`; for "dead" and "ended" it is a
-    `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
-    have fewer, even none, and not be the last. A task that is in the state from the first page to the last is listed;
-    what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an
-    `EngineError`. Raises `ValueError` for a `limit` below 1.
-    """
-
-    key: str
-    state: str
-    after: str = ""
-    limit: int = 100
-
-    def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ValueError(f"limit must be at least 1, not {self.limit}")
-
-
 class Record(NamedTuple):
-    """A task as `Browse` and `GetTask` show it; `seq` is the rank of its ending, 0 for an unfinished task.
+    """A task as it is shown: a row of each index of tasks. `seq` is the rank of its ending, 0 for an unfinished task.
 
     `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries.
     """
@@ -384,11 +337,26 @@ class Record(NamedTuple):
 
 
 @value
-class Page:
-    """Part of a listing; `next` is empty after the last page."""
+class TaskPage(Page[Record]):
+    """The page of a task, with its record or without rows.
 
-    records: tuple[Record, ...]
-    next: str = ""
+    `ask_again_in` is also when the task is due, if it is delayed, and when it expires.
+    """
+
+    ask_again_in: float = 0.0
+
+
+TASKS = {
+    state: Index(state, "queue", Record, Page[Record])
+    for state in ("waiting", "delayed", "leased", "dead", "ended")
+}
+"""The tasks of a queue in a state; "ended" are those that have ended in any way."""
+
+TASK = Index("task", "queue", Record, TaskPage, watchable=True)
+"""The task with the id `only`."""
+
+KEYED_TASK = Index("keyed_task", "queue", Record, TaskPage, watchable=True)
+"""The task that has the key `only`."""
 
 
 @value
@@ -432,21 +400,6 @@ class SetGroups(Operation[Reply]):
     hold: bool = True
 
 
-@value
-class Groups(Operation["GroupPage | Reply"]):
-    """The groups with the most unfinished tasks, then by name; at most `limit` and at most `CAP`. -> GroupPage, MORE
-
-    Its cost may depend on how many groups there are. Raises `ValueError` for a `limit` below 1.
-    """
-
-    key: str
-    limit: int = 20
-
-    def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ValueError(f"limit must be at least 1, not {self.limit}")
-
-
 class GroupCounts(NamedTuple):
     """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
     moves it.
@@ -458,11 +411,8 @@ class GroupCounts(NamedTuple):
     leased: int
 
 
-@value
-class GroupPage:
-    """The longest groups of a queue, of those that have an unfinished task."""
-
-    groups: tuple[GroupCounts, ...]
+GROUPS = Index("groups", "queue", GroupCounts, Page[GroupCounts])
+"""The groups of a queue that have an unfinished task."""
 
 
 @value

@@ -38,47 +38,57 @@ Where an operation is executed
 
 ::
 
-    operation        rule                             redis/lua                         postgres/sql
-    Ping             rules/_sessions ping             sessions ping                     sessions ping
-    OpenSession      rules/_sessions open_session     sessions open_session             sessions open_session
-    RenewSession     rules/_sessions renew_session    sessions renew_session            sessions renew_session
-    CloseSession     rules/_sessions close_session    sweep                             sweep close_session
-    Acquire          rules/_holds acquire             acquire                           holds acquire
-    Ask              rules/_holds ask                 holds ask                         holds ask
-    Release          rules/_holds release             release                           holds release
-    SetValue         rules/_holds set_value           holds set_value                   holds set_value
-    BreakHold        rules/_holds break_hold          holds break_hold                  holds break_hold
-    Resize           rules/_holds resize              holds resize                      holds resize
-    Holders          rules/_holds holders             holds holders                     holds holders
-    AddResource      rules/_claims add_resource       claim_operations add_resource     claims add_resource
-    RemoveResource   rules/_claims remove_resource    claim_operations remove_resource  claims remove_resource
-    Claim            rules/_claims claim              claim_operations claim            claims claim
-    GiveBack         rules/_claims give_back          claim_operations give_back        claims give_back
-    EditClaim        rules/_claims edit_claim         claim_operations edit_claim       claims edit_claim
-    Resources        rules/_claims resources          claim_operations resources        claims resources
-    Put              rules/_producers put             put                               producers put
-    Leave            rules/_producers leave           records leave                     producers leave
-    Exchange         rules/_tasks exchange            exchange                          takers exchange
-    Progress         rules/_tasks progress            records progress                  records progress
-    GetResult        rules/_tasks get_result          records get_result                records get_result
-    GetTask          rules/_tasks get_task            records get_task                  records get_task
-    SetPaused        rules/_tasks set_paused          records set_paused                records set_paused
-    SetGroups        rules/_tasks set_groups          records set_groups                groups set_groups
-    Move             memory/_admin move               records move                      records move
-    Browse           memory/_admin browse             records browse                    records browse
-    Count            memory/_admin count              records count                     records count
-    Groups           memory/_admin groups             records groups                    groups groups
-    Spend            rules/_rates spend               rates                             rates spend
-    Refund           rules/_rates refund              rates                             rates refund
-    HoldOff          rules/_rates hold_off            rates                             rates hold_off
-    ReadLimiter      rules/_rates read_limiter        rates                             rates read_limiter
-    Arrive           rules/_barriers arrive           barrier_operations arrive         counters arrive
-    Withdraw         rules/_barriers withdraw         barrier_operations withdraw       counters withdraw
-    ResetBarrier     rules/_barriers reset_barrier    barrier_operations reset_barrier  counters reset_barrier
-    Arrivals         rules/_barriers arrivals         barrier_operations arrivals       counters arrivals
-    ListKeys         memory/_survey list_keys         survey list_keys                  survey list_keys
-    DescribeSession  memory/_survey describe_session  survey describe_session           survey describe_session
-    CheckHealth      memory/_survey check_health      survey check_health               survey check_health
+    operation       rule                           redis/lua                         postgres/sql
+    Ping            rules/_sessions ping           sessions ping                     sessions ping
+    OpenSession     rules/_sessions open_session   sessions open_session             sessions open_session
+    RenewSession    rules/_sessions renew_session  sessions renew_session            sessions renew_session
+    CloseSession    rules/_sessions close_session  sweep                             sweep close_session
+    Acquire         rules/_holds acquire           acquire                           holds acquire
+    Ask             rules/_holds ask               holds ask                         holds ask
+    Release         rules/_holds release           release                           holds release
+    SetValue        rules/_holds set_value         holds set_value                   holds set_value
+    BreakHold       rules/_holds break_hold        holds break_hold                  holds break_hold
+    Resize          rules/_holds resize            holds resize                      holds resize
+    AddResource     rules/_claims add_resource     claim_operations add_resource     claims add_resource
+    RemoveResource  rules/_claims remove_resource  claim_operations remove_resource  claims remove_resource
+    Claim           rules/_claims claim            claim_operations claim            claims claim
+    GiveBack        rules/_claims give_back        claim_operations give_back        claims give_back
+    EditClaim       rules/_claims edit_claim       claim_operations edit_claim       claims edit_claim
+    Put             rules/_producers put           put                               producers put
+    Leave           rules/_producers leave         records leave                     producers leave
+    Exchange        rules/_tasks exchange          exchange                          takers exchange
+    Progress        rules/_tasks progress          records progress                  records progress
+    GetResult       rules/_tasks get_result        records get_result                records get_result
+    SetPaused       rules/_tasks set_paused        records set_paused                records set_paused
+    SetGroups       rules/_tasks set_groups        records set_groups                groups set_groups
+    Move            memory/_admin move             records move                      records move
+    Count           memory/_admin count            records count                     records count
+    Spend           rules/_rates spend             rates                             rates spend
+    Refund          rules/_rates refund            rates                             rates refund
+    HoldOff         rules/_rates hold_off          rates                             rates hold_off
+    Arrive          rules/_barriers arrive         barrier_operations arrive         counters arrive
+    Withdraw        rules/_barriers withdraw       barrier_operations withdraw       counters withdraw
+    ResetBarrier    rules/_barriers reset_barrier  barrier_operations reset_barrier  counters reset_barrier
+    Scan            rules/_scans scan              scan                              scan scan
+
+Where an index is read
+----------------------
+
+`Scan` is all that only looks. The rules of each index return rows with their places; what makes pages of these stands
+once: in `rules/_pages.py`, in `redis/_scans.py`, in `postgres/_scans.py`::
+
+    index       rule                     redis/lua            postgres/sql
+    NAMES       memory/_survey names     survey               scan list_names
+    SESSION     rules/_scans _items      survey               scan list_items
+    HEALTH      memory/_survey health    survey               scan health
+    HOLDERS     rules/_holds holders     scan                 scan list_holders
+    RESOURCES   rules/_claims resources  scan                 scan list_resources
+    LIMITER     rules/_rates limiter     scan                 scan limiter_status
+    BARRIER     rules/_barriers barrier  scan                 scan barrier_status
+    TASKS       rules/_tasks listed      task_pages           scan list_records
+    TASK        rules/_tasks one         task_pages one_task  scan one_task
+    KEYED_TASK  rules/_tasks one         task_pages one_task  scan one_task
+    GROUPS      rules/_tasks groups      task_pages           scan list_groups
 
 What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import Holders, Reply, SetValue
+from tenure.engine import HOLDERS, Scan, SetValue
 from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.shared import (
     Hold,
@@ -25,7 +25,7 @@ from tenure.shared import (
     ResourcePoolStatistics,
     WorkQueue,
 )
-from tenure.store import Store
+from tenure.store import Store, read_pages
 
 from ._metrics import Latencies, latencies
 from ._minutes import Minute
@@ -123,9 +123,7 @@ class Fleets:
 
     async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
         """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
-        answer = await self._store.call(Holders(self._key))
-        if isinstance(answer, Reply):
-            raise StoreClosed("the store is closed")
+        answer = await read_pages(self._store, Scan(HOLDERS, self._key))
         reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
         return Fleet(
             members=tuple(

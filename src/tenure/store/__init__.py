@@ -116,6 +116,7 @@ from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
+from ._pages import read_pages
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers
@@ -144,4 +145,5 @@ __all__ = (
     "give_back_of",
     "jittered",
     "numbers",
+    "read_pages",
 )

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import (
-    DescribeSession,
+    SESSION,
     Exchange,
     GiveBack,
     Leave,
     Operation,
     Release,
     Reply,
+    Scan,
     SessionItem,
     SessionPage,
     Settle,
@@ -57,14 +58,14 @@ class Reconciler:
 
     def _ask(self, session: Session, after: str, ours: list[Held], theirs: set[tuple[str, int]]) -> None:
         session.dispatcher.send(
-            DescribeSession(session.id, after), partial(self._on_answer, session, ours, theirs)
+            Scan(SESSION, session.id, after), partial(self._on_answer, session, ours, theirs)
         )
 
     def _on_answer(
         self, session: Session, ours: list[Held], theirs: set[tuple[str, int]], answer: object
     ) -> None:
         if isinstance(answer, SessionPage):
-            for item in answer.items:
+            for item in answer.rows:
                 self._on_found(session, item)
                 if item.held:
                     theirs.add((item.name, item.token))

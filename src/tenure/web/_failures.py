@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from tenure.engine import Browse, Page, QueueCounts, Record
-from tenure.store import Store
+from tenure.engine import TASKS, Page, QueueCounts, Record, Scan
+from tenure.store import Store, read_pages
 
 from ._tasks import seen
 from ._view import names, read_queues, together
@@ -96,9 +96,9 @@ class Failures:
             queue = self._queues[name] = _Queue(await self._an_hour_ago(key, counts))
         for _ in range(_PORTIONS):
             page = await self._browse(key, "dead", str(queue.upto), _PORTION)
-            if page.records:
-                queue.upto = page.records[-1].seq
-            queue.dead += [self._failure(record) for record in page.records]
+            if page.rows:
+                queue.upto = page.rows[-1].seq
+            queue.dead += [self._failure(record) for record in page.rows]
             queue.behind = bool(page.next)
             if not queue.behind:
                 break
@@ -121,17 +121,15 @@ class Failures:
         return low
 
     async def _is_young(self, key: str, rank: int) -> bool:
-        records = (await self._browse(key, "dead", str(rank), 1)).records
+        records = (await self._browse(key, "dead", str(rank), 1)).rows
         return not records or records[0].age < HOUR
 
     async def _delayed(self, name: str) -> list[_Failure]:
         page = await self._browse(self._store.key("queue", name), "delayed", "", 256)
-        return [self._failure(record) for record in page.records if record.failure]
+        return [self._failure(record) for record in page.rows if record.failure]
 
-    async def _browse(self, key: str, state: str, after: str, limit: int) -> Page:
-        page = await self._store.call(Browse(key, state, after, limit))
-        assert isinstance(page, Page)
-        return page
+    async def _browse(self, key: str, state: str, after: str, limit: int) -> Page[Record]:
+        return await read_pages(self._store, Scan(TASKS[state], key, after), limit)
 
     def _failure(self, record: Record) -> _Failure:
         error = seen(record, self._store).error or ""

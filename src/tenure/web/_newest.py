@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import Browse, Count, Page, QueueCounts, Record
-from tenure.store import Store
+from tenure.engine import TASKS, Count, Page, QueueCounts, Record, Scan
+from tenure.store import Store, read_pages
 
 
 class Newest:
@@ -45,7 +45,7 @@ class Newest:
         records: list[Record] = []
         while low < high - 1 and len(records) < limit:
             page = await self._browse(low, limit - len(records))
-            records += [record for record in page.records if record.seq < high]
+            records += [record for record in page.rows if record.seq < high]
             low = int(page.next or high)
         return records
 
@@ -65,9 +65,7 @@ class Newest:
 
     async def _any_above(self, rank: int) -> bool:
         page = await self._browse(rank, 1)
-        return bool(page.records or page.next)
+        return bool(page.rows or page.next)
 
-    async def _browse(self, rank: int, limit: int) -> Page:
-        page = await self._store.call(Browse(self._key, self._state, str(rank), limit))
-        assert isinstance(page, Page)
-        return page
+    async def _browse(self, rank: int, limit: int) -> Page[Record]:
+        return await read_pages(self._store, Scan(TASKS[self._state], self._key, str(rank)), limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import ResourcePage, Resources
+from tenure.engine import RESOURCES, ResourcePage, Scan
 from tenure.store import Store
 
 _SHOWN = ("resource", "state", "process", "preference", "token", "rest")
@@ -15,10 +15,10 @@ async def resources(store: Store, pool: str, after: str, *, reasons: bool) -> di
 
     Raises `EngineError`.
     """
-    page = await store.call(Resources(store.key("pool", pool), after))
+    page = await store.call(Scan(RESOURCES, store.key("pool", pool), after))
     assert isinstance(page, ResourcePage)
-    if not (page.resources or page.waiting or page.next or after):
+    if not (page.rows or page.waiting or page.next or after):
         return None
     shown = (*_SHOWN, "reason") if reasons else _SHOWN
-    rows = [{field: getattr(resource, field) for field in shown} for resource in page.resources]
+    rows = [{field: getattr(resource, field) for field in shown} for resource in page.rows]
     return {"pool": pool, "waiting": page.waiting, "resources": rows, "next": page.next}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenure.engine import Browse, Count, GetTask, GroupPage, Groups, Page, QueueCounts, Record, TaskFound
+from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
 from tenure.shared import TaskRecord, record_of
-from tenure.store import Store
+from tenure.store import Store, read_pages
 
 from ._document import counted
 from ._newest import Newest
@@ -65,37 +65,36 @@ class Tasks:
         Raises `EngineError`.
         """
         key = self.store.key("queue", queue)
-        counts, page = await ask(self.store, [Count(key), Groups(key, limit)])
+        page: Page[GroupCounts]
+        counts, page = await ask(self.store, [Count(key), Scan(GROUPS, key, limit=limit)])
         assert isinstance(counts, QueueCounts)
-        assert isinstance(page, GroupPage)
         if not (counts.put or counts.paused):
             return None
         return {
             "name": queue,
             **counted(counts),
-            "longest_groups": [group._asdict() for group in page.groups],
+            "longest_groups": [group._asdict() for group in page.rows],
         }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
         """The record of a task, as far as it may be shown, with its traceback; None if it is not known. Raises
         `EngineError`.
         """
-        answer = await self.store.call(GetTask(self.store.key("queue", queue), task_id))
-        return self._described(answer.record, whole=True) if isinstance(answer, TaskFound) else None
+        page = await read_pages(self.store, Scan(TASK, self.store.key("queue", queue), only=str(task_id)))
+        return self._described(page.rows[0], whole=True) if page.rows else None
 
     async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[Record], str]:
-        page = await self.store.call(Browse(key, state, after, limit))
-        assert isinstance(page, Page)
-        return page.records, page.next
+        page = await read_pages(self.store, Scan(TASKS[state], key, after), limit)
+        return page.rows, page.next
 
     async def _named(self, key: str, find: str) -> list[dict[str, Any]]:
-        asked = [GetTask(key, 0, unique=find)]
+        asked = [Scan(KEYED_TASK, key, only=find)]
         if find.isascii() and find.isdecimal() and 0 < int(find) < 2**53:
-            asked.insert(0, GetTask(key, int(find)))
+            asked.insert(0, Scan(TASK, key, only=find))
         tasks: dict[int, dict[str, Any]] = {}
-        for operation in asked:
-            if isinstance(answer := await self.store.call(operation), TaskFound):
-                tasks[answer.record.id] = self._described(answer.record)
+        for scan in asked:
+            for record in (await read_pages(self.store, scan)).rows:
+                tasks[record.id] = self._described(record)
         return list(tasks.values())
 
     def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:

@@ -10,21 +10,21 @@ from typing import Any
 import anyio
 
 from tenure.engine import (
+    HOLDERS,
+    NAMES,
+    RESOURCES,
+    SESSION,
     Count,
-    DescribeSession,
     Holder,
-    Holders,
     Holdings,
-    ListKeys,
     Operation,
     QueueCounts,
-    Resource,
     ResourcePage,
-    Resources,
+    Scan,
     SessionItem,
     SessionPage,
 )
-from tenure.store import Store
+from tenure.store import Store, read_pages
 from tenure.upkeep import unwrapped_task_group
 
 from ._processors import SeenProcessor, processor
@@ -33,7 +33,6 @@ from ._waits import Deadlock, Key, deadlocks
 READERS = 1 << 30
 """The capacity of a read-write lock; a writer weighs all of it."""
 
-_PAGE = 256
 _FLEET = "processor"
 """The kind of the keys as whose holders the processes of a processor report; they are shown with the processors."""
 
@@ -59,7 +58,7 @@ class SeenPool:
 
     def count(self, state: str) -> int:
         """The number of resources in that state."""
-        return sum(resource.state == state for resource in self.page.resources)
+        return sum(resource.state == state for resource in self.page.rows)
 
 
 @dataclass(slots=True)
@@ -132,8 +131,9 @@ async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
     collected: dict[str, None] = {}
     after = ""
     while len(collected) < limit:
-        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(collected), _PAGE)))
-        collected |= dict.fromkeys(page.names)
+        scan = Scan(NAMES[kind], "", after, only=prefix)
+        page = await read_pages(store, scan, limit - len(collected))
+        collected |= dict.fromkeys(page.rows)
         if not (after := page.next):
             break
     return sorted(collected)
@@ -151,53 +151,36 @@ async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCount
 
 async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
     """The holders and waiters of keys."""
-    answers = await ask(store, [Holders(key, limit) for key in keys])
+    scans = (partial(read_pages, store, Scan(HOLDERS, key), 2 * limit) for key in keys)
+    found: list[Holdings] = await together(*scans)
     return tuple(
         SeenKey(*split_key(store, key), h.capacity, h.used, h.holders, h.waiting)
-        for key, h in zip(keys, answers, strict=True)
-        if isinstance(h, Holdings) and (h.holders or h.waiting)
+        for key, h in zip(keys, found, strict=True)
+        if h.rows
     )
 
 
 async def read_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
-    pools = await together(*(partial(_resources, store, key) for key in keys))
+    pools = await together(*(partial(read_pages, store, Scan(RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
-
-
-async def _resources(store: Store, key: str) -> ResourcePage:
-    resources: list[Resource] = []
-    after = ""
-    while True:
-        page = await store.call(Resources(key, after))
-        resources += page.resources
-        if not (after := page.next):
-            return ResourcePage(tuple(resources), page.waiting)
 
 
 async def read_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
     """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     processes: dict[str, SeenProcess] = {}
-    for process, items in await together(*(partial(_belongings, store, session) for session in sessions)):
-        mine = [item for item in items if item.key.startswith(prefix)]
-        if mine or not items:
-            seen = processes.setdefault(process, SeenProcess(process))
+    pages: list[SessionPage] = await together(
+        *(partial(read_pages, store, Scan(SESSION, session)) for session in sessions)
+    )
+    for page in pages:
+        mine = [item for item in page.rows if item.key.startswith(prefix)]
+        if mine or not page.rows:
+            seen = processes.setdefault(page.process, SeenProcess(page.process))
             for item in mine:
                 _add(seen, item, *split_key(store, item.key))
     processes.pop("", None)  # of sessions that have ended
     return tuple(processes[process] for process in sorted(processes))
-
-
-async def _belongings(store: Store, session: str) -> tuple[str, list[SessionItem]]:
-    items: list[SessionItem] = []
-    process = after = ""
-    while isinstance(page := await store.call(DescribeSession(session, after)), SessionPage):
-        process, after = page.process, page.next
-        items += page.items
-        if not after:
-            break
-    return process, items
 
 
 def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import CheckHealth
+from tenure.engine import HEALTH, Scan
 from tenure.errors import StoreUnavailable
-from tenure.store import Store
+from tenure.store import Store, read_pages
 
 from ._document import document
 from ._flows import Flows
@@ -54,6 +54,7 @@ class Watch:
 
     async def _problems(self) -> tuple[str, ...]:
         if self._health is None or anyio.current_time() - self._health[0] >= _FRESH_HEALTH:
-            health = await self._store.call(CheckHealth())
-            self._health = anyio.current_time(), health.problems
+            shards = (await read_pages(self._store, Scan(HEALTH))).rows
+            problems = dict.fromkeys(problem for health in shards for problem in health.problems)
+            self._health = anyio.current_time(), tuple(problems)
         return self._health[1]

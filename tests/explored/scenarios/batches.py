@@ -6,10 +6,10 @@ import anyio.lowlevel
 from explored.catalogue import scenario
 
 from tenure import EngineError, WorkQueue
-from tenure.engine import Holders
+from tenure.engine import HOLDERS, Scan
 from tenure.testing import cancellable
 
-BAD = Holders("\ud800")
+BAD = Scan(HOLDERS, "\ud800")
 """Its key is no text that a file could keep."""
 
 

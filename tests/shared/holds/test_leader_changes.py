@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tenure import StoreClosed, open_store
-from tenure.engine import CloseSession, Hint, Holders, Notice
+from tenure.engine import CloseSession, Hint, Notice, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
@@ -101,7 +101,7 @@ async def test_one_that_only_waits_to_lead_is_no_change(store, recording, virtua
             recording.take()
             group.start_soon(b.term().__aenter__)
             await anyio.sleep(1)
-            assert not recording.take(Holders)
+            assert not recording.take(Scan)
             group.cancel_scope.cancel()
             assert log == ["a"]
 

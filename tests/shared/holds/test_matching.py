@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from tenure import AcquireTimeout, open_store
-from tenure.engine import Claim, Resources
+from tenure.engine import Claim, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._resource_pool import ResourcePool
 
@@ -74,7 +74,7 @@ async def test_a_claim_that_waits_shortly_reads_nothing(virtual_clock):
             await anyio.sleep(0.1)
             async with pool.claim(where={"tier": "paid"}):
                 await anyio.sleep(5)
-    assert Claim in engine.log and Resources not in engine.log
+    assert Claim in engine.log and Scan not in engine.log
 
 
 async def test_a_large_pool_is_read_in_part(store, virtual_clock, caplog):

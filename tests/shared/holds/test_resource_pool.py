@@ -7,7 +7,7 @@ import pytest
 
 import tenure
 from tenure import AcquireTimeout
-from tenure.engine import Claim, GiveBack, Resources
+from tenure.engine import RESOURCES, Claim, GiveBack, Scan
 from tenure.shared.holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 
 
@@ -142,8 +142,8 @@ async def test_metadata_go_through_the_codec_of_the_store(open_store_on):
     async with open_store_on(codec=Swapping()) as store:
         pool = ResourcePool(store, "keys")
         await pool.add("key", {"tier": "paid"})
-        page = await store.call(Resources("tenure:pool:keys"))
-        assert page.resources[0].metadata == (("tier", b"PAID"),)
+        page = await store.call(Scan(RESOURCES, "tenure:pool:keys"))
+        assert page.rows[0].metadata == (("tier", b"PAID"),)
         async with pool.claim(0, {"tier": "paid"}) as claim:
             assert claim.metadata == {"tier": "paid"}
             await claim.set_metadata({"tier": "free"})

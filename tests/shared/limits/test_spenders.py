@@ -10,7 +10,7 @@ import pytest
 
 import tenure
 from tenure import Limit, RateLimiter, StoreClosed, WouldExceedDeadline
-from tenure.engine import HoldOff, ReadLimiter, Refund, Spend
+from tenure.engine import HoldOff, Refund, Scan, Spend
 from tenure.testing import Fault
 
 NEAR = 0.002
@@ -40,7 +40,7 @@ async def test_one_round_trip_for_all_limits(recording, virtual_clock):
         async with limiter.spend({"tokens": 600}) as spending:
             spending.correct({"tokens": 500})
         await virtual_clock.settle()
-        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, ReadLimiter)] == [
+        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, Scan)] == [
             Spend,
             Spend,
             Refund,
@@ -169,10 +169,10 @@ async def test_the_end_of_a_hold_off_costs_the_same_however_many_wait(recording,
             await limiter.hold_off(10)
         await virtual_clock.settle()
         # a look when it is held off, and one for the hint; nothing when that ends
-        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, ReadLimiter)] == [
+        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, Scan)] == [
             HoldOff,
-            ReadLimiter,
-            ReadLimiter,
+            Scan,
+            Scan,
         ]
 
 

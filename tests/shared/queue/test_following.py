@@ -8,7 +8,7 @@ import pytest
 
 import tenure
 from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, Worker, WorkQueue
-from tenure.engine import GetTask
+from tenure.engine import Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
 
@@ -334,7 +334,7 @@ class Counting(FaultyEngine):
     asked = 0
 
     async def execute(self, operations):
-        self.asked += sum(isinstance(operation, GetTask) for operation in operations)
+        self.asked += sum(isinstance(operation, Scan) for operation in operations)
         return await super().execute(operations)
 
 

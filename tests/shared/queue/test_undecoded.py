@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tenure import Item, ResourcePool, Retry, WorkQueue
-from tenure.engine import GetTask
+from tenure.engine import TASK, Scan
 from tenure.shared import record_of
 from tenure.store import JsonCodec
 
@@ -69,7 +69,7 @@ async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
 async def test_a_meta_that_cannot_be_decoded_is_left_out(store, bad):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
-    record = (await store.call(GetTask(queue.key, task_id))).record
+    (record,) = (await store.call(Scan(TASK, queue.key, only=str(task_id)))).rows
     read = record_of(record._replace(meta=bad), JsonCodec(), JsonCodec())
     assert (read.payload, read.meta, read.undecoded) == (1, {}, {"meta": bad})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from types import SimpleNamespace
 
 import anyio
 import depth
@@ -516,7 +517,10 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
             assert worker.ready, worker.unready
         with monkeypatch.context() as patch:
             if fault == "an answer never comes":
-                patch.setattr(store, "send", lambda *_: None)
+                # a dispatcher that loses what is sent
+                batcher = queue.takers._batcher
+                loses = SimpleNamespace(send=lambda *_: None, call_soon=batcher._dispatcher.call_soon)
+                patch.setattr(batcher, "_dispatcher", loses)
             else:
                 patch.setattr(queue.takers._batcher, "schedule", lambda: None)
             if fault == "takers are not registered":

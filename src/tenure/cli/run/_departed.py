@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenure.engine import CloseSession, ListKeys
-from tenure.store import Store
+from tenure.engine import NAMES, CloseSession, Scan
+from tenure.store import Store, read_pages
 from tenure.web import read_processes
 
 _PROC = Path("/proc")
@@ -69,13 +69,10 @@ def _look(pid: int) -> tuple[str, int]:
 
 async def end_sessions(store: Store, process: str) -> bool:
     """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
-    after, more, had_tasks = "", True, False
-    while more:
-        page = await store.call(ListKeys("sessions", f"{process}/", after))
-        had_tasks |= any(seen.tasks for seen in await read_processes(store, page.names))
-        for session in page.names:
-            await store.call(CloseSession(session))
-        after, more = page.next, bool(page.next)
+    sessions = (await read_pages(store, Scan(NAMES["sessions"], only=f"{process}/"))).rows
+    had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))
+    for session in sessions:
+        await store.call(CloseSession(session))
     return had_tasks
 
 

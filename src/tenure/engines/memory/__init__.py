@@ -18,6 +18,7 @@ from tenure.engines.rules import (
     Producers,
     Rates,
     Room,
+    Scans,
     Sessions,
     Settling,
     Takers,
@@ -29,7 +30,7 @@ from ._admin import Admin
 from ._lifeline import Lifeline
 from ._queue import Queues
 from ._state import State
-from ._survey import Introspection
+from ._survey import Survey
 from ._tasks import TaskRows
 
 __all__ = ("MemoryEngine",)
@@ -74,16 +75,19 @@ class MemoryEngine(Engine):
                 (state.first_watch, state.unwatch),
             ],
         )
+        tasks = Tasks(state, queues, rows, room, takers, settling)
         self._handlers = handlers(
             sessions=sessions,
             holds=holds,
             claims=claims,
             producers=Producers(state, queues, rows, room, takers),
-            tasks=Tasks(state, queues, rows, room, takers, settling),
+            tasks=tasks,
             admin=Admin(state, queues, rows, takers, settling),
             rates=self._rates,
             barriers=barriers,
-            introspection=Introspection(state, queues, holds, claims, barriers, room, takers),
+            scans=Scans(
+                state, holds, claims, barriers, self._rates, room, takers, tasks, rows, Survey(state, queues)
+            ),
         )
 
     def __repr__(self) -> str:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, cast
 
 from tenure.engine import (
-    CAP,
-    Browse,
     Count,
-    GroupPage,
-    Groups,
     Move,
     MovedCount,
     Notice,
-    Page,
     QueueCounts,
     Reply,
 )
 from tenure.engines.rules import LEASED, Settling, Takers
-from tenure.errors import EngineError
 
-from ._order import Rank
 from ._queue import Queue, Queues
 from ._records import Ended
 from ._state import State
@@ -120,24 +111,6 @@ class Admin:
             self._rows.finished(task)
         return True
 
-    def browse(self, op: Browse) -> Page:
-        queue = self._queues.find(op.key) or Queue(op.key)
-        now = self._state.now
-        limit = min(op.limit, CAP)
-        if op.state in ("ended", "dead"):
-            (seq,) = _place(f"[{op.after}]", (0,)) if op.after else (0,)
-            endings = list(islice(queue.records.after(seq, now, op.state), limit + 1))
-            records = tuple(ended.show(now) for ended in endings[:limit])
-            return Page(records, str(records[-1].seq) if len(endings) > limit else "")
-        after = _place(op.after, ("", 0, 0.0, 0) if op.state == "waiting" else (0.0, 0))
-        listed = queue.listed(op.state, after, limit + 1, now)
-        records = tuple(self._rows.unfinished_record(queue, task, op.state) for _, task in listed[:limit])
-        return Page(records, json.dumps(listed[limit - 1][0]) if len(listed) > limit else "")
-
-    def groups(self, op: Groups) -> GroupPage:
-        queue = self._queues.find(op.key)
-        return GroupPage(queue.group_rows.longest(min(op.limit, CAP)) if queue else ())
-
     def count(self, op: Count) -> QueueCounts | Reply:
         if op.watch and self._state.session(op.watch) is None:
             return Reply.GONE
@@ -176,16 +149,3 @@ class Admin:
             max_size=queue.max_size if queue.put else 0,
             group_counter=queue.groups.unfinished,
         )
-
-
-def _place(after: str, pattern: Rank) -> Rank:
-    """The rank after which a page begins: its parts have the types of the pattern's parts."""
-    if not after:
-        return ()
-    try:
-        place: Any = json.loads(after)
-    except ValueError:
-        place = None
-    if isinstance(place, list) and list(map(type, cast("list[Any]", place))) == list(map(type, pattern)):
-        return tuple(cast("list[Any]", place))
-    raise EngineError(f"no page ended at {after!r}")

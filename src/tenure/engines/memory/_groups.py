@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
+from operator import itemgetter
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, Next
+from tenure.engines.rules import Group, Groups, Next, Position
 
 from ._order import Order, Rank, ReadyTasks
 
@@ -75,13 +76,16 @@ class GroupRows:
         """None: groups are removed one by one."""
         return 0
 
-    def longest(self, limit: int) -> tuple[GroupCounts, ...]:
-        """The groups with the most unfinished tasks."""
-        there = (group for group in self._groups.values() if group.name and group.unfinished)
-        return tuple(
-            GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased)
-            for g in nsmallest(limit, there, key=lambda g: (-g.unfinished, g.name))
-        )
+    def longest(self, after: Position, limit: int) -> list[tuple[Position, GroupCounts]]:
+        there = [
+            ((-group.unfinished, group.name), group)
+            for group in self._groups.values()
+            if group.name and group.unfinished
+        ]
+        return [
+            (place, GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased))
+            for place, g in nsmallest(limit, [one for one in there if one[0] > after], key=itemgetter(0))
+        ]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)

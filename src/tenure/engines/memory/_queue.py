@@ -141,7 +141,7 @@ class Queue(rules.Queue):
             case "delayed":
                 return (task.ready_at, task.id)
             case _:
-                return (float(task.token), task.id)
+                return (task.token,)
 
     def state_of(self, task: Task, now: float) -> str:
         """The state that is shown of an unfinished task."""

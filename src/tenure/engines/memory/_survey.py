@@ -1,42 +1,18 @@
-"""Introspection: names by kind, and the holds of sessions."""
+"""Looking around: names by kind, and the health of the engine."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from operator import itemgetter
-from typing import Any
-
-from tenure.engine import (
-    FAMILIES,
-    CheckHealth,
-    DescribeSession,
-    Health,
-    KeyPage,
-    ListKeys,
-    Reply,
-    SessionItem,
-    SessionPage,
-)
-from tenure.engines.rules import Barriers, Claims, Holds, Room, Takers
+from tenure.engine import Health, Page, Scan
+from tenure.engines.rules import page_of, place_in
 
 from ._queue import Queues
-from ._state import Session, State
+from ._state import State
 
 
-class Introspection:
-    """The operations that ask about all families together."""
+class Survey:
+    """The indexes over all families together."""
 
-    def __init__(
-        self,
-        state: State,
-        queues: Queues,
-        holds: Holds,
-        claims: Claims,
-        barriers: Barriers,
-        room: Room,
-        takers: Takers,
-    ) -> None:
+    def __init__(self, state: State, queues: Queues) -> None:
         self._state = state
         self._kinds = {
             "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],
@@ -44,48 +20,15 @@ class Introspection:
             "queues": queues.in_use,
             "sessions": lambda: list(state.sessions),
         }
-        self._rows = (
-            ("holds", state.tables["hold"], holds.item),
-            ("claims", state.tables["claim"], claims.item),
-            ("arrivals", state.tables["participant"], barriers.item),
-            ("producers", state.tables["producer"], room.item),
-            ("takers", state.tables["taker"], takers.item),
-        )
 
-    def list_keys(self, op: ListKeys) -> KeyPage:
-        names = sorted(n for n in self._kinds[op.kind]() if n > op.after and n.startswith(op.prefix))
-        page = tuple(names[: op.limit])
-        return KeyPage(page, page[-1] if len(names) > len(page) else "")
+    def names(self, op: Scan[Page[str]]) -> Page[str]:
+        (after,) = place_in(op, "") or ("",)
+        names = sorted(n for n in self._kinds[op.index.name]() if n > after and n.startswith(op.only))
+        return page_of(op, [((name,), name) for name in names[: op.limit + 1]])
 
-    def describe_session(self, op: DescribeSession) -> SessionPage | Reply:
-        session = self._state.sessions.get(op.key)
-        if session is None:
-            return Reply.UNKNOWN
-        found = sorted(self._items(session), key=itemgetter(0))
-        after = tuple(json.loads(op.after)) if op.after else ()
-        rest = [(place, item) for place, item in found if place > after]
-        page = rest[: op.limit]
-        return SessionPage(
-            session.process,
-            tuple(item for _, item in page),
-            json.dumps(page[-1][0]) if len(rest) > len(page) else "",
-        )
-
-    def _items(self, session: Session) -> Iterator[tuple[tuple[Any, ...], SessionItem]]:
-        """Each item of a session, with its place in the order of all."""
-        for family, rows, item_of in self._rows:
-            for row in rows.each("session", session.number):
-                yield (FAMILIES.index(family), row.rank), item_of(row)
-        for task in session.tasks.values():
-            name = f"{task.id} {task.token}"
-            yield (
-                (FAMILIES.index("tasks"), task.token),
-                SessionItem("tasks", task.queue, name, True, task.token),
-            )
-
-    def check_health(self, _op: CheckHealth) -> Health:
+    def health(self, _op: Scan[Page[Health]]) -> Page[Health]:
         facts = (
             ("engine", "memory: gone when this process ends, not visible to others"),
             ("sessions", f"{len(self._state.sessions):,}"),
         )
-        return Health(0.0, facts, ())
+        return Page((Health(0.0, facts, ()),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 from tenure.engine import (
     EXPIRED_TTL,
@@ -13,11 +14,12 @@ from tenure.engine import (
     Outcome,
     PutRequest,
     Record,
+    SessionItem,
     Settle,
     Taken,
     how_many_to_forget,
 )
-from tenure.engines.rules import LEASED, WAITING, Owner, Turn
+from tenure.engines.rules import LEASED, WAITING, Owner, Position, Turn
 
 from ._due import Due
 from ._queue import Queue, Queues
@@ -298,6 +300,22 @@ class TaskRows:
     def ended_record(self, queue: Queue, task: int) -> Record | None:
         ended = queue.records.valid(task, self._state.now)
         return None if ended is None else ended.show(self._state.now)
+
+    def listed(self, queue: Queue, state: str, after: Position, limit: int) -> list[tuple[Position, Record]]:
+        now = self._state.now
+        if state in ("ended", "dead"):
+            (seq,) = after or (0,)
+            endings = islice(queue.records.after(seq, now, state), limit)
+            return [((ended.seq,), ended.show(now)) for ended in endings]
+        tasks = queue.listed(state, after, limit, now)
+        return [(rank, self.unfinished_record(queue, task, state)) for rank, task in tasks]
+
+    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, SessionItem]]:
+        held = sorted((task.token, task) for task in session.tasks.values() if task.token > token)
+        return [
+            (token, SessionItem("tasks", task.queue, f"{task.id} {token}", True, token))
+            for token, task in held[:limit]
+        ]
 
     def finished(self, task: Task) -> None:
         """Hint those that wait for the end of a task, and those that follow it."""

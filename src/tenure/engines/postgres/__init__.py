@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
 from tenure.arguments import check_seconds
 from tenure.engine import (
     CAP,
+    HEALTH,
     RESPONSE_TIMEOUT,
     A,
     Batches,
@@ -20,6 +21,7 @@ from tenure.engine import (
     Enlistment,
     Health,
     Operation,
+    Page,
     Remote,
     Reply,
 )
@@ -159,8 +161,10 @@ class PostgresEngine(Remote):
     def _answer(self, operation: Operation[Any], result: Result) -> Any:
         if result.status not in FAILED:
             answer = answered(CODECS[type(operation)], rows(result))
-            if isinstance(answer, Health) and self._connection.polling_reason:
-                return replace(answer, problems=(*answer.problems, self._connection.polling_reason))
+            reason = self._connection.polling_reason
+            if getattr(operation, "index", None) is HEALTH and reason and isinstance(answer, Page):
+                page = cast("Page[Health]", answer)
+                return Page(tuple(replace(row, problems=(*row.problems, reason)) for row in page.rows))
             return answer
         problem = error_of(self.url, state_of(result), message_of(result))
         if is_read_only(state_of(result)):

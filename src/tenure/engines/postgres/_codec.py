@@ -155,8 +155,12 @@ def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
 
 @cache
 def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
-    """Of each field but the metadata its name, whether it is a number, and how it is converted."""
-    types = {field: _required(kind) for field, kind in get_type_hints(answer).items()}
+    """Of each field but the metadata its name, whether it is a number, and how it is converted.
+
+    What a page has in common with all pages is made of other rows.
+    """
+    hints = get_type_hints(answer, localns={"R": Any})
+    types = {field: _required(kind) for field, kind in hints.items() if field not in ("rows", "next")}
     return [
         (field, kind in (int, float, bool), _RECEIVED[kind])
         for field, kind in types.items()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf, nan
 
 from tenure.engine import (
-    Arrivals,
     Arrive,
-    BarrierStatus,
     Booking,
     HoldOff,
-    LimiterStatus,
     RateLimit,
-    ReadLimiter,
     Refund,
     ResetBarrier,
     Spend,
@@ -22,7 +18,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._codec import Codec, Codecs, Row, decoded
+from ._codec import Codec, Codecs, Row
 from ._values import Blobs, Floats, name
 
 
@@ -37,11 +33,6 @@ def _rates(limits: Iterable[RateLimit]) -> Floats:
 def _spending(row: Row) -> Spending:
     delay, held, *bookings = map(float, row.b)
     return Spending(row.word == "booked", delay, held, tuple(map(Booking, bookings[::2], bookings[1::2])))
-
-
-def _looked(rows: Sequence[Row]) -> LimiterStatus:
-    held_off, held, *debts = map(float, rows[0].b)
-    return LimiterStatus(held_off, held, tuple(debts))
 
 
 COUNTERS: Codecs = {
@@ -77,14 +68,10 @@ COUNTERS: Codecs = {
         ),
     ),
     HoldOff: Codec("hold_off"),
-    ReadLimiter: Codec(
-        "read_limiter", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked
-    ),
     Arrive: Codec(
         "arrive",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
     ),
     Withdraw: Codec("withdraw"),
     ResetBarrier: Codec("reset_barrier"),
-    Arrivals: Codec("arrivals", answer=lambda rows: decoded(BarrierStatus, rows[0])),
 }

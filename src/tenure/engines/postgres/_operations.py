@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from tenure.engine import (
-    CAP,
     Acquire,
     AddResource,
     Ask,
@@ -14,9 +11,6 @@ from tenure.engine import (
     CloseSession,
     EditClaim,
     GiveBack,
-    Holder,
-    Holders,
-    Holdings,
     HoldStatuses,
     OpenSession,
     Ping,
@@ -24,33 +18,21 @@ from tenure.engine import (
     RemoveResource,
     RenewSession,
     Resize,
-    Resource,
-    ResourcePage,
-    Resources,
+    Scan,
     SetValue,
 )
 
-from ._codec import Codec, Codecs, Row, answer_of, decoded
+from ._codec import Codec, Codecs, answer_of
 from ._counters import COUNTERS
-from ._survey import SURVEY
+from ._scans import page, scan
 from ._tasks import TASKS
-from ._values import name
 
 _SESSIONS: Codecs = {
-    Ping: Codec("ping"),
+    Ping: Codec("ping", lambda _: ()),
     OpenSession: Codec("open_session"),
     RenewSession: Codec("renew_session"),
     CloseSession: Codec("close_session"),
 }
-
-
-def _holders(rows: Iterable[Row], word: str) -> tuple[Holder, ...]:
-    return tuple(decoded(Holder, row) for row in rows if row.word == word)
-
-
-def _holdings(rows: Sequence[Row]) -> Holdings:
-    capacity, used = rows[0].n
-    return Holdings(capacity, used, _holders(rows, "holds"), _holders(rows, "waits"))
 
 
 _HOLDS: Codecs = {
@@ -60,13 +42,7 @@ _HOLDS: Codecs = {
     SetValue: Codec("set_value"),
     BreakHold: Codec("break_hold"),
     Resize: Codec("resize"),
-    Holders: Codec("holders", answer=_holdings),
 }
-
-
-def _page(rows: Sequence[Row]) -> ResourcePage:
-    shown = tuple(decoded(Resource, row) for row in rows[1 : CAP + 1])
-    return ResourcePage(shown, rows[0].n[0], shown[-1].resource if len(rows) > CAP + 1 else "")
 
 
 _CLAIMS: Codecs = {
@@ -75,7 +51,6 @@ _CLAIMS: Codecs = {
     Claim: Codec("claim"),
     GiveBack: Codec("give_back"),
     EditClaim: Codec("edit_claim"),
-    Resources: Codec("resources", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
 }
 
-CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | SURVEY
+CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | {Scan: Codec("scan", scan, page)}

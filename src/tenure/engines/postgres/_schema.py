@@ -27,7 +27,7 @@ _FUNCTIONS = (
         "verdicts",
         "takers",
     ),
-    *("records", "survey", "sweep", "enlisting"),
+    *("records", "scan", "sweep", "enlisting"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
 

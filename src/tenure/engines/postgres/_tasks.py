@@ -5,36 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.engine import (
-    CAP,
     Accepted,
-    Browse,
     Conflict,
     Count,
     Duplicate,
     Exchange,
     Exchanged,
     GetResult,
-    GetTask,
-    GroupCounts,
-    GroupPage,
-    Groups,
     Leave,
     Move,
     NewTask,
-    Page,
     Progress,
     Put,
     PutAnswer,
     QueueCounts,
     Queued,
-    Record,
     Reply,
     SetGroups,
     SetPaused,
     Taken,
-    TaskFound,
 )
-from tenure.errors import EngineError
 
 from ._codec import Codec, Codecs, Row, answer_of, decoded
 from ._values import Argument, Blobs, Columns, Floats, Ints, Texts, Value, microseconds, name, seconds, text
@@ -174,32 +164,6 @@ def _move(op: Move) -> tuple[Value, ...]:
     )
 
 
-def _found(rows: Sequence[Row]) -> TaskFound:
-    (_, (ask_again_in,), _), record = rows
-    return TaskFound(decoded(Record, record), seconds(ask_again_in))
-
-
-_PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made; of those that wait, the group follows in hexadecimal."""
-
-
-def _browse(op: Browse) -> tuple[Value, ...]:
-    numbers, colon, group = op.after.partition(":")
-    try:
-        place, raw = list(map(int, numbers.split())), bytes.fromhex(group)
-    except ValueError:
-        place, raw = [0, 0, 0, 0], b""
-    if op.after and (len(place) != _PARTS[op.state] or bool(colon) != (op.state == "waiting")):
-        raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
-    return name(op.key), op.state, raw, Ints(place), min(op.limit, CAP)
-
-
-def _page(rows: Sequence[Row]) -> Page:
-    _, place, groups = rows[0]
-    after = " ".join(map(str, place)) + "".join(f":{group.hex()}" for group in groups)
-    return Page(tuple(decoded(Record, row) for row in rows[1:]), after)
-
-
 def _set_groups(op: SetGroups) -> tuple[Value, ...]:
     # beyond these a sum would be refused
     costs = {group: min(1 / weight, 1e300) for group, weight in op.weights}
@@ -213,10 +177,6 @@ def _set_groups(op: SetGroups) -> tuple[Value, ...]:
     )
 
 
-def _groups(rows: Sequence[Row]) -> GroupPage:
-    return GroupPage(tuple(GroupCounts(text(group), *row.n) for row in rows[1:] for group in row.b))
-
-
 def _counts(rows: Sequence[Row]) -> QueueCounts:
     cursors = tuple((text(cursor), value) for _, _, (cursor, value) in rows[1:])
     return decoded(QueueCounts, rows[0], cursors=cursors)
@@ -228,11 +188,8 @@ TASKS: Codecs = {
     Exchange: Codec("exchange", _exchange, _exchanged),
     Progress: Codec("progress"),
     GetResult: Codec("get_result"),
-    GetTask: Codec("get_task", answer=_found),
     Move: Codec("move", _move),
-    Browse: Codec("browse", _browse, _page),
     SetPaused: Codec("set_paused"),
     SetGroups: Codec("set_groups", _set_groups),
-    Groups: Codec("groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
     Count: Codec("count", answer=_counts),
 }

@@ -20,29 +20,22 @@ from tenure.arguments import LONGEST
 from tenure.engine import (
     CHECKS,
     A,
-    BarrierStatus,
     Broken,
     Claimed,
+    Debt,
     Granted,
-    GroupPage,
     Hint,
-    Holdings,
     HoldStatuses,
-    KeyPage,
     LimiterStatus,
     Mismatch,
     MovedCount,
     Notice,
     Operation,
     Outcome,
-    Page,
     QueueCounts,
     Queued,
     RateLimit,
     Reply,
-    ResourcePage,
-    SessionPage,
-    TaskFound,
     Tripped,
     Unfinished,
     Waiting,
@@ -55,7 +48,7 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({RateLimit, LimiterStatus})
+_AMOUNTS = frozenset({RateLimit, LimiterStatus, Debt})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
@@ -64,19 +57,10 @@ _ANSWERS: dict[str, type] = {
     "changed": MovedCount,
     "claimed": Claimed,
     "counts": QueueCounts,
-    "found": TaskFound,
-    "gathering": BarrierStatus,
     "granted": Granted,
-    "groups": GroupPage,
-    "holdings": Holdings,
-    "keys": KeyPage,
-    "limiter": LimiterStatus,
     "mismatch": Mismatch,
     "outcome": Outcome,
-    "page": Page,
     "queued": Queued,
-    "resources": ResourcePage,
-    "session": SessionPage,
     "tripped": Tripped,
     "unfinished": Unfinished,
     "waiting": Waiting,
@@ -253,20 +237,21 @@ def _answer(raw: Any) -> Any:
 @cache
 def _fields(made: type) -> Convert:
     """The function that makes an object of the list of its fields."""
-    decoders = [_decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(field) for decode, field in zip(decoders, raw, strict=True)])
+    decoders = [decoder(part, made) for part in _parts(made)]
+    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
 
 
-def _decoder(hint: Any, owner: type) -> Convert:
+def decoder(hint: Any, owner: type) -> Convert:
+    """The function that makes the value of a field, or a row, of this type, from the value that a script returned."""
     if (known := _without_none(hint)) is not hint:
-        decode = _decoder(known, owner)
+        decode = decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)
     if get_origin(hint) in {Union, UnionType}:
         return _answer
     if (item := _item_type(hint)) is not None:
         if get_origin(item) is tuple:
             return _pairs
-        decode = _decoder(item, owner)
+        decode = decoder(item, owner)
         return lambda raw: tuple(map(decode, raw))
     if hint is float and owner not in _AMOUNTS:
         return seconds

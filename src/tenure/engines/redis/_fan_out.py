@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tenure.engine import CheckHealth, Health, KeyPage, ListKeys, Operation, Ping, Reply
+from tenure.engine import Operation, Page, Ping, Reply, Scan
 from tenure.errors import EngineError
 
 from ._shards import shard_of
@@ -15,13 +15,13 @@ from ._shards import shard_of
 def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Operation[Any]]]:
     """The shards to ask, each with its operation. Raises `EngineError` for a page that does not exist."""
     match operation:
-        case ListKeys(after=after):
+        case Scan(index=index, after=after) if not index.of:
             # one shard after the other
             shard, _, rest = after.partition(":")
             if after and not (shard.isascii() and shard.isdigit() and int(shard) < shards):
                 raise EngineError(f"no page ends at {after!r}")
             yield int(shard or 0), replace(operation, after=rest)
-        case Ping() | CheckHealth():
+        case Ping():
             yield from ((shard, operation) for shard in range(shards))
         case _:
             yield shard_of(operation.key, shards), operation
@@ -33,15 +33,10 @@ def merged(operation: Operation[Any], answers: list[Any], shards: int) -> Any:
         if isinstance(answer, EngineError) or answer is Reply.MORE:
             return answer
     match operation:
-        case ListKeys(after=after):
-            page: KeyPage = answers[0]
+        case Scan(index=index, after=after) if not index.of:
+            page: Page[Any] = answers[0]
             shard = int(after.partition(":")[0] or 0)
-            if page.next:
-                return KeyPage(page.names, f"{shard}:{page.next}")
-            return KeyPage(page.names, f"{shard + 1}:" if shard + 1 < shards else "")
-        case CheckHealth():
-            parts: list[Health] = answers
-            problems = dict.fromkeys(problem for part in parts for problem in part.problems)
-            return replace(parts[0], problems=tuple(problems))
+            following = f"{shard + 1}:" if shard + 1 < shards else ""
+            return replace(page, next=f"{shard}:{page.next}" if page.next else following)
         case _:
             return answers[-1]

@@ -14,8 +14,8 @@ _FULL = 0.9
 
 
 def health(raw: Sequence[Any]) -> Health:
-    """The health that `check_health` in `survey.lua` returns."""
-    _, now, lines, unreadable = raw
+    """The health in the row that `survey.lua` returns."""
+    now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
     return Health(
         int(now) / 1e6 - time.time(), tuple(_facts(info)), (*_problems(info), *_unreadable(unreadable))

@@ -32,6 +32,7 @@ _ADMINISTRATION = (
     *("queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
     *(_GROUPS, Module("cold", _COLD)),
 )
+_LISTS = (*_ADMINISTRATION, "keys", "task_lists")
 
 _PARTS: dict[str, tuple[str | Module, ...]] = {
     "probe": ("probe",),
@@ -44,8 +45,8 @@ _PARTS: dict[str, tuple[str | Module, ...]] = {
     "barriers": (*_OBJECTS, "barriers", "barrier_operations", "dispatch"),
     "put": (*_HOT, Module("keys", ("keys",)), "put"),
     "exchange": (*_HOT, "endings", "exchange"),
-    "records": (*_OBJECTS, *_ADMINISTRATION, "keys", "records", "dispatch"),
-    "survey": (*_OBJECTS, "claims", "barriers", "survey", "dispatch"),
+    "records": (*_OBJECTS, *_LISTS, "records", "dispatch"),
+    "scan": (*_OBJECTS, "claims", "barriers", *_LISTS, "task_pages", "survey", "scan", "dispatch"),
     "sweep": (
         *("prelude", "numbers", *_SESSIONS, "due"),
         *("serve_line", "serve_key", "remove_hold", "claims", "barriers", *_ADMINISTRATION, "sweep"),

@@ -11,11 +11,13 @@ from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
 from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
+from ._pages import Position, page_of, place_in
 from ._producers import Producers
 from ._queues import DELAYED, LEASED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
 from ._room import PRODUCERS, Room
 from ._rows import Owner, Task, TaskRows
+from ._scans import Scans
 from ._sessions import Sessions
 from ._settling import Settling
 from ._state import Counters, Moment, News, Session, State
@@ -52,10 +54,12 @@ __all__ = (
     "Next",
     "Order",
     "Owner",
+    "Position",
     "Producers",
     "Queue",
     "Rates",
     "Room",
+    "Scans",
     "Session",
     "Sessions",
     "Settling",
@@ -68,4 +72,6 @@ __all__ = (
     "Turn",
     "decoded_name",
     "encoded_name",
+    "page_of",
+    "place_in",
 )

@@ -7,13 +7,14 @@ from math import inf
 
 from tenure.engine import (
     ArrivalAnswer,
-    Arrivals,
     Arrive,
     BarrierStatus,
     Broken,
     Mismatch,
+    Page,
     Reply,
     ResetBarrier,
+    Scan,
     Tripped,
     Waiting,
     Withdraw,
@@ -136,12 +137,13 @@ class Barriers(Places[Participant]):
             self._save(barrier)
         return Reply.OK
 
-    def arrivals(self, op: Arrivals) -> BarrierStatus:
+    def barrier(self, op: Scan[Page[BarrierStatus]]) -> Page[BarrierStatus]:
         barrier = self._barrier(op.key)
         if barrier is None:
-            return BarrierStatus(0, 0, 0, False)
+            return Page((BarrierStatus(0, 0, 0, False),))
         broken = bool(barrier.broken)  # a file has no booleans
-        return BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
+        status = BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
+        return Page((status,))
 
     def forget(self, count: int) -> None:
         """Forget up to `count` barriers that nothing keeps."""

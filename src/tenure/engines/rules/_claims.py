@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenure.engine import (
-    CAP,
     AddResource,
     Claim,
     ClaimAnswer,
@@ -18,10 +17,11 @@ from tenure.engine import (
     RemoveResource,
     Reply,
     ResourcePage,
-    Resources,
+    Scan,
 )
 from tenure.engine import Resource as ShownResource
 
+from ._pages import page_of, place_in
 from ._places import Place, Places
 from ._state import State
 from ._tables import OF_SESSION, Layout, Order, Table
@@ -177,11 +177,10 @@ class Claims(Places[Claimer]):
             self._resources.move(resource, reason=op.retire)
         return Reply.OK
 
-    def resources(self, op: Resources) -> ResourcePage:
-        after = (op.after,) if op.after else ()
-        rows = self._resources.some("name", op.key, limit=CAP + 1, after=after)
-        shown = tuple(map(self._show, rows[:CAP]))
-        return ResourcePage(shown, self._pool(op.key).waiting, shown[-1].resource if len(rows) > CAP else "")
+    def resources(self, op: Scan[ResourcePage]) -> ResourcePage:
+        rows = self._resources.some("name", op.key, limit=op.limit + 1, after=place_in(op, ""))
+        placed = [((resource.name,), self._show(resource)) for resource in rows]
+        return page_of(op, placed, waiting=self._pool(op.key).waiting)
 
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heapreplace
 from typing import NamedTuple, Protocol
 
-from tenure.engine import SetGroups
+from tenure.engine import GroupCounts, SetGroups
+
+from ._pages import Position
 
 
 @dataclass(slots=True)
@@ -98,6 +100,10 @@ class GroupRows(Protocol):
 
     def refresh(self, groups: Groups, /) -> int:
         """Settings have changed: refresh all named groups, and return how many tasks can be taken."""
+        ...
+
+    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, GroupCounts]]:
+        """The groups with the most unfinished tasks, behind a place."""
         ...
 
     def end(self, tasks: Sequence[int], /) -> int:

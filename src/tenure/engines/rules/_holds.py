@@ -11,7 +11,6 @@ from tenure.engine import (
     Granted,
     HoldAnswer,
     Holder,
-    Holders,
     Holdings,
     HoldStatuses,
     Mismatch,
@@ -20,9 +19,11 @@ from tenure.engine import (
     Release,
     Reply,
     Resize,
+    Scan,
     SetValue,
 )
 
+from ._pages import Position, page_of, place_in
 from ._places import Place, Places
 from ._state import State
 from ._tables import OF_SESSION, Layout, Order, Table
@@ -144,19 +145,18 @@ class Holds(Places[Hold]):
         self._serve(line)
         return Reply.OK
 
-    def holders(self, op: Holders) -> Holdings | Reply:
+    def holders(self, op: Scan[Holdings]) -> Holdings:
         if op.watch:
-            if self._state.session(op.watch) is None:
-                return Reply.GONE
             self._state.subscribe_once("hold", op.key, op.watch)
-        line = self._lines.get(op.key)
-        if line is None:
-            return Holdings(0, 0, (), ())
-        holders, waiters = (
-            tuple(map(self._show, self._places.some("place", op.key, waits, limit=op.limit)))
-            for waits in (False, True)
-        )
-        return Holdings(line.capacity, line.used, holders, waiters)
+        line = self._lines.get(op.key) or Line(op.key, 0)
+        first, place = place_in(op, 0, 0) or (0, 0)
+        placed: list[tuple[Position, Holder]] = []
+        for waits in range(first, 2):
+            left = op.limit + 1 - len(placed)
+            holds = self._places.some("place", op.key, bool(waits), limit=left, after=(place,))
+            placed += [((waits, hold.place), self._show(hold)) for hold in holds]
+            place = 0
+        return page_of(op, placed, capacity=line.capacity, used=line.used)
 
     def serve_unserved(self) -> None:
         """Go on with the lines whose serving was cut short."""

@@ -11,9 +11,10 @@ from tenure.engine import (
     Limiter,
     LimiterStatus,
     Notice,
-    ReadLimiter,
+    Page,
     Refund,
     Reply,
+    Scan,
     Spend,
     SpendResults,
 )
@@ -102,8 +103,8 @@ class Rates:
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def read_limiter(self, op: ReadLimiter) -> LimiterStatus:
-        return self._row(op.key).limiter.status(op.limits, self._state.now)
+    def limiter(self, op: Scan[Page[LimiterStatus]]) -> Page[LimiterStatus]:
+        return Page((self._row(op.key).limiter.status(self._state.now),))
 
     def forget(self, count: int) -> None:
         """Forget up to `count` limiters without effect: they are as if never used."""

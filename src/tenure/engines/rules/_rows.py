@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, Settle, Taken
+from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
 
 from ._groups import Turn
+from ._pages import Position
 from ._queues import LEASED
 from ._state import Moment
 
@@ -182,6 +183,18 @@ class TaskRows(Protocol):
 
     def ended_record(self, queue: Any, task: int, /) -> Record | None:
         """The record of a task that has ended."""
+        ...
+
+    # many tasks
+
+    def listed(
+        self, queue: Any, state: str, after: Position, limit: int, /
+    ) -> Sequence[tuple[Position, Record | None]]:
+        """The first tasks in a state behind a place, with their places; None for a record to be passed over."""
+        ...
+
+    def held_by(self, session: Any, token: int, limit: int, /) -> Sequence[tuple[int, SessionItem]]:
+        """The first tasks that a session has, behind a token, with their tokens."""
         ...
 
     # time

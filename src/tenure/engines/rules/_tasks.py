@@ -5,28 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.engine import (
+    KEYED_TASK,
     Complete,
     CompleteAll,
     Exchange,
     Exchanged,
     GetResult,
-    GetTask,
+    GroupCounts,
     Outcome,
+    Page,
     Progress,
+    Record,
     Reply,
+    Scan,
     SetGroups,
     SetPaused,
     Taken,
-    TaskFound,
+    TaskPage,
     Unfinished,
 )
 
+from ._pages import page_of, place_in
 from ._queues import LEASED, Queue, Queues
 from ._room import Room
 from ._rows import Task, TaskRows
 from ._settling import Settling
 from ._state import Session, State
 from ._takers import Takers
+
+_PLACES: dict[str, tuple[str | int, ...]] = {
+    "waiting": ("", 0, 0, 0),
+    "delayed": (0, 0),
+    "leased": (0,),
+    "dead": (0,),
+    "ended": (0,),
+}
+"""Of what a place in a listing is made: group, priority, time and id; time and id; token; rank of the ending."""
 
 
 class Tasks:
@@ -125,29 +139,31 @@ class Tasks:
             state.watch_task("task", op.key, op.id, op.watch)
         return Unfinished(self._state_of(task), state.ask_again_in())
 
-    def get_task(self, op: GetTask) -> TaskFound | Reply:
-        state = self._state
-        if op.watch and state.session(op.watch) is None:
-            return Reply.GONE
-        queue = self._queues.find(op.key)
-        if queue is None:
-            return Reply.UNKNOWN
-        task_id = op.id
-        if op.unique:
-            owner = self._rows.owner(queue, op.unique)
-            if owner is None:
-                return Reply.UNKNOWN
-            task_id = owner.id
-        task = self._rows.task(queue, task_id)
+    def one(self, op: Scan[TaskPage]) -> TaskPage:
+        """The task with an id, or the task that has a key."""
+        state, queue = self._state, self._queues.find(op.key)
+        owner = queue and self._rows.owner(queue, op.only) if op.index is KEYED_TASK else None
+        task_id = owner.id if owner else 0 if op.index is KEYED_TASK else int(op.only)
+        task = queue and self._rows.task(queue, task_id)
         if task is None:
-            record = self._rows.ended_record(queue, task_id)
-            return Reply.UNKNOWN if record is None else TaskFound(record, state.ask_again_in())
+            record = queue and self._rows.ended_record(queue, task_id)
+            return TaskPage((record,) if record else (), ask_again_in=state.ask_again_in())
         if op.watch:
             state.watch_task("change", op.key, task_id, op.watch)
         moments = () if task.place == LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.moment), default=None)
         record = self._rows.unfinished_record(queue, task, self._state_of(task))
-        return TaskFound(record, state.ask_again_in(state.clock_time(change)))
+        return TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))
+
+    def listed(self, op: Scan[Page[Record]]) -> Page[Record]:
+        """The tasks in a state."""
+        after, queue = place_in(op, *_PLACES[op.index.name]), self._queues.find(op.key)
+        rows = queue and self._rows.listed(queue, op.index.name, after, op.limit + 1)
+        return page_of(op, rows or ())
+
+    def groups(self, op: Scan[Page[GroupCounts]]) -> Page[GroupCounts]:
+        after, queue = place_in(op, 0, ""), self._queues.find(op.key)
+        return page_of(op, queue.group_rows.longest(after, op.limit + 1) if queue else ())
 
     def _state_of(self, task: Task) -> str:
         if task.place == LEASED:

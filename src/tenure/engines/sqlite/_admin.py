@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
 from tenure.engine import (
     CAP,
-    Browse,
     Count,
-    GroupPage,
-    Groups,
     Move,
     MovedCount,
     Notice,
-    Page,
     QueueCounts,
     Reply,
 )
 from tenure.engines.rules import DELAYED, LEASED, Settling, Takers, decoded_name
-from tenure.errors import EngineError
 
 from ._clock import micros, seconds
+from ._listing import unfinished
 from ._queue import Queue, Queues
-from ._records import ended_record, unfinished_record
 from ._sql import QUEUES, TASKS
 from ._state import State
 from ._tasks import TaskRows
-
-_ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
-_HIGHEST = 2**63 - 1
-_PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""The count of numbers in a place of a listing, beside the group of a waiting task."""
 
 
 class Admin:
@@ -132,7 +119,7 @@ class Admin:
         return MovedCount(cap - left, left == 0)
 
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
-        tasks = self._listed(queue, name, (), count)
+        tasks = unfinished(self._state, queue.id, name, (), count)
         ids = [task for *_, task, _ in tasks]
         groups = queue.group_rows.of_tasks(ids) if queue.groups.named else {}
         self._rows.expect_ends(queue, ids)
@@ -163,69 +150,6 @@ class Admin:
             queue.dead -= purged
             queue.purged += purged
         return purged, looked < CAP
-
-    def browse(self, op: Browse) -> Page:
-        limit = min(op.limit, CAP)
-        group, after = _place(op)
-        queue = self._queues.find(op.key)
-        if queue is None:
-            return Page(())
-        if op.state in ("ended", "dead"):
-            return self._browse_ended(queue, op.state, after[0] if after else 0, limit)
-        listed = self._listed(queue, op.state, after, limit + 1, group)
-        ids = str([task for *_, task, _ in listed[:limit]])
-        records = tuple(
-            unfinished_record(self._state, op.state, *row) for row in self._state.all(TASKS.show, ids=ids)
-        )
-        if len(listed) <= limit:
-            return Page(records)
-        *last, task, _ = listed[limit - 1]
-        if op.state == "waiting":
-            group, *last = last
-            return Page(records, " ".join(map(str, [*last, task, "g" + group.hex()])))
-        return Page(records, " ".join(map(str, last if op.state == "leased" else [*last, task])))
-
-    def _listed(
-        self, queue: Queue, name: str, after: tuple[int, ...], limit: int, group: bytes = b""
-    ) -> list[Any]:
-        """The first tasks in the state behind a place: rows that end with the id and the place in the order."""
-        run, bounds = self._state.all, {"queue": queue.id, "limit": limit}
-        if name == "leased":
-            return run(TASKS.leased_in_queue, **bounds, token=after[0] if after else -1)
-        due = run(TASKS.are_due, queue=queue.id, now=self._state.moment, limit=CAP)
-        rows: list[Any] = []
-        if name == "delayed":
-            # due tasks that are not moved yet count as waiting, as many as an exchange would move
-            places = [row[2:4] for row in due[-1:]]
-            ready_at, task = max([*places, after or (-1, -1)])
-            rows += run(TASKS.delayed_same_time, **bounds, ready_at=ready_at, id=task)
-            if len(rows) < limit:
-                rows += run(TASKS.delayed_later, **bounds, ready_at=ready_at)
-            return rows[:limit]
-        of_group = {**bounds, "group": group}
-        if after:
-            priority, ready_at, task = after
-            rows += run(TASKS.waiting_same_time, **of_group, priority=priority, ready_at=ready_at, id=task)
-            if len(rows) < limit:
-                rows += run(TASKS.waiting_later, **of_group, priority=priority, ready_at=ready_at)
-            due = [row for row in due if _rank(row) > (group, -priority, ready_at, task)]
-        if len(rows) < limit:
-            rows += run(TASKS.waiting_lower, **of_group, priority=after[0] if after else _HIGHEST)
-        if len(rows) < limit:
-            rows += run(TASKS.waiting_next, **of_group)
-        return sorted(rows + due, key=_rank)[:limit]
-
-    def _browse_ended(self, queue: Queue, state: str, after: int, limit: int) -> Page:
-        rows: list[Any] = []
-        for name in ("dead",) if state == "dead" else _ENDED_STATES:
-            rows += self._state.all(
-                TASKS.browse_ended, queue=queue.id, state=name, after=after, limit=limit + 1
-            )
-        rows.sort()
-        # outdated records that are not forgotten yet are left out
-        shown = (row for *row, expires in rows[:limit] if expires is None or expires > self._state.moment)
-        last = str(rows[limit - 1][0]) if len(rows) > limit else ""
-        return Page(tuple(ended_record(self._state, *row) for row in shown), last)
 
     def count(self, op: Count) -> QueueCounts | Reply:
         state = self._state
@@ -277,27 +201,3 @@ class Admin:
         if (due := self._takers.due(queue)) is not None:
             moments.append(due)
         return seconds(self._state.moment - min(moments))
-
-    def groups(self, op: Groups) -> GroupPage:
-        queue = self._queues.find(op.key)
-        if queue is None or not queue.groups.named:
-            return GroupPage(())
-        return GroupPage(queue.group_rows.longest(min(op.limit, CAP)))
-
-
-def _rank(row: Any) -> tuple[bytes, int, int, int]:
-    """The rank of a task that waits, from a row of `waiting_same_time`."""
-    group, priority, ready_at, task, _ = row
-    return group, -priority, ready_at, task
-
-
-def _place(op: Browse) -> tuple[bytes, tuple[int, ...]]:
-    """The group and the numbers of which `after` is made."""
-    parts, group = op.after.split(), "g"
-    if op.state == "waiting" and parts:
-        *parts, group = parts
-    with suppress(ValueError):
-        place = tuple(map(int, parts))
-        if len(place) in (0, _PARTS[op.state]) and group[:1] == "g" and bool(place) == bool(op.after.split()):
-            return bytes.fromhex(group[1:]), place
-    raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")

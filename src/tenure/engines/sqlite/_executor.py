@@ -37,6 +37,7 @@ from tenure.engines.rules import (
     Producers,
     Rates,
     Room,
+    Scans,
     Sessions,
     Settling,
     Takers,
@@ -53,7 +54,7 @@ from ._queue import Queues
 from ._room import Room as RoomOnDisk
 from ._sql import SESSIONS, TASKS
 from ._state import State
-from ._survey import Introspection
+from ._survey import Survey
 from ._tasks import TaskRows
 
 T = TypeVar("T")
@@ -116,7 +117,18 @@ class Executor:
             admin=Admin(state, queues, rows, takers, settling),
             rates=self._rates,
             barriers=barriers,
-            introspection=Introspection(state, queues, path),
+            scans=Scans(
+                state,
+                holds,
+                claims,
+                barriers,
+                self._rates,
+                room,
+                takers,
+                tasks,
+                rows,
+                Survey(state, queues, path),
+            ),
         )
         self._handlers |= {
             PutOne: producers.put_one,

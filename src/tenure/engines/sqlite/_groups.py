@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, GroupSettings, Next, decoded_name, encoded_name
+from tenure.engines.rules import Group, Groups, GroupSettings, Next, Position, decoded_name, encoded_name
 
 from ._sql import GROUPS
 from ._state import State
@@ -119,11 +119,16 @@ class GroupRows:
         self._groups.clear()
         return self._state.run(GROUPS.delete_ended, queue=self._queue, ids=str(list(tasks))).rowcount
 
-    def longest(self, limit: int) -> tuple[GroupCounts, ...]:
-        """The groups with the most unfinished tasks."""
+    def longest(self, after: Position, limit: int) -> list[tuple[Position, GroupCounts]]:
         self._write()
-        rows = self._state.all(GROUPS.longest, queue=self._queue, limit=limit)
-        return tuple(GroupCounts(decoded_name(name), *counts) for name, *counts in rows)
+        less, name = after or (-(2**63), "")
+        rows = self._state.all(
+            GROUPS.longest, queue=self._queue, less=less, name=encoded_name(name), limit=limit
+        )
+        return [
+            ((-unfinished, name), GroupCounts(name, *counts))
+            for name, unfinished, *counts in ((decoded_name(raw), *row) for raw, *row in rows)
+        ]
 
     def _write(self) -> None:
         gone: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Introspection: names by kind, the holds of sessions, and the health of the file."""
+"""Looking around: names by kind, and the health of the file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tenure.engine import (
-    CAP,
-    FAMILIES,
-    CheckHealth,
-    DescribeSession,
-    Health,
-    KeyPage,
-    ListKeys,
-    Reply,
-    SessionItem,
-    SessionPage,
-)
+from tenure.engine import Health, Page, Scan
+from tenure.engines.rules import page_of, place_in
 
 from ._opening import VERSION, file_system
 from ._queue import Queues
@@ -33,55 +23,35 @@ _LEAST_SPACE = 100 * _MEBIBYTE
 _LONG_LOG = 256 * _MEBIBYTE
 
 
-class Introspection:
-    """The operations that ask about all families together; `path` is the file's."""
+class Survey:
+    """The indexes over all families together; `path` is the file's."""
 
     def __init__(self, state: State, queues: Queues, path: str) -> None:
         self._state = state
         self._queues = queues
         self._path = path
 
-    def list_keys(self, op: ListKeys) -> KeyPage:
+    def names(self, op: Scan[Page[str]]) -> Page[str]:
         self._queues.save()  # what this transaction has put counts
-        limit = min(op.limit, CAP)
-        looked = self._names(op, limit)
-        names = tuple(name for name, counts in looked if counts)
-        return KeyPage(names, looked[-1][0] if len(looked) == limit else "")
+        (after,) = place_in(op, "") or ("",)
+        return page_of(op, [((name,), name if counts else None) for name, counts in self._names(op, after)])
 
-    def _names(self, op: ListKeys, limit: int) -> list[tuple[str, Any]]:
+    def _names(self, op: Scan[Page[str]], after: str) -> list[tuple[str, Any]]:
         """The next names, and whether they are meant."""
-        run = self._state.all
-        bounds = {"prefix": op.prefix, "end": op.prefix + _END}
-        if op.kind == "pools":
+        kind, limit, run = op.index.name, op.limit + 1, self._state.all
+        about = {"prefix": op.only, "end": op.only + _END}
+        if kind == "pools":
             pools: list[tuple[str, Any]] = []
-            after = op.after
-            while (
-                len(pools) < limit and (after := run(SURVEY.pools, **bounds, after=after)[0][0]) is not None
-            ):
+            while len(pools) < limit and (after := run(SURVEY.pools, **about, after=after)[0][0]) is not None:
                 pools.append((after, True))
             return pools
-        rows = run(SURVEY.named[op.kind], **bounds, after=op.after, limit=limit)
-        if op.kind == "queues":
+        rows = run(SURVEY.named[kind], **about, after=after, limit=limit)
+        if kind == "queues":
             queues = ((name, self._queues.find(name)) for (name,) in rows)
             return [(name, queue and queue.put) for name, queue in queues]
         return rows
 
-    def describe_session(self, op: DescribeSession) -> SessionPage | Reply:
-        session = self._state.session(op.key)
-        if session is None:
-            return Reply.UNKNOWN
-        rank, _, number = (op.after or "0:0").partition(":")
-        rows = self._state.all(
-            SURVEY.items, session=session.number, rank=int(rank), number=int(number), limit=op.limit
-        )
-        last = f"{rows[-1][0]}:{rows[-1][1]}" if len(rows) == op.limit else ""
-        return SessionPage(
-            session.process,
-            tuple(SessionItem(FAMILIES[row[0]], row[2], row[3], bool(row[4]), row[5]) for row in rows),
-            last,
-        )
-
-    def check_health(self, _op: CheckHealth) -> Health:
+    def health(self, _op: Scan[Page[Health]]) -> Page[Health]:
         path = Path(self._path)
         log = path.with_name(path.name + "-wal")
         log_size = log.stat().st_size if log.exists() else 0
@@ -103,7 +73,7 @@ class Introspection:
             ("journal", str(self._pragma("journal_mode"))),
             ("synchronous", _SYNCHRONOUS[self._pragma("synchronous")]),
         )
-        return Health(self._state.now - time.time(), facts, tuple(problems))
+        return Page((Health(self._state.now - time.time(), facts, tuple(problems)),))
 
     def _pragma(self, name: str) -> int:
         return self._state.one(f"PRAGMA {name}")[0]

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-from tenure.engine import Exchange, Outcome, Record, Settle, Taken, Verdict
-from tenure.engines.rules import LEASED, Task, Turn, decoded_name, encoded_name
+from tenure.engine import Exchange, Outcome, Record, SessionItem, Settle, Taken, Verdict
+from tenure.engines.rules import LEASED, Position, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
 from ._endings import Endings
 from ._keys import Keys
+from ._listing import listed
 from ._new_tasks import NewTasks
 from ._queue import Queue, Queues
 from ._records import ended_record, unfinished_record
@@ -189,6 +190,18 @@ class TaskRows(NewTasks, Keys, Endings):
     def ended_record(self, queue: Queue, task: int) -> Record | None:
         row = self._state.one(TASKS.ended_task, id=task, queue=queue.id, now=self._state.moment)
         return row and ended_record(self._state, *row)
+
+    def listed(
+        self, queue: Queue, state: str, after: Position, limit: int
+    ) -> list[tuple[Position, Record | None]]:
+        return listed(self._state, queue.id, state, after, limit)
+
+    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, SessionItem]]:
+        rows = self._state.all(TASKS.of_session, session=session.number, token=token, limit=limit)
+        return [
+            (token, SessionItem("tasks", queue, f"{task} {token}", True, token))
+            for token, queue, task in rows
+        ]
 
     # time
 

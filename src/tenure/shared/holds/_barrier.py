@@ -15,19 +15,21 @@ import anyio
 
 from tenure.arguments import check_count
 from tenure.engine import (
+    BARRIER,
     ArrivalAnswer,
-    Arrivals,
     Arrive,
+    BarrierStatus,
     Mismatch,
     Operation,
     Reply,
     ResetBarrier,
+    Scan,
     Tripped,
     Waiting,
     Withdraw,
 )
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
-from tenure.store import Acquisition, Session, Store, check_ttl
+from tenure.store import Acquisition, Session, Store, check_ttl, read_pages
 
 
 class Arrival(NamedTuple):
@@ -129,8 +131,12 @@ class Barrier:
 
     async def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
-        parties, generation, waiting, broken, _ = await self._store.call(Arrivals(self._request.key))
+        parties, generation, waiting, broken, _ = await self._status()
         return BarrierStatistics(parties, generation, waiting, broken)
+
+    async def _status(self) -> BarrierStatus:
+        (status,) = (await read_pages(self._store, Scan(BARRIER, self._request.key))).rows
+        return status
 
     async def _session(self) -> Session:
         if self._store.sessions.current(self._ttl, self._request.key) is None:
@@ -155,7 +161,7 @@ class Barrier:
             return answer
         # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
         # have tripped before: it has no parties now, or was born again.
-        now = await self._store.call(Arrivals(self._request.key))
+        now = await self._status()
         if (
             isinstance(waited, Waiting)
             and now.parties

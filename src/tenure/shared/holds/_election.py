@@ -10,11 +10,11 @@ from typing import TypeVar, cast
 from anyio import CancelScope
 
 from tenure.arguments import NotABlock, check_name, hinted
-from tenure.engine import Holders, Reply
-from tenure.errors import LeaseLost, StoreClosed
+from tenure.engine import HOLDERS, Scan
+from tenure.errors import LeaseLost
 from tenure.handlers import check_signature
 from tenure.shared._lease import Hold, HoldRequest, Lease, LeaseRequest
-from tenure.store import Grant, Store, check_ttl
+from tenure.store import Grant, Store, check_ttl, read_pages
 
 from ._leader_changes import LeaderChanges, leader_of
 
@@ -108,10 +108,7 @@ class Election(NotABlock):
 
     async def leader(self) -> str | None:
         """The node that leads at present, or None. Raises `StoreClosed`, `EngineError`."""
-        answer = await self._store.call(Holders(self._key, 1))
-        if isinstance(answer, Reply):
-            raise StoreClosed("the store is closed")
-        return leader_of(answer)
+        return leader_of(await read_pages(self._store, Scan(HOLDERS, self._key), 1))
 
     def watch(self) -> LeaderChanges:
         """Watch the leader: `async with election.watch() as changes: async for leader in changes`.

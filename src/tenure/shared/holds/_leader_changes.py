@@ -9,7 +9,7 @@ from typing import Self
 import anyio.lowlevel
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.engine import Hint, Holders, Holdings, Reply, SessionItem
+from tenure.engine import HOLDERS, Hint, Holdings, Reply, Scan, SessionItem
 from tenure.errors import StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Session, Store
@@ -65,7 +65,7 @@ class LeaderChanges(AsyncBlock, NotAwaited):
             session = await self._store.session(self._ttl, self._key)
             listener = self._store.listen(self._key, _Listener)
             with Watch(listener.line, session, partial(self._store.unlisten, self._key, listener)) as watch:
-                answer = await self._store.call(Holders(self._key, 1, session.id))
+                answer = await self._store.call(Scan(HOLDERS, self._key, limit=1, watch=session.id))
                 if isinstance(answer, Reply):
                     session.lose("gone")
                 elif (leader := leader_of(answer)) != self._last:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
-from tenure.arguments import LARGEST, AsyncBlock, check_count, hinted
-from tenure.engine import BreakHold, Holders, Reply
-from tenure.errors import StoreClosed
+from tenure.arguments import AsyncBlock, check_count, hinted
+from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
-from tenure.store import Store, check_ttl
+from tenure.store import Store, check_ttl, read_pages
 from tenure.waiting import this_task
 
 
@@ -28,7 +27,10 @@ class HolderInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockStatus:
-    """The holders and the waiters, each in the order in which they came."""
+    """The holders and the waiters, each in the order in which they came.
+
+    Up to 256 are of one moment. Of more, those that came or went meanwhile may be missed.
+    """
 
     holders: tuple[HolderInfo, ...]
     waiting: tuple[HolderInfo, ...]
@@ -36,9 +38,7 @@ class LockStatus:
 
 async def status_of(store: Store, key: str) -> LockStatus:
     """Ask the engine for the holders and the waiters of a key."""
-    answer = await store.call(Holders(key))
-    if isinstance(answer, Reply):
-        raise StoreClosed("the store is closed")
+    answer = await read_pages(store, Scan(HOLDERS, key))
     held = tuple(HolderInfo(h.process, h.age, h.token, h.weight) for h in answer.holders)
     return LockStatus(held, tuple(HolderInfo(h.process, h.age, 0, h.weight) for h in answer.waiting))
 
@@ -46,10 +46,7 @@ async def status_of(store: Store, key: str) -> LockStatus:
 async def break_holder(store: Store, key: str, token: int) -> bool:
     """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
-    answer = await store.call(Holders(key, LARGEST))
-    if isinstance(answer, Reply):
-        raise StoreClosed("the store is closed")
-    for held in answer.holders:
+    for held in (await read_pages(store, Scan(HOLDERS, key))).holders:
         if held.token == token and await store.call(BreakHold(key, held.holder, token)) is Reply.OK:
             store.reporter.warn("lock.broken", key=key, token=token, holder=held.process)
             return True

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.arguments import LARGEST, NotABlock, check_count, check_flag, check_name, check_seconds, hinted
-from tenure.engine import AddResource, RemoveResource, Reply, Resource, ResourcePage, Resources
-from tenure.store import Store, check_ttl
+from tenure.engine import RESOURCES, AddResource, RemoveResource, Reply, ResourcePage, Scan
+from tenure.store import Store, check_ttl, read_pages
 
 from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 
@@ -147,22 +147,15 @@ class ResourcePool(NotABlock):
         """The resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
         codec = self._store.codec
         return [
-            PooledResource(r.resource, decode(codec, r.metadata), *r[2:])
-            for r in (await self._page()).resources
+            PooledResource(r.resource, decode(codec, r.metadata), *r[2:]) for r in (await self._page()).rows
         ]
 
     async def statistics(self) -> ResourcePoolStatistics:
         """Count the resources by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
         page = await self._page()
-        states = Counter(r.state for r in page.resources)
+        states = Counter(r.state for r in page.rows)
         counted = (states[state] for state in ("free", "claimed", "resting", "retired"))
         return ResourcePoolStatistics(*counted, waiting=page.waiting)
 
     async def _page(self) -> ResourcePage:
-        resources: list[Resource] = []
-        after = ""
-        while True:
-            page = await self._store.call(Resources(self._key, after))
-            resources += page.resources
-            if not (after := page.next):
-                return ResourcePage(tuple(resources), page.waiting)
+        return await read_pages(self._store, Scan(RESOURCES, self._key))

@@ -11,10 +11,10 @@ import anyio
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
-from tenure.engine import Booking, RateLimit, ReadLimiter, RefundRequest, SpendRequest
+from tenure.engine import LIMITER, Booking, RateLimit, RefundRequest, Scan, SpendRequest
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
-from tenure.store import Store
+from tenure.store import Store, read_pages
 
 from ._spenders import Spenders
 
@@ -124,8 +124,10 @@ class RateLimiter(AsyncBlock):
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
-        looked = await self._store.call(ReadLimiter(self._key, self._engine_limits))
-        return self._limits.state(looked.debts, looked.held_off)
+        (status,) = (await read_pages(self._store, Scan(LIMITER, self._key))).rows
+        debts = dict(status.debts)
+        owed = (min(debts.get(name, 0.0), rate * LONGEST) for name, rate, _ in self._engine_limits)
+        return self._limits.state(tuple(owed), status.held_off)
 
     # inside
 

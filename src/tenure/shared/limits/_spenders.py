@@ -13,16 +13,19 @@ import anyio
 
 from tenure.engine import (
     CAP,
+    LIMITER,
     ROUNDING,
     Hint,
     HoldOff,
     LimiterStatus,
     Notice,
     Operation,
+    Page,
     RateLimit,
-    ReadLimiter,
     Refund,
     RefundRequest,
+    Reply,
+    Scan,
     SessionItem,
     Spend,
     Spending,
@@ -178,7 +181,7 @@ class _Spender:
         """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
             self._checks += 1
-            self._spenders.store.send(ReadLimiter(self._key), partial(self._on_check, self._checks))
+            self._spenders.store.send(Scan(LIMITER, self._key), partial(self._on_check, self._checks))
 
     # waiting for bookings
 
@@ -201,9 +204,10 @@ class _Spender:
         if not self._waiting and not self._turns.busy:
             self._go_on()
 
-    def _on_check(self, number: int, answer: LimiterStatus | Exception) -> None:
-        if isinstance(answer, LimiterStatus):
-            self._held = answer.held
+    def _on_check(self, number: int, answer: Page[LimiterStatus] | Reply | Exception) -> None:
+        if isinstance(answer, Page):
+            (status,) = answer.rows
+            self._held = status.held
         elif not isinstance(answer, StoreClosed):
             self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)
         self._looked = max(self._looked, number)

@@ -10,7 +10,7 @@ from typing import Generic, Self
 import anyio.lowlevel
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.engine import GetTask, Record, Reply, TaskFound
+from tenure.engine import TASK, Record, Reply, Scan
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Store
@@ -68,14 +68,15 @@ class Feed:
         try:
             while not self.over:
                 session = await self._store.session(self._store.ttl, self._key)
+                watched = Scan(TASK, self._key, only=str(self.task_id), watch=session.id)
                 with Watch(self._hints, session, _nothing) as watch:
-                    answer = await self._store.call(GetTask(self._key, self.task_id, session.id))
-                    if answer is Reply.UNKNOWN:
-                        self.fail(partial(ResultUnavailable, self._key, self.task_id))
-                    elif not isinstance(answer, TaskFound):
+                    answer = await self._store.call(watched)
+                    if isinstance(answer, Reply):
                         session.lose("gone")
+                    elif not answer.rows:
+                        self.fail(partial(ResultUnavailable, self._key, self.task_id))
                     else:
-                        self._publish(answer.record)
+                        self._publish(*answer.rows)
                         if not self.over:
                             await watch.changed(answer.ask_again_in)
         except (EngineError, StoreClosed) as problem:

@@ -23,28 +23,27 @@ from tenure.arguments import (
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
     CAP,
+    GROUPS,
+    KEYED_TASK,
+    TASK,
+    TASKS,
     Accepted,
-    Browse,
     Count,
     Duplicate,
-    GetTask,
-    GroupPage,
-    Groups,
     Move,
     MovedCount,
     NewTask,
     OnDuplicate,
-    Page,
     PutOne,
     QueueCounts,
     Record,
     Reply,
+    Scan,
     SetGroups,
     SetPaused,
-    TaskFound,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Codec, Store, check_codec, decoded
+from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
 from ._client import QueueClient
 from ._completing import complete_all
@@ -409,10 +408,12 @@ class WorkQueue(Generic[P]):
         """
         if (key is None) is (task_id == 0):
             raise TypeError("get takes a task_id or a key")
-        task_id = 0 if key is not None else check_task_id("task_id", task_id)
-        unique = "" if key is None else check_name("key", key)
-        answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
-        return self._read(answer.record) if isinstance(answer, TaskFound) else None
+        if key is None:
+            wanted = Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
+        else:
+            wanted = Scan(KEYED_TASK, self.key, only=check_name("key", key))
+        page = await read_pages(self.store, wanted)
+        return self._read(page.rows[0]) if page.rows else None
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -455,9 +456,8 @@ class WorkQueue(Generic[P]):
 
         Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`.
         """
-        page = await self.store.call(Groups(self.key, check_count("limit", limit, most=CAP)))
-        assert isinstance(page, GroupPage)
-        return list(map(group_statistics, page.groups))
+        limit = check_count("limit", limit, most=CAP)
+        return list(map(group_statistics, (await read_pages(self.store, Scan(GROUPS, self.key), limit)).rows))
 
     async def set_groups(
         self,
@@ -497,18 +497,12 @@ class WorkQueue(Generic[P]):
         page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
         are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned.
         """
-        if state not in ("waiting", "delayed", "leased", "dead", "ended"):
+        if state not in TASKS:
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
         after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
-        tasks: list[TaskRecord[P]] = []
-        while True:
-            page = await self.store.call(Browse(self.key, state, after, min(limit - len(tasks), CAP)))
-            assert isinstance(page, Page)
-            tasks += [self._read(record) for record in page.records]
-            after = page.next
-            if not after or len(tasks) >= limit:
-                return TaskPage(tasks, after)
+        page = await read_pages(self.store, Scan(TASKS[state], self.key, after), limit)
+        return TaskPage(list(map(self._read, page.rows)), page.next)
 
     async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""

@@ -9,11 +9,11 @@ from anyio.lowlevel import checkpoint
 
 from tenure.engine import (
     CAP,
+    HOLDERS,
     Acquire,
     Arrive,
     Ask,
     Granted,
-    Holders,
     OpenSession,
     Operation,
     Ping,
@@ -21,6 +21,7 @@ from tenure.engine import (
     RateLimit,
     Release,
     Reply,
+    Scan,
     SetValue,
     Spend,
     SpendRequest,
@@ -70,7 +71,7 @@ class BatchContract(ContractBase):
         answers = await do.batch(*(Acquire(session, "k", str(i), 10**6) for i in range(CAP)))
         tokens = [answer.token for answer in answers]
         assert tokens == sorted(set(tokens))
-        assert (await do(Holders("k"))).used == CAP
+        assert (await do.page(Scan(HOLDERS, "k"))).used == CAP
 
     async def test_the_same_operation_twice_in_a_batch(self, do: Do) -> None:
         session = await do.open()
@@ -102,7 +103,7 @@ class BatchContract(ContractBase):
             assert isinstance(before, Granted)
             assert isinstance(after, Granted)
             assert isinstance(answer, EngineError | Granted | Reply)
-        assert ((await do(Holders("k"))).used, (await do(Holders("l"))).used) == (3, 3)
+        assert ((await do.page(Scan(HOLDERS, "k"))).used, (await do.page(Scan(HOLDERS, "l"))).used) == (3, 3)
 
     # several callers
 
@@ -114,7 +115,7 @@ class BatchContract(ContractBase):
             for i in range(5):
                 holder = f"{name} {i}"
                 answers = await do.batch(
-                    Acquire(session, "k", holder, 3, wait=False), Holders("k"), Release("k", holder)
+                    Acquire(session, "k", holder, 3, wait=False), Scan(HOLDERS, "k"), Release("k", holder)
                 )
                 assert 0 < answers[1].used <= 3
                 if isinstance(answers[0], Granted):
@@ -125,13 +126,13 @@ class BatchContract(ContractBase):
                 group.start_soon(caller, name)
         assert tokens
         assert len(set(tokens)) == len(tokens)
-        assert (await do(Holders("k"))).used == 0
+        assert (await do.page(Scan(HOLDERS, "k"))).used == 0
 
     async def test_callers_at_the_same_time_share_a_line(self, do: Do) -> None:
         session = await do.open()
         await do.hold(session, "k", "first")
         await self._at_once(do, [Acquire(session, "k", f"waiter {i}", 1) for i in range(8)])
-        line = [waiter.holder for waiter in (await do(Holders("k"))).waiting]
+        line = [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
         assert len(set(line)) == 8
         tokens: list[int] = []
         for holder, following in zip(["first", *line], line, strict=False):

@@ -6,6 +6,7 @@ import pytest
 
 from tenure.engine import (
     CAP,
+    RESOURCES,
     AddResource,
     Claim,
     Claimed,
@@ -20,7 +21,7 @@ from tenure.engine import (
     RemoveResource,
     Reply,
     Resource,
-    Resources,
+    Scan,
 )
 
 from ._contract import Advance, ContractBase, Do, Hints, Inbox
@@ -79,7 +80,7 @@ async def _handed_over(inbox: Inbox) -> tuple[str, Claimed]:
 
 
 async def _pool(do: Do) -> dict[str, Resource]:
-    return {resource.resource: resource for resource in (await do(Resources("pool"))).resources}
+    return {resource.resource: resource for resource in (await do.page(Scan(RESOURCES, "pool"))).rows}
 
 
 class ClaimContract(ContractBase):
@@ -107,7 +108,7 @@ class ClaimContract(ContractBase):
                 told.append((hint.name, hint.news.resource))
         # "big" matches nothing and blocks no other claim.
         assert told == [("us 1", "us"), ("any", "eu"), ("us 2", "us"), ("eu 1", "eu")]
-        assert (await do(Resources("pool"))).waiting == 1
+        assert (await do.page(Scan(RESOURCES, "pool"))).waiting == 1
 
     async def test_a_waiter_learns_when_the_next_resource_will_have_rested(
         self, do: Do, hints: Hints
@@ -171,7 +172,7 @@ class ClaimContract(ContractBase):
         assert got.token > old.token
         assert await do(GiveBack("pool", "a")) is Reply.UNKNOWN
         assert await do(GiveBack("pool", "also dead")) is Reply.UNKNOWN
-        assert (await do(Resources("pool"))).waiting == 0
+        assert (await do.page(Scan(RESOURCES, "pool"))).waiting == 0
         stale = EditClaim("pool", "a", old.token, retire="late")
         assert await do(stale) is Reply.REFUSED
         assert await do(EditClaim("pool", "b", old.token, retire="late")) is Reply.REFUSED
@@ -223,11 +224,11 @@ class ClaimContract(ContractBase):
     async def test_a_large_pool_is_shown_in_pages(self, do: Do) -> None:
         names = [f"r{n:03}" for n in range(CAP + 2)]
         await _add(do, *names)
-        first = await do(Resources("pool"))
-        assert ([item.resource for item in first.resources], first.next) == (names[:CAP], names[CAP - 1])
-        await do(RemoveResource("pool", first.next))
-        last = await do(Resources("pool", first.next))
-        assert ([item.resource for item in last.resources], last.next) == (names[CAP:], "")
+        first = await do.page(Scan(RESOURCES, "pool"))
+        assert ([item.resource for item in first.rows], bool(first.next)) == (names[:CAP], True)
+        await do(RemoveResource("pool", names[CAP - 1]))
+        last = await do.page(Scan(RESOURCES, "pool", first.next))
+        assert ([item.resource for item in last.rows], last.next) == (names[CAP:], "")
         await do(RemoveResource("pool", names[-1]))
-        full = await do(Resources("pool"))
-        assert (len(full.resources), full.next) == (CAP, "")
+        full = await do.page(Scan(RESOURCES, "pool"))
+        assert (len(full.rows), full.next) == (CAP, "")

@@ -8,9 +8,8 @@ from typing import Protocol
 import pytest
 
 from tenure.engine import (
-    CAP,
+    TASKS,
     Accepted,
-    Browse,
     CloseSession,
     Conflict,
     Count,
@@ -29,6 +28,7 @@ from tenure.engine import (
     Queued,
     Record,
     Reply,
+    Scan,
     Settle,
     Taken,
     Unfinished,
@@ -149,11 +149,10 @@ class QueueSession:
         assert recounted.group_counter == recounted.groups
         return recounted
 
-    async def page(self, state: str, after: str = "", limit: int = 100) -> Page:
+    async def page(self, state: str, after: str = "", limit: int = 100) -> Page[Record]:
         """A page of the tasks in a state."""
-        page = await self.do(Browse(self.queue, state, after, limit))
-        assert isinstance(page, Page)
-        assert len(page.records) <= min(limit, CAP)
+        page = await self.do.page(Scan(TASKS[state], self.queue, after, limit))
+        assert len(page.rows) <= limit
         return page
 
     async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[Record, ...]:
@@ -161,7 +160,7 @@ class QueueSession:
         records: list[Record] = []
         for _ in range(10_000):
             page = await self.page(state, after, limit)
-            records += page.records
+            records += page.rows
             if not page.next:
                 return tuple(records)
             assert page.next != after

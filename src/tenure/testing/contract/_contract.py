@@ -7,7 +7,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -23,9 +23,11 @@ from tenure.engine import (
     Notice,
     OpenSession,
     Operation,
+    Page,
     Queued,
     Release,
     Reply,
+    Scan,
 )
 from tenure.errors import EngineError
 
@@ -43,6 +45,10 @@ _REPEATS = 10_000
 
 def _ignore(_: Hint) -> None:
     pass
+
+
+R = TypeVar("R")
+P = TypeVar("P", bound=Page[Any])
 
 
 class Do:
@@ -64,6 +70,17 @@ class Do:
             if answer is not Reply.MORE:
                 return answer
         pytest.fail(f"{operation} was answered MORE {_REPEATS} times: clearing up never ends")
+
+    async def page(self, scan: Scan[P]) -> P:
+        """Read a page of an index."""
+        page = await self(scan)
+        assert not isinstance(page, Reply), f"{scan} was answered {page}"
+        return page
+
+    async def row(self, scan: Scan[Page[R]]) -> R:
+        """Read the only row of an index."""
+        (row,) = (await self.page(scan)).rows
+        return row
 
     async def batch(self, *operations: Operation[Any]) -> list[Any]:
         """Execute operations as one batch; what was answered MORE is sent again alone, in its turn."""

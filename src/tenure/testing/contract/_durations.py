@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.engine import (
+    RESOURCES,
     Acquire,
     AddResource,
     Booking,
@@ -26,11 +27,10 @@ from tenure.engine import (
     PutAnswer,
     PutRequest,
     RateLimit,
-    ReadLimiter,
     Refund,
     RefundRequest,
     Reply,
-    Resources,
+    Scan,
     Settle,
     Spend,
     SpendRequest,
@@ -87,8 +87,8 @@ class DurationContract(ContractBase):
         await advance(0.5)
         other = await do.open("p2")
         assert isinstance(await do(Acquire(other, "k", "a", 1)), Granted)
-        page = await do(Resources("p"))
-        assert page.resources[0].state == "claimed"
+        page = await do.page(Scan(RESOURCES, "p"))
+        assert page.rows[0].state == "claimed"
 
     @pytest.mark.parametrize(
         "of",
@@ -128,7 +128,7 @@ class DurationContract(ContractBase):
             "refund": Refund(
                 session, n, "k", (RefundRequest((Booking(1.0, 1.0),), (nan,)),), (RateLimit("", 1.0, 1.0),)
             ),
-            "rate": ReadLimiter("k", (RateLimit("", nan, 1.0),)),
+            "rate": Spend(session, n, "k", (SpendRequest((1.0,)),), (RateLimit("", nan, 1.0),)),
             "hold off": HoldOff(session, n, "k", nan),
         }
         batch = (Acquire(session, "k", "a", 1), operations[of], Ping())

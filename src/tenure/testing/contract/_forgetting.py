@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.engine import (
-    Arrivals,
+    BARRIER,
     Arrive,
     BarrierStatus,
     CloseSession,
@@ -22,6 +22,7 @@ from tenure.engine import (
     RenewSession,
     Reply,
     ResetBarrier,
+    Scan,
     SetPaused,
     Spend,
     SpendRequest,
@@ -86,9 +87,9 @@ class ForgettingContract(QueueSessionBase):
             assert await self._pass(do, session) == 0
             await do(CloseSession(session))
             await advance(1.5 * _TTL - 2 * self.margin)
-            assert (await do(Arrivals("k")))[:4] == (2, 1, 0, False)
+            assert (await do.row(Scan(BARRIER, "k")))[:4] == (2, 1, 0, False)
             await advance(0.5 * _TTL + 3 * self.margin)
-            assert await do(Arrivals("k")) == _NOBODY
+            assert await do.row(Scan(BARRIER, "k")) == _NOBODY
 
     async def test_a_barrier_that_was_forgotten_is_born_again(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=_TTL)
@@ -96,7 +97,7 @@ class ForgettingContract(QueueSessionBase):
         for _ in range(3):
             waiting = await do(Arrive(session, "k", "a", 2))
             assert isinstance(waiting, Waiting)
-            assert waiting.born == (await do(Arrivals("k"))).born
+            assert waiting.born == (await do.row(Scan(BARRIER, "k"))).born
             assert await self._pass(do, session) == 0
             again = await do(Arrive(session, "k", "a", 2))
             assert isinstance(again, Waiting)
@@ -113,9 +114,9 @@ class ForgettingContract(QueueSessionBase):
         await do(Arrive(session, "k", "a", 2))
         await do(CloseSession(session))
         await advance(10 * _TTL)
-        assert (await do(Arrivals("k")))[:4] == (2, 0, 0, True)
+        assert (await do.row(Scan(BARRIER, "k")))[:4] == (2, 0, 0, True)
         await do(ResetBarrier("k"))
-        assert await do(Arrivals("k")) == _NOBODY
+        assert await do.row(Scan(BARRIER, "k")) == _NOBODY
 
     # queues
 

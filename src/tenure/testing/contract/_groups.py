@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tenure.engine import (
+    GROUPS,
     Accepted,
     Conflict,
     GroupCounts,
-    GroupPage,
-    Groups,
     Leave,
     Move,
     NewTask,
     Notice,
     Queued,
     Reply,
+    Scan,
     SetGroups,
     Settle,
     Verdict,
@@ -29,9 +29,8 @@ def _tasks(group: str, count: int, first: int = 0) -> tuple[NewTask, ...]:
 
 
 async def _groups(client: QueueSession) -> tuple[GroupCounts, ...]:
-    page = await client.do(Groups(client.queue))
-    assert isinstance(page, GroupPage)
-    return page.groups
+    page = await client.do.page(Scan(GROUPS, client.queue))
+    return page.rows
 
 
 async def _all(client: QueueSession) -> str:
@@ -225,9 +224,9 @@ class GroupContract(QueueSessionBase):
             GroupCounts("c", 1, 1, 0),
             GroupCounts("a", 0, 0, 1),
         )
-        assert await do(Groups("jobs", 1)) == GroupPage((GroupCounts("b", 2, 0, 1),))
+        assert (await do.page(Scan(GROUPS, "jobs", limit=1))).rows == (GroupCounts("b", 2, 0, 1),)
         assert (await a.recount()).groups == 3
-        assert await do(Groups("none")) == GroupPage(())
+        assert (await do.page(Scan(GROUPS, "none"))).rows == ()
 
     async def test_groups_leave_nothing(self, client: OpenClient) -> None:
         a = await client("a")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tenure.engine import (
+    HOLDERS,
     Acquire,
     Ask,
     Granted,
     Hint,
     HoldAnswer,
-    Holders,
+    Holdings,
     HoldStatuses,
     Mismatch,
     Notice,
@@ -17,6 +18,7 @@ from tenure.engine import (
     Release,
     Reply,
     Resize,
+    Scan,
 )
 
 from ._contract import Advance, ContractBase, Do, Hints
@@ -38,16 +40,19 @@ class HoldContract(ContractBase):
         second = await do.hold(session, "l", "a")
         assert second - first >= (1.5 - self.margin) * 1_000_000 - 1
 
-    async def test_a_listing_of_holders_is_cut_at_its_limit(self, do: Do) -> None:
+    async def test_holders_and_then_waiters_are_listed_page_by_page(self, do: Do) -> None:
         session = await do.open()
         for holder in "abc":
             await do.hold(session, "k", holder, capacity=3)
         for holder in "def":
             await do.queue(session, "k", holder, capacity=3)
-        holdings = await do(Holders("k", limit=2))
-        assert [h.holder for h in holdings.holders] == ["a", "b"]
-        assert [h.holder for h in holdings.waiting] == ["d", "e"]
-        assert (holdings.capacity, holdings.used) == (3, 3)
+        names: list[str] = []
+        page = Holdings((), next="")
+        while page.next or not names:
+            page = await do.page(Scan(HOLDERS, "k", page.next, 2))
+            assert (len(page.rows) <= 2, page.capacity, page.used) == (True, 3, 3)
+            names += [holder.holder for holder in page.rows]
+        assert names == list("abcdef")
 
     # the line
 
@@ -60,7 +65,7 @@ class HoldContract(ContractBase):
         for i in range(7):
             assert await do(Release("k", str(i))) is Reply.RELEASED
             tokens.append(await do.hold(session, "k", str(i + 1)))
-            assert [held.holder for held in (await do(Holders("k"))).holders] == [str(i + 1)]
+            assert [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders] == [str(i + 1)]
         assert tokens == sorted(set(tokens))
 
     async def test_places_are_upper_bounds_and_never_rise(self, do: Do) -> None:
@@ -69,7 +74,7 @@ class HoldContract(ContractBase):
         last = {name: (await do.queue(session, "k", name)).place for name in "123456"}
         for leaver in ("3", "0", "5", "2"):
             await do(Release("k", leaver))
-            waiting = [waiter.holder for waiter in (await do(Holders("k"))).waiting]
+            waiting = [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
             for rank, name in enumerate(waiting, 1):
                 place = (await do.queue(session, "k", name)).place
                 assert rank <= place <= last[name]
@@ -101,7 +106,7 @@ class HoldContract(ContractBase):
         await advance(2.1 + self.margin)
         await do(Release("k", "a"))
         await do.hold(other, "k", "b")
-        assert (await do(Holders("k"))).waiting == ()
+        assert (await do.page(Scan(HOLDERS, "k"))).waiting == ()
 
     async def test_asking_again_after_the_hint_is_enough(self, do: Do, advance: Advance) -> None:
         """No hint needed: each pause is short enough, and following them leads to the grant when it is due."""
@@ -122,10 +127,10 @@ class HoldContract(ContractBase):
     # weights
 
     async def _holding(self, do: Do) -> list[str]:
-        return [held.holder for held in (await do(Holders("k"))).holders]
+        return [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders]
 
     async def _waiting(self, do: Do) -> list[str]:
-        return [waiter.holder for waiter in (await do(Holders("k"))).waiting]
+        return [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
 
     async def test_a_head_that_does_not_fit_blocks_those_behind_it(self, do: Do) -> None:
         session = await do.open()

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tenure.engine import (
+    GROUPS,
+    KEYED_TASK,
+    TASK,
     Accepted,
     Duplicate,
-    GetTask,
     GroupCounts,
-    GroupPage,
-    Groups,
     Hint,
     Move,
     MovedCount,
@@ -26,9 +26,9 @@ from tenure.engine import (
     PutRequest,
     Queued,
     Reply,
+    Scan,
     SetGroups,
     Settle,
-    TaskFound,
     Verdict,
 )
 
@@ -49,8 +49,8 @@ async def _ids(a: QueueSession, *tasks: NewTask) -> tuple[int | Duplicate, ...]:
 
 async def _of_key(a: QueueSession) -> int:
     """The task that has the key; 0 for none."""
-    record = await a.do(GetTask(a.queue, 0, unique="k"))
-    return record.record.id if isinstance(record, TaskFound) else 0
+    rows = (await a.do.page(Scan(KEYED_TASK, a.queue, only="k"))).rows
+    return rows[0].id if rows else 0
 
 
 class KeyContract(QueueSessionBase):
@@ -165,7 +165,7 @@ class KeyContract(QueueSessionBase):
         a, b = await client("a"), await client("b")
         news = await hints("b")
         (first,) = await a.put(_task(b"1"))
-        await a.do(GetTask("jobs", first, b.session))
+        await a.do.page(Scan(TASK, "jobs", only=str(first), watch=b.session))
         await b.result(first, b.session)
         await _ids(a, _task(b"2"))
         assert await news.new() == [Hint("b", "jobs", str(first), Notice.CHANGED)]
@@ -350,7 +350,7 @@ class KeyContract(QueueSessionBase):
         (first,) = await a.put(_task(b"1", key_ttl=2.0))
         await a.do(Move("jobs", frozenset({"waiting"}), "purged"))
         assert await _ids(a, _task(b"2", "keep")) == (first,)
-        assert await a.do(GetTask("jobs", 0, unique="k")) is Reply.UNKNOWN
+        assert (await a.do.page(Scan(KEYED_TASK, "jobs", only="k"))).rows == ()
         await advance(2.5)
         await a.put(_task(b"3", "refuse"))
         # the queue was forgotten with the key
@@ -454,9 +454,7 @@ class KeyContract(QueueSessionBase):
     # groups
 
     async def _groups(self, a: QueueSession) -> tuple[GroupCounts, ...]:
-        page = await a.do(Groups("jobs"))
-        assert isinstance(page, GroupPage)
-        return page.groups
+        return (await a.do.page(Scan(GROUPS, "jobs"))).rows
 
     @pytest.mark.parametrize("delays", [(0.0, 0.0), (60.0, 0.0), (0.0, 60.0), (60.0, 60.0)])
     async def test_a_replacement_goes_from_one_group_to_another(

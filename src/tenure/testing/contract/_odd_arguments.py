@@ -14,6 +14,7 @@ import pytest
 from tenure import engine as e
 from tenure.engine import (
     Booking,
+    Index,
     NewTask,
     Operation,
     PutRequest,
@@ -100,14 +101,14 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.SetValue("key", "holder", 1, b"value"),
         e.BreakHold("key", "holder", 1),
         e.Resize("key", 3),
-        e.Holders("key", 10, "odd"),
+        e.Scan(e.HOLDERS, "key", limit=10, watch="odd"),
         e.Release("key", "holder"),
     ),
     "claims": (
         e.AddResource("pool", "resource", _METADATA, 1),
         e.Claim("odd", "pool", "holder", _METADATA, 0.001, True, "group"),
         e.EditClaim("pool", "holder", 1, _METADATA, 0.001, "reason"),
-        e.Resources("pool"),
+        e.Scan(e.RESOURCES, "pool"),
         e.GiveBack("pool", "holder"),
         e.RemoveResource("pool", "resource"),
     ),
@@ -119,7 +120,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True, 100.0, 3, True, 100.0),
         e.Progress("queue", 1, 1, b"data"),
         e.GetResult("queue", 1, "odd"),
-        e.GetTask("queue", 1, "odd", "key"),
+        e.Scan(e.KEYED_TASK, "queue", only="key", watch="odd"),
         e.SetPaused("queue", False),
         e.SetGroups("queue", 2, 3, (("group", 2.0),)),
     ),
@@ -129,9 +130,12 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Move("queue", (1, 2), "delayed", delay=0.001),
         e.Move("queue", frozenset({"dead"}), "waiting"),
         e.Move("queue", frozenset({"waiting", "done"}), "purged"),
-        *(e.Browse("queue", state, limit=10) for state in ("waiting", "delayed", "leased", "dead", "ended")),
+        *(
+            e.Scan(e.TASKS[state], "queue", limit=10)
+            for state in ("waiting", "delayed", "leased", "dead", "ended")
+        ),
         e.Count("queue", "odd"),
-        e.Groups("queue", 10),
+        e.Scan(e.GROUPS, "queue", limit=10),
     ),
     "counters": (
         e.Spend(
@@ -145,16 +149,16 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
             "odd", 2, "rate", (RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
         ),
         e.HoldOff("odd", 3, "rate", 1.0),
-        e.ReadLimiter("rate", (e.RateLimit("", 2.0, 4.0),)),
+        e.Scan(e.LIMITER, "rate"),
         e.Arrive("odd", "barrier", "participant", 2),
         e.Withdraw("barrier", "participant"),
         e.ResetBarrier("barrier"),
-        e.Arrivals("barrier"),
+        e.Scan(e.BARRIER, "barrier"),
     ),
     "looking": (
-        *(e.ListKeys(kind, "a", "", 10) for kind in ("holds", "pools", "queues", "sessions")),
-        e.DescribeSession("odd", "", 10),
-        e.CheckHealth(),
+        *(e.Scan(e.NAMES[kind], limit=10, only="a") for kind in ("holds", "pools", "queues", "sessions")),
+        e.Scan(e.SESSION, "odd", limit=10),
+        e.Scan(e.HEALTH),
     ),
 }
 """An ordinary operation of each kind."""
@@ -163,7 +167,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
 def _odd(value: Any) -> Iterator[Any]:
     """The value with something odd in it, or in its place."""
     match value:
-        case bool() | Enum() | frozenset() | None:
+        case bool() | Enum() | frozenset() | Index() | None:
             pass
         case str():
             yield from _NAMES
@@ -236,7 +240,7 @@ class OddArgumentContract(ContractBase):
         assert sorted(await survey(do, "holds")) == sorted(kept)
         assert {item.key for item in await inspected(do, session)} == set(kept)
         for name in kept:
-            (holder,) = (await do(e.Holders(name))).holders
+            (holder,) = (await do.page(e.Scan(e.HOLDERS, name))).holders
             assert holder.holder == name
             assert holder.value == name.encode("utf-16", "replace")
             assert await do(e.Release(name, name)) is Reply.RELEASED
@@ -308,7 +312,7 @@ class OddArgumentContract(ContractBase):
         await do.queue(session, key, "b")
         assert isinstance(await do(e.Ask(session, key, ("a", "b"))), e.HoldStatuses)
         assert await do(e.SetValue(key, "a", token, b"v")) is Reply.OK
-        assert len((await do(e.Holders(key))).waiting) == 1
+        assert len((await do.page(e.Scan(e.HOLDERS, key))).waiting) == 1
         assert await do(e.Resize(key, 2)) is Reply.OK
         for holder in "ab":
             assert await do(e.Release(key, holder)) is Reply.RELEASED
@@ -317,7 +321,7 @@ class OddArgumentContract(ContractBase):
         claimed = await do(e.Claim(session, key, "a", _METADATA))
         assert isinstance(claimed, e.Claimed)
         assert await do(e.EditClaim(key, "a", claimed.token, _METADATA)) is Reply.OK
-        assert len((await do(e.Resources(key))).resources) == 1
+        assert len((await do.page(e.Scan(e.RESOURCES, key))).rows) == 1
         assert await do(e.GiveBack(key, "a")) is Reply.RELEASED
         assert await do(e.RemoveResource(key, "r")) is Reply.OK
         # tasks
@@ -338,9 +342,7 @@ class OddArgumentContract(ContractBase):
         assert isinstance(requeued, e.MovedCount)
         assert requeued.count == 1
         assert await do(e.Move(key, (task.id,), "cancelled")) == e.MovedCount(1, more=False)
-        page = await do(e.Browse(key, "waiting"))
-        assert isinstance(page, e.Page)
-        assert len(page.records) == 2
+        assert len((await do.page(e.Scan(e.TASKS["waiting"], key))).rows) == 2
         purged = await do(e.Move(key, frozenset({"waiting"}), "purged"))
         assert isinstance(purged, e.MovedCount)
         assert purged.count == 2
@@ -357,10 +359,10 @@ class OddArgumentContract(ContractBase):
         bookings = spent.answers[0].bookings
         assert await do(e.Refund(session, do.number(), key, (RefundRequest(bookings),), limits)) is Reply.OK
         assert await do(e.HoldOff(session, do.number(), key, 1.0)) is Reply.OK
-        assert (await do(e.ReadLimiter(key, limits))).debts == (0.0,)
+        assert (await do.row(e.Scan(e.LIMITER, key))).debts == ()
         assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
         assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
-        assert (await do(e.Arrivals(key))).waiting == 0
+        assert (await do.row(e.Scan(e.BARRIER, key))).waiting == 0
         for participant in "ab":
             assert isinstance(await do(e.Withdraw(key, participant)), e.Tripped)
         assert await do(e.ResetBarrier(key)) is Reply.OK
@@ -369,6 +371,6 @@ class OddArgumentContract(ContractBase):
             await survey(do, kind)
         assert session in await survey(do, "sessions", session)
         await inspected(do, session)
-        await do(e.CheckHealth())
+        await do.row(e.Scan(e.HEALTH))
         assert await do(e.RenewSession(session)) is Reply.OK
         assert await do(e.CloseSession(session)) is Reply.OK

@@ -7,6 +7,9 @@ from typing import Any
 
 from tenure.engine import (
     CAP,
+    HOLDERS,
+    LIMITER,
+    RESOURCES,
     Accepted,
     Acquire,
     AddResource,
@@ -17,7 +20,6 @@ from tenure.engine import (
     Exchange,
     GiveBack,
     Granted,
-    Holders,
     HoldOff,
     NewTask,
     OpenSession,
@@ -28,14 +30,13 @@ from tenure.engine import (
     PutRequest,
     Queued,
     RateLimit,
-    ReadLimiter,
     Refund,
     RefundRequest,
     Release,
     RenewSession,
     Reply,
     Resize,
-    Resources,
+    Scan,
     Settle,
     SetValue,
     Spend,
@@ -76,7 +77,7 @@ class ResendingContract(ContractBase):
             SetValue("mine", "a", token, b"value"),
             Resize("l", 3),
         )
-        holdings = await do(Holders("k"))
+        holdings = await do.page(Scan(HOLDERS, "k"))
         assert (holdings.used, len(holdings.holders), len(holdings.waiting)) == (1, 1, 1)
 
     async def test_resources_may_be_asked_for_again(self, do: Do) -> None:
@@ -85,8 +86,8 @@ class ResendingContract(ContractBase):
         _, claimed, queued = await self._twice(do, AddResource("k", "r", ()), *claims)
         assert isinstance(claimed, Claimed)
         assert isinstance(queued, Queued)
-        page = await do(Resources("k"))
-        assert (len(page.resources), page.waiting) == (1, 1)
+        page = await do.page(Scan(RESOURCES, "k"))
+        assert (len(page.rows), page.waiting) == (1, 1)
         assert await do.batch(GiveBack("k", "a"), GiveBack("k", "a")) == [Reply.RELEASED, Reply.UNKNOWN]
         assert isinstance(await do(Claim(session, "k", "b")), Claimed)
 
@@ -121,9 +122,9 @@ class ResendingContract(ContractBase):
         spent = await do(Spend(session, do.number(), "k", (SpendRequest((2.0,)),), limits))
         assert isinstance(spent, SpendResults)
         assert spent.answers[0].delay == self.about(3.0)
-        before = await do(ReadLimiter("k"))
+        before = await do.row(Scan(LIMITER, "k"))
         await self._twice(do, HoldOff(session, do.number(), "k", 5.0))
-        assert (await do(ReadLimiter("k"))).held - before.held == self.about(5.0)
+        assert (await do.row(Scan(LIMITER, "k"))).held - before.held == self.about(5.0)
 
     async def test_arrivals_may_be_asked_for_again(self, do: Do) -> None:
         session = await do.open()
@@ -139,7 +140,7 @@ class ResendingContract(ContractBase):
         releases = [Release("k", "a"), Release("k", "c")]
         assert await do.batch(*releases) == [Reply.RELEASED, Reply.LEFT]
         assert await do.batch(*releases) == [Reply.UNKNOWN, Reply.UNKNOWN]
-        assert [held.holder for held in (await do(Holders("k"))).holders] == ["b"]
+        assert [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders] == ["b"]
 
     # MORE
 
@@ -163,7 +164,7 @@ class ResendingContract(ContractBase):
             turns += 1
             assert turns <= 1000
         assert turns >= 1000 // CAP
-        assert [held.holder for held in (await do(Holders("k"))).holders] == ["heir"]
+        assert [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders] == ["heir"]
 
     async def test_what_is_answered_more_is_done_once_when_it_is_sent_again(
         self, do: Do, advance: Advance
@@ -185,7 +186,7 @@ class ResendingContract(ContractBase):
         )
         assert isinstance(spent, SpendResults)
         assert spent.answers[0].delay == self.about(1.0)
-        assert (await do(Holders("k"))).used == 1
+        assert (await do.page(Scan(HOLDERS, "k"))).used == 1
 
     async def test_a_hand_over_to_many_loses_none_of_them(self, do: Do, hints: Hints) -> None:
         inbox = await hints("p1")
@@ -196,7 +197,11 @@ class ResendingContract(ContractBase):
             await do.queue(session, "k", reader, 2**30)
         await do(Release("k", "writer"))
         await do(Ping())
-        held = (await do(Holders("k", limit=10_000))).holders
+        page = await do.page(Scan(HOLDERS, "k"))
+        held = list(page.rows)
+        while page.next:
+            page = await do.page(Scan(HOLDERS, "k", page.next))
+            held += page.rows
         assert [holder.holder for holder in held] == readers
         tokens = [holder.token for holder in held]
         assert tokens == sorted(set(tokens))

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from math import inf
 from typing import Any, TypeVar, cast
 
-from tenure.engine import Hint, Notice, QueueCounts, Queued, SessionItem
+from tenure.engine import TASK, Hint, Notice, QueueCounts, Queued, SessionItem
 
 V = TypeVar("V")
 
@@ -52,6 +52,8 @@ class Numbers:
     def translated(self, value: V, kind: str | None = None) -> V:
         """The same operation, or part of one, with the engine's own numbers."""
         raw = cast("Any", value)
+        if getattr(raw, "index", None) is TASK:
+            return cast("V", replace(raw, only=str(self.translated(int(raw.only), "id"))))
         if is_dataclass(raw) and not isinstance(raw, type):
             changed = {
                 f.name: self.translated(getattr(raw, f.name), _kind(f.name)) for f in fields(raw) if f.init
@@ -75,6 +77,9 @@ class Numbers:
             return own.place <= wanted.place and self.same(own.ask_again_in, wanted.ask_again_in)
         if isinstance(own, QueueCounts):  # the host's clock, where an engine has none
             own, wanted = replace(own, now=0.0), replace(wanted, now=0.0)
+        if hasattr(own, "rows"):
+            # what says where a page ends is the engine's own, and a full page may be the last one
+            own, wanted = replace(own, next=""), replace(wanted, next="")
         if isinstance(own, SessionItem) and own.family == wanted.family == "tasks":
             names = (tuple(map(int, item.name.split())) for item in (own, wanted))
             if not all(map(self.same, *names, ("id", "token"))):

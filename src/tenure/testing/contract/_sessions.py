@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.engine import (
+    HOLDERS,
+    RESOURCES,
     Acquire,
     AddResource,
     Arrive,
@@ -19,7 +21,6 @@ from tenure.engine import (
     GetResult,
     GiveBack,
     Granted,
-    Holders,
     Holdings,
     HoldOff,
     NewTask,
@@ -34,7 +35,7 @@ from tenure.engine import (
     Release,
     RenewSession,
     Reply,
-    Resources,
+    Scan,
     Spend,
     SpendRequest,
     SpendResults,
@@ -83,7 +84,7 @@ class SessionContract(ContractBase):
         assert await do(Release("k", "b")) is Reply.RELEASED
         for _ in range(2):
             assert await do(RenewSession(session)) is Reply.GONE
-        assert await do(Holders("k")) == Holdings(0, 0, (), ())
+        assert await do.page(Scan(HOLDERS, "k")) == Holdings(())
 
     async def test_an_ended_session_has_no_effect(self, do: Do) -> None:
         session = await do.open()
@@ -93,8 +94,8 @@ class SessionContract(ContractBase):
         await self._nothing_is_left(do)
 
     async def _nothing_is_left(self, do: Do) -> None:
-        assert await do(Holders("k")) == Holdings(0, 0, (), ())
-        assert (await do(Resources("k"))).waiting == 0
+        assert await do.page(Scan(HOLDERS, "k")) == Holdings(())
+        assert (await do.page(Scan(RESOURCES, "k"))).waiting == 0
         counts = await do(Count("k", recount=True))
         assert not isinstance(counts, Reply)
         assert (counts.put, counts.producers, counts.reserved) == (0, 0, 0)
@@ -131,10 +132,10 @@ class SessionContract(ContractBase):
         assert len(taken.tasks) == 2
 
     async def _all_is_given_up(self, do: Do) -> None:
-        assert await do(Holders("held")) == Holdings(0, 0, (), ())
-        busy = await do(Holders("busy"))
+        assert await do.page(Scan(HOLDERS, "held")) == Holdings(())
+        busy = await do.page(Scan(HOLDERS, "busy"))
         assert (len(busy.holders), len(busy.waiting)) == (1, 0)
-        assert [resource.state for resource in (await do(Resources("pool"))).resources] == ["free"]
+        assert [resource.state for resource in (await do.page(Scan(RESOURCES, "pool"))).rows] == ["free"]
         counts = await do(Count("q", recount=True))
         assert not isinstance(counts, Reply)
         assert (counts.waiting, counts.leased, counts.producers, counts.reserved) == (2, 0, 0, 0)
@@ -173,7 +174,7 @@ class SessionContract(ContractBase):
             tokens = [await do.hold(session, key, holder) for key in names for holder in (f"{key}h",)]
             assert len(set(tokens)) == len(names)
             for key in names:
-                assert [held.holder for held in (await do(Holders(key))).holders] == [f"{key}h"]
+                assert [held.holder for held in (await do.page(Scan(HOLDERS, key))).holders] == [f"{key}h"]
                 assert await do(Release(key, f"{sign}h")) is Reply.UNKNOWN
                 assert await do(Release(key, f"{key}h")) is Reply.RELEASED
 
@@ -198,7 +199,7 @@ def _of_a_session(session: str) -> tuple[Operation[Any], ...]:
         Acquire(session, "k", "a", 1),
         Acquire(session, "k", "b", 1, wait=False),
         Ask(session, "k", ("a",)),
-        Holders("k", watch=session),
+        Scan(HOLDERS, "k", watch=session),
         Claim(session, "k", "a"),
         Put(session, 1, "k", (PutRequest("m", (NewTask(b""),), cursor=("c", b"1")),), 10),
         Exchange(session, 1, "k", want=1),

@@ -7,9 +7,15 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from tenure.engine import (
+    BARRIER,
+    GROUPS,
+    HOLDERS,
+    KEYED_TASK,
+    LIMITER,
+    RESOURCES,
+    TASK,
     Acquire,
     AddResource,
-    Arrivals,
     Arrive,
     Ask,
     Booking,
@@ -22,10 +28,7 @@ from tenure.engine import (
     Exchange,
     Exchanged,
     GetResult,
-    GetTask,
     GiveBack,
-    Groups,
-    Holders,
     HoldOff,
     Leave,
     Metadata,
@@ -38,7 +41,6 @@ from tenure.engine import (
     Put,
     PutRequest,
     RateLimit,
-    ReadLimiter,
     Refund,
     RefundRequest,
     Release,
@@ -46,7 +48,7 @@ from tenure.engine import (
     RenewSession,
     ResetBarrier,
     Resize,
-    Resources,
+    Scan,
     SetGroups,
     SetPaused,
     Settle,
@@ -241,7 +243,9 @@ async def live_on(d: Draw) -> None:
     sessions, rounds = {d.walk.name(name): process for name, process in SESSIONS.items()}, d.number(1, 6)
     numbered = [operation for operation in d.walk.history[-40:] if hasattr(operation, "n")]
     again = d.one_of(numbered) if numbered else Ping()
-    looks = [Arrivals(d.walk.name(key)) for key in KEYS] + [Count(d.walk.name(queue)) for queue in QUEUES]
+    looks = [Scan(BARRIER, d.walk.name(key)) for key in KEYS] + [
+        Count(d.walk.name(queue)) for queue in QUEUES
+    ]
     await d.walk.send(*(OpenSession(*of, 1.0 if d.timed else LASTING) for of in sessions.items()), again)
     for i in range(1, rounds + 1):
         if d.number(0, rounds) == 0:
@@ -292,7 +296,7 @@ def hold_operation(d: Draw) -> Operation[Any]:
         case 7:
             return Resize(key, d.one_of((1, 2, 3, 3, 5)))
         case _:
-            return Holders(key, d.number(0, 4), d.watch())
+            return Scan(HOLDERS, key, limit=d.number(1, 4), watch=d.watch())
 
 
 async def hold(d: Draw) -> None:
@@ -320,7 +324,9 @@ async def set_value(d: Draw) -> None:
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
-            await d.walk.send(Acquire(d.session(), key, holder, 3), Holders(key, 4, d.watch()))
+            await d.walk.send(
+                Acquire(d.session(), key, holder, 3), Scan(HOLDERS, key, limit=4, watch=d.watch())
+            )
         await d.walk.send(SetValue(key, holder, d.one_of((token, other[2])), d.data()))
 
 
@@ -349,7 +355,7 @@ def claim_operation(d: Draw) -> Operation[Any]:
         case 5:
             return GiveBack(pool, holder)
         case _:
-            return Resources(pool, d.one_of(("", "", "x", "z")))
+            return Scan(RESOURCES, pool, limit=d.number(1, 4))
 
 
 async def claim(d: Draw) -> None:
@@ -387,7 +393,7 @@ async def rest(d: Draw) -> None:
         (answer,) = await d.walk.send(Claim(session, pool, "a", (), 0.0, d.flag()))
         if isinstance(answer, Claimed) and not again:
             await d.walk.send(EditClaim(pool, "a", answer.token, cool_down=seconds))
-        await d.walk.send(GiveBack(pool, "a"), Resources(pool))
+        await d.walk.send(GiveBack(pool, "a"), Scan(RESOURCES, pool))
         await d.walk.advance(seconds)
 
 
@@ -433,7 +439,7 @@ async def hold_off(d: Draw) -> None:
 
 async def look(d: Draw) -> None:
     """Read the bookings of a limiter."""
-    await d.walk.send(ReadLimiter(d.key(), d.limits()))
+    await d.walk.send(Scan(LIMITER, d.key()))
 
 
 def _on_departure(d: Draw) -> str:
@@ -448,7 +454,7 @@ async def barrier(d: Draw) -> None:
         Arrive(session, key, holder, 3),
         Withdraw(key, holder),
         ResetBarrier(key),
-        Arrivals(key),
+        Scan(BARRIER, key),
     )
     await d.walk.send(d.one_of(operations))
 
@@ -478,7 +484,8 @@ def queue_operation(d: Draw) -> Operation[Any]:
     operations = (
         Leave(queue, d.one_of("mno")),
         GetResult(queue, task, d.watch()),
-        GetTask(queue, task, d.watch(), d.one_of(("", "d1", "d2\0\u00e4", "d3"))),
+        Scan(TASK, queue, only=str(task), watch=d.watch()),
+        Scan(KEYED_TASK, queue, only=d.one_of(("", "d1", "d2\0\u00e4", "d3")), watch=d.watch()),
         Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
         Move(
             queue,
@@ -490,7 +497,7 @@ def queue_operation(d: Draw) -> Operation[Any]:
         Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         SetPaused(queue, d.flag()),
         Count(queue, d.watch(), d.flag()),
-        Groups(queue, d.number(1, 3)),
+        Scan(GROUPS, queue, limit=d.number(1, 3)),
     )
     return d.one_of(operations)
 
@@ -573,7 +580,7 @@ async def put_and_take(d: Draw) -> None:
     for task in (await _exchange(d, session, queue, (), count, max_deliveries=2))[::-1]:
         await d.walk.send(
             GetResult(queue, task.id, session),
-            *[GetTask(queue, task.id, d.session())] * d.number(0, 1),
+            *[Scan(TASK, queue, only=str(task.id), watch=d.session())] * d.number(0, 1),
             Progress(queue, task.id, task.token, b"half"),
         )
         if d.flag():
@@ -618,7 +625,9 @@ async def wake_the_idle(d: Draw) -> None:
 async def watch(d: Draw) -> None:
     """A queue until it is empty, and a task until it changes and until it ends."""
     queue = d.queue()
-    watches = [what(of, task, d.session()) for of, task in d.walk.put[-1:] for what in (GetTask, GetResult)]
+    watches: list[Operation[Any]] = []
+    for of, task in d.walk.put[-1:]:
+        watches += [Scan(TASK, of, only=str(task), watch=d.session()), GetResult(of, task, d.session())]
     await d.walk.send(Count(queue, d.session()), *watches)
     await d.walk.send(Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
@@ -681,7 +690,7 @@ async def take_turns(d: Draw) -> None:
         settle = [Settle(t.id, t.token, d.verdict(), b"", d.delay(), 5.0) for t in tasks]
         await _exchange(d, session, queue, settle, d.number(0, 2), wait=d.flag())
         await d.walk.advance(d.one_of((0.0, 1 / 64, 1.0)))
-    await d.walk.send(Groups(queue, d.number(1, 4)))
+    await d.walk.send(Scan(GROUPS, queue, limit=d.number(1, 4)))
 
 
 async def fill_a_group(d: Draw) -> None:
@@ -701,7 +710,7 @@ async def fill_a_group(d: Draw) -> None:
                 d.one_of((Leave(queue, d.one_of("mnopq")), SetGroups(queue, 0, d.number(0, 3))))
             )
         requests.reverse()
-    await d.walk.send(Groups(queue), Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+    await d.walk.send(Scan(GROUPS, queue), Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
 
 async def use_a_key(d: Draw) -> None:
@@ -715,7 +724,7 @@ async def use_a_key(d: Draw) -> None:
         request = PutRequest(d.one_of("mn"), tasks, d.flag())
         await _put(d, session, queue, request, max_size=d.one_of((1, 2)) if limited else 100)
         if d.flag():
-            await d.walk.send(GetTask(queue, 0, d.watch(), key))
+            await d.walk.send(Scan(KEYED_TASK, queue, only=key, watch=d.watch()))
         if d.flag():
             await d.walk.advance(d.one_of((1 / 64, 1.0)))
         taken = await _exchange(d, session, queue, (), d.number(0, 2), wait=d.flag(), keep=d.flag())
@@ -741,8 +750,8 @@ async def one_task(d: Draw) -> None:
         queue, task = d.one_of(d.walk.put[-8:])
         operations = (
             GetResult(queue, task, d.watch()),
-            GetTask(queue, task, d.watch()),
-            GetTask(queue, task, d.watch()),
+            Scan(TASK, queue, only=str(task), watch=d.watch()),
+            Scan(TASK, queue, only=str(task), watch=d.watch()),
             Move(queue, (task,), "cancelled", ttl=5.0),
             Move(queue, (task,), "delayed", delay=d.delay()),
             Move(queue, (task,), "waiting"),

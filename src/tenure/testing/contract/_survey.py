@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tenure.engine import (
-    CheckHealth,
+    HEALTH,
+    NAMES,
+    SESSION,
     CloseSession,
-    DescribeSession,
-    ListKeys,
     Release,
+    Scan,
     SessionItem,
-    SessionPage,
 )
 
 from ._contract import Advance, ContractBase, Do
@@ -20,9 +20,9 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
     names: list[str] = []
     after = ""
     for _ in range(10_000):
-        page = await do(ListKeys(kind, prefix, after, limit))
-        assert len(page.names) <= limit
-        names += page.names
+        page = await do.page(Scan(NAMES[kind], after=after, limit=limit, only=prefix))
+        assert len(page.rows) <= limit
+        names += page.rows
         if not page.next:
             return names
         after = page.next
@@ -34,10 +34,9 @@ async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]
     items: list[SessionItem] = []
     after = ""
     for _ in range(10_000):
-        page = await do(DescribeSession(session, after, limit))
-        assert isinstance(page, SessionPage)
-        assert len(page.items) <= limit
-        items += page.items
+        page = await do.page(Scan(SESSION, session, after, limit=limit))
+        assert len(page.rows) <= limit
+        items += page.rows
         if not page.next:
             return items
         after = page.next
@@ -66,9 +65,8 @@ class SurveyContract(ContractBase):
         names: list[str] = []
         after = ""
         for number in range(9):
-            page = await do(DescribeSession(session, after, 3))
-            assert isinstance(page, SessionPage)
-            names += [item.name for item in page.items]
+            page = await do.page(Scan(SESSION, session, after, limit=3))
+            names += [item.name for item in page.rows]
             if not (after := page.next):
                 break
             if names:
@@ -78,7 +76,7 @@ class SurveyContract(ContractBase):
         assert all(names.count(name) == 1 for name in lasting)
 
     async def test_the_engine_reports_its_health(self, do: Do) -> None:
-        examined = await do(CheckHealth())
+        examined = await do.row(Scan(HEALTH))
         assert dict(examined.facts)["engine"]
         assert all(name and value for name, value in examined.facts)
         for problem in examined.problems:

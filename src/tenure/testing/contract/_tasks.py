@@ -6,11 +6,11 @@ import pytest
 
 from tenure.engine import (
     CAP,
+    TASK,
+    TASKS,
     Accepted,
-    Browse,
     Exchange,
     Exchanged,
-    GetTask,
     Hint,
     Leave,
     Move,
@@ -24,9 +24,9 @@ from tenure.engine import (
     PutRequest,
     Queued,
     Reply,
+    Scan,
     Settle,
     Taken,
-    TaskFound,
     Verdict,
 )
 from tenure.errors import EngineError
@@ -95,9 +95,8 @@ class TaskContract(QueueSessionBase):
         taken = await a.take_one()
         await advance(1.5)
         await a.settle(taken, Verdict.GIVE_BACK)
-        record = await a.do(GetTask("jobs", task))
-        assert isinstance(record, TaskFound)
-        assert record.record.state == "waiting"
+        record = await a.do.page(Scan(TASK, "jobs", only=str(task)))
+        assert record.rows[0].state == "waiting"
         assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
 
@@ -384,13 +383,13 @@ class TaskContract(QueueSessionBase):
     async def test_a_listing_of_more_than_one_operation_may_look_at(self, client: OpenClient) -> None:
         a = await client("a")
         ids = await a.put(*plain(2 * CAP + 5))
-        assert [record.id for record in await a.browse("waiting", limit=10_000)] == list(ids)
+        assert [record.id for record in await a.browse("waiting", limit=CAP)] == list(ids)
 
     async def test_a_listing_goes_on_while_tasks_come_and_go(self, client: OpenClient) -> None:
         a = await client("a")
         ids = await a.put(*plain(6))
         page = await a.page("waiting", limit=2)
-        (first, second) = page.records
+        (first, second) = page.rows
         await a.end(first.id, "cancelled")
         await a.end(second.id, "cancelled")
         await a.end(ids[2], "cancelled")
@@ -404,7 +403,7 @@ class TaskContract(QueueSessionBase):
             with pytest.raises(EngineError):
                 await a.page(state, "nonsense")
         with pytest.raises(ValueError, match="limit"):
-            Browse("jobs", "waiting", limit=0)
+            Scan(TASKS["waiting"], "jobs", limit=0)
 
     async def test_more_dead_tasks_than_one_step_requeues(self, client: OpenClient, do: Do) -> None:
         a = await client("a")

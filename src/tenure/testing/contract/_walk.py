@@ -13,31 +13,30 @@ from anyio.abc import TaskGroup
 
 from tenure.engine import (
     CAP,
+    HOLDERS,
+    NAMES,
+    RESOURCES,
+    SESSION,
+    TASKS,
     Accepted,
     Acquire,
     Booking,
-    Browse,
     Claimed,
     CloseSession,
     Count,
-    DescribeSession,
     Engine,
     Exchanged,
     Granted,
     Hint,
-    Holders,
-    KeyPage,
-    ListKeys,
     Notice,
     OpenSession,
     Operation,
-    Page,
     Ping,
     PutAnswer,
     RateLimit,
     Release,
     Reply,
-    Resources,
+    Scan,
     SessionItem,
     SessionPage,
     SpendResults,
@@ -235,19 +234,21 @@ class Walk:
 
     async def look_at_tasks(self, queue: str, state: str, limit: int) -> None:
         await self._clear_up()
-        own, wanted = await self._pages(lambda after: Browse(queue, state, after, limit), limit)
+        own, wanted = await self._pages(lambda after: Scan(TASKS[state], queue, after, limit), limit)
         self._agree(f"the tasks in {queue} that are {state}", tuple(own), tuple(wanted))
         if state in {"dead", "ended"}:
             self.ended[queue] = [record.seq for record in wanted]
 
     async def look_at_session(self, session: str, limit: int) -> None:
         await self._clear_up()
-        own, wanted = await self._pages(lambda after: DescribeSession(session, after, limit), limit)
+        own, wanted = await self._pages(lambda after: Scan(SESSION, session, after, limit=limit), limit)
         self._agree(f"what {session} has", tuple(sorted(own, key=_rank)), tuple(sorted(wanted, key=_rank)))
 
     async def look_at_names(self, kind: str, prefix: str, limit: int) -> None:
         await self._clear_up()
-        own, wanted = await self._pages(lambda after: ListKeys(kind, prefix, after, limit), limit)
+        own, wanted = await self._pages(
+            lambda after: Scan(NAMES[kind], after=after, limit=limit, only=prefix), limit
+        )
         self._agree(
             f"the {kind} that begin with {prefix!r}", tuple(sorted(set(own))), tuple(sorted(set(wanted)))
         )
@@ -344,7 +345,7 @@ class Walk:
         await self._clear_up()
         keys, queues = [self.name(key) for key in KEYS], [self.name(queue) for queue in QUEUES]
         for key in keys:
-            await self.send(Holders(key), Resources(key))
+            await self.send(Scan(HOLDERS, key), Scan(RESOURCES, key))
         for queue in queues:
             await self.send(Count(queue), Count(queue, recount=True))
             for state in STATES:
@@ -366,7 +367,11 @@ class Walk:
                 if isinstance(page, Reply | EngineError):
                     pages.append(page)
                     break
-                entries = _entries(page)
+                entries = (
+                    [(page.process, item) for item in page.rows]
+                    if isinstance(page, SessionPage)
+                    else page.rows
+                )
                 assert len(entries) <= limit, f"{operation} was answered by {len(entries)} entries"
                 pages.extend(entries)
                 if not (after := page.next):
@@ -405,19 +410,6 @@ class Walk:
         )
         if not same:
             raise AssertionError(f"the hints:\n  {own}\nand of the memory engine:\n  {wanted}")
-
-
-def _entries(page: Any) -> Sequence[Any]:
-    """The entries on a page of any listing."""
-    match page:
-        case Page(records):
-            return records
-        case KeyPage(names):
-            return names
-        case SessionPage(process, items):
-            return [(process, item) for item in items]
-        case _:
-            raise AssertionError(f"{page} is no page")
 
 
 def _rank(entry: Any) -> Any:

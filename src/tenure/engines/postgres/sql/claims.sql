@@ -249,27 +249,3 @@ BEGIN
     WHERE c.pool = _pool AND c.holder = _holder AND r.pool = _pool AND r.name = c.resource AND r.token = _token;
     RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
 END $$;
-
--- -> pool(waiting), then resource(preference, token, rest; name, state, process, reason, metadata...); more
-CREATE FUNCTION tenure.resources(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
-RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    now bigint := tenure.enter_object(_clock, 'pool', _pool);
-BEGIN
-    IF now IS NULL THEN
-        RETURN NEXT tenure.reply('more');
-        RETURN;
-    END IF;
-    RETURN QUERY SELECT 'pool', ARRAY[count(*)], NULL::bytea[] FROM tenure.claim c
-        WHERE c.pool = _pool AND c.resource IS NULL;
-    RETURN QUERY SELECT 'resource',
-        ARRAY[r.preference, r.token, CASE WHEN r.rests THEN greatest(0, r.rest_until - now) ELSE 0 END],
-        ARRAY[
-            r.name,
-            CASE WHEN r.holder IS NOT NULL THEN 'claimed' WHEN r.retired IS NOT NULL THEN 'retired'
-                WHEN r.rests THEN 'resting' ELSE 'free' END::bytea,
-            coalesce(r.process, ''),
-            coalesce(r.retired, '')
-        ] || r.metadata
-        FROM tenure.resource r WHERE r.pool = _pool AND r.name > _after ORDER BY r.name LIMIT _limit;
-END $$;

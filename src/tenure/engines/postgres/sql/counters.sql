@@ -141,25 +141,3 @@ BEGIN
     PERFORM tenure.tidy_barrier(now, _key);
     RETURN tenure.reply('ok');
 END $$;
-
--- -> gathering(parties, generation, waiting, broken, born), more
-CREATE FUNCTION tenure.arrivals(_clock bigint, _cap bigint, _key bytea)
-RETURNS tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    now bigint := tenure.enter_object(_clock, 'barrier', _key);
-    barrier tenure.barrier;
-BEGIN
-    IF now IS NULL THEN
-        RETURN tenure.reply('more');
-    END IF;
-    PERFORM tenure.tidy_barrier(now, _key);
-    SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
-    IF NOT FOUND THEN
-        RETURN ROW('gathering', ARRAY[0, 0, 0, 0, 0], NULL)::tenure.answer;
-    END IF;
-    RETURN ROW('gathering', ARRAY[
-        barrier.parties, barrier.generation,
-        (SELECT count(*) FROM tenure.participant p WHERE p.key = _key AND p.outcome IS NULL), barrier.broken::int,
-        barrier.born
-    ], NULL)::tenure.answer;
-END $$;

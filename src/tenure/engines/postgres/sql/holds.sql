@@ -39,7 +39,7 @@ BEGIN
     WHERE l.key = _l.key AND l.page = _l.page;
 END $$;
 
--- Forget a key that no longer says anything.
+-- Forget a key that has no effect.
 CREATE FUNCTION tenure.tidy_line(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     line tenure.line := tenure.line_of(_key);
@@ -276,36 +276,4 @@ BEGIN
     line := tenure.use_line(tenure.line_of(_key), _key, _capacity);
     line.fixed := true;
     RETURN tenure.reply(CASE WHEN tenure.serve_line(now, line) THEN 'ok' ELSE 'more' END);
-END $$;
-
--- -> holdings(capacity, used), then holds and waits (token, weight, age; process, holder, value); gone, more
-CREATE FUNCTION tenure.holders(_clock bigint, _cap bigint, _key bytea, _limit bigint, _watch bytea)
-RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    now bigint;
-    mine tenure.session;
-    line tenure.line;
-BEGIN
-    PERFORM tenure.keep_session(_watch);
-    now := tenure.enter_object(_clock, 'hold', _key);
-    IF now IS NULL THEN
-        RETURN NEXT tenure.reply('more');
-        RETURN;
-    END IF;
-    IF _watch <> '' THEN
-        SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
-        IF NOT FOUND THEN
-            RETURN NEXT tenure.reply('gone');
-            RETURN;
-        END IF;
-        PERFORM tenure.subscribe_once('hold', _key, 0, mine);
-    END IF;
-    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
-    RETURN NEXT ROW('holdings', ARRAY[coalesce(line.capacity, 0), coalesce(line.used, 0)], NULL)::tenure.answer;
-    RETURN QUERY SELECT 'holds', ARRAY[h.token, h.weight, greatest(0, now - h.since)],
-            ARRAY[h.process, h.holder, h.value]
-        FROM tenure.hold h WHERE h.key = _key AND h.token > 0 ORDER BY h.token LIMIT _limit;
-    RETURN QUERY SELECT 'waits', ARRAY[h.token, h.weight, greatest(0, now - h.since)],
-            ARRAY[h.process, h.holder, h.value]
-        FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT _limit;
 END $$;

@@ -40,7 +40,7 @@ END $$;
 CREATE FUNCTION tenure.limiter_check_at(_until double precision) RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN (least(_until, 1e12) * 1e6)::bigint + 1000001;
 
--- Forget a limiter that no longer says anything, or set when to look again.
+-- Forget a limiter that has no effect, or set when to look again.
 CREATE FUNCTION tenure.tidy_limiter(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     it tenure.limiter;
@@ -254,26 +254,4 @@ BEGIN
     PERFORM tenure.keep_limiter(at, it);
     PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);
     RETURN tenure.reply('ok');
-END $$;
-
--- -> limiter(; held off, held, the bookings of each limit), more
-CREATE FUNCTION tenure.read_limiter(
-    _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
-) RETURNS tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    now bigint := tenure.enter_object(_clock, 'limiter', _key);
-    at double precision := now / 1e6::double precision;
-    it tenure.limiter;
-    answer bytea[];
-BEGIN
-    IF now IS NULL THEN
-        RETURN tenure.reply('more');
-    END IF;
-    it := tenure.limiter_of(at, _key);
-    answer := ARRAY[greatest(0, it.held_until - at)::text::bytea, it.held::text::bytea];
-    FOR j IN 1 .. cardinality(_names) LOOP
-        answer := answer || (_rates[j] * tenure.booked_ahead(
-            it, greatest(at, it.held_until) - it.held, _names[j], _rates[j]))::text::bytea;
-    END LOOP;
-    RETURN ROW('limiter', NULL, answer)::tenure.answer;
 END $$;

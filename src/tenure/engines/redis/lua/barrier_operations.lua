@@ -51,11 +51,3 @@ function operations.reset_barrier(key)
     end
     return 'ok'
 end
-
--- ARGV: key -> gathering
-function operations.arrivals(key)
-    local barrier = read_barrier(key)
-    return {
-        'gathering', barrier.parties or 0, barrier.generation, barrier.arrived, barrier.broken and 1 or 0, barrier.born or '0',
-    }
-end

@@ -156,21 +156,3 @@ function operations.edit_claim(pool)
     end
     return 'ok'
 end
-
--- ARGV: pool, after -> resources: a page, how many wait, the last name if there are more
-function operations.resources(pool)
-    local answer, after = {}, ARGV[5] == '' and '-' or '(' .. ARGV[5]
-    local names = call('ZRANGEBYLEX', P .. pool .. ':resources', after, '+', 'LIMIT', 0, 257)
-    local more = #names == 257 and names[256] or ''
-    names[257] = nil
-    for _, resource in ipairs(names) do
-        local item = read_resource(pool, resource)
-        answer[#answer + 1] = {
-            resource, item.metadata, item.preference,
-            item.token and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
-            item.session and process_of(item.session) or '', item.token or 0,
-            item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '',
-        }
-    end
-    return {'resources', answer, call('ZCARD', P .. pool .. ':claiming'), more}
-end

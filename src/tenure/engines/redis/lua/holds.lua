@@ -1,13 +1,6 @@
 -- The rest of what can be done with holds; see acquire.lua for the keys. ARGV[3] is the operation.
--- Reads: ask_again_in, hint, notify_watchers, now, process_of, remove_hold, serve_key, subscribe_once
+-- Reads: ask_again_in, hint, notify_watchers, process_of, remove_hold, serve_key
 -- Writes: operations
-
--- A holder as it is listed, from its stored fields.
-local function shown(HOLDERS, holder, about)
-    local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
-    local value = call('HGET', HOLDERS, '=' .. holder) or ''
-    return {process_of(session), holder, tonumber(its_token), tonumber(weight), value, math.max(0, now - since)}
-end
 
 -- ARGV: key, session, holder, ... -> asked: for each what `acquire` answers; gone
 function operations.ask(key)
@@ -66,28 +59,4 @@ function operations.resize(key)
     call('HSET', HOLDERS, 'capacity', ARGV[5], 'fixed', 1)
     serve_key(key)
     return 'ok'
-end
-
--- ARGV: key, limit, session that watches ("": none) -> holdings: capacity, used, holders, waiters; gone
-function operations.holders(key)
-    local HOLDERS, last = P .. key .. ':holders', tonumber(ARGV[5]) - 1
-    if ARGV[6] ~= '' then
-        if not process_of(ARGV[6]) then
-            return 'gone'
-        end
-        subscribe_once(ARGV[6], HOLDERS, 'watch')
-    end
-    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder')
-    local used, held, waiting = tonumber(found[2] or 0), {}, {}
-    if last >= 0 then
-        held = found[3] and {used > 0 and found[3] or nil} or call('ZRANGE', P .. key .. ':held', 0, last)
-        waiting = call('ZRANGE', P .. key .. ':waiting', 0, last)
-    end
-    for i, holder in ipairs(held) do
-        held[i] = shown(HOLDERS, holder, call('HGET', HOLDERS, '@' .. holder))
-    end
-    for i, holder in ipairs(waiting) do
-        waiting[i] = shown(HOLDERS, holder, call('GET', P .. key .. ':waiter:' .. holder))
-    end
-    return {'holdings', tonumber(found[1] or 0), used, held, waiting}
 end

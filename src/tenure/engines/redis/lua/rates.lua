@@ -9,8 +9,8 @@
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
--- ("": none) -> ok, gone ARGV: "hold_off", key, session, n, microseconds -> ok, gone ARGV: "read_limiter", key, the
--- limits -> limiter: held off and held in seconds, the bookings of each
+-- ("": none) -> ok, gone
+-- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
 -- Reads: cache_reply, cached_reply, now
 
 local operation, key = ARGV[3], ARGV[4]
@@ -26,9 +26,7 @@ local time = (now > held_until and now or held_until) - held
 
 -- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
 local count, first = 0, 8
-if operation == 'read_limiter' then
-    count, first = (#ARGV - 4) / 3, 5
-elseif operation ~= 'hold_off' then
+if operation ~= 'hold_off' then
     count = tonumber(ARGV[7])
 end
 local places, rates, ahead = {}, {}, {}
@@ -54,14 +52,6 @@ for i = 1, count do
     local debt = (state[place + 1] - time) / 1e6 * (state[place + 2] / rate)
     places[i], rates[i], ahead[i] = place, rate, debt > 1e9 and 1e9 or debt > 0 and debt or 0
     first = first + 3
-end
-
-if operation == 'read_limiter' then
-    local debts = {}
-    for i = 1, count do
-        debts[i] = format('%.17g', ahead[i] * rates[i])
-    end
-    return {'limiter', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
 end
 
 local session, n, object = ARGV[5], ARGV[6], key .. ':spend'

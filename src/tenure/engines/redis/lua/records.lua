@@ -1,24 +1,8 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
--- Reads: CAP, PART, ask_again_in, cold, end_task, ending_of, groups, hint, leave_queue, now, offer_tasks,
---     owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter, save_queue, set,
---     subscribe_once, unlist_ending, write, write_endings
--- Writes: gained, id, is_unfinished, operations
-
-local R = cold()
-local MOST = 1024 -- how many records are read for a page, those that have expired included
-
--- The id of a task as its key has it.
-local function digits(number)
-    return format('%012d', number)
-end
-
--- A task has more fields than the usual ones: note it in its lease.
-local function has_more(hash)
-    local text = call('HGET', hash, 'lease')
-    if text then
-        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d* %d) %d', '%1 1', 1)))
-    end
-end
+-- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, gained, groups, has_more, hint, leave_queue,
+--     now, offer_tasks, owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter,
+--     save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write, write_endings
+-- Writes: id, is_unfinished, operations
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
 function operations.progress(name)
@@ -97,23 +81,6 @@ local function postpone(queue, task_id)
     return true
 end
 
--- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
-local function walk_endings(queue, state, after, visit)
-    local list, checked = queue.key .. ':' .. state, 0
-    for _, number in ipairs(call('ZRANGEBYSCORE', list, math.floor((after + 1) / PART), '+inf')) do
-        local part = list .. ':' .. number
-        repeat
-            local some = call('ZRANGEBYSCORE', part, format('(%d', after), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
-            for i = 1, #some, 2 do
-                after, checked = tonumber(some[i + 1]), checked + 1
-                if visit(some[i], after) or checked == MOST then
-                    return after
-                end
-            end
-        until #some < 128
-    end
-end
-
 -- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
@@ -134,95 +101,6 @@ local function revive(queue, task_id)
     R.enqueue(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
     write()
     return true
-end
-
--- Where a member stands in a sorted set, or would stand.
-local function place_of(key, score, member)
-    local place = call('ZRANK', key, member)
-    if place and tonumber(call('ZSCORE', key, member)) == tonumber(score) then
-        return place + 1
-    elseif place then
-        return place
-    end
-    call('ZADD', key, score, member)
-    place = call('ZRANK', key, member)
-    call('ZREM', key, member)
-    return place
-end
-
-local function page_from(key, start, limit)
-    return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
-end
-
--- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The
--- names of groups are compared by their bytes: `<` follows the locale of the server.
-local function is_behind(one, other)
-    local its, others = one[4], other[4]
-    for i = 1, its == others and 0 or math.min(#its, #others) do
-        local a, b = string.byte(its, i), string.byte(others, i)
-        if a ~= b then
-            return a > b
-        end
-    end
-    for i = 1, 3 do
-        local a, b = i == 1 and #its or one[i - 1], i == 1 and #others or other[i - 1]
-        if a ~= b then
-            return a > b
-        end
-    end
-    return one[3] > other[3]
-end
-
--- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil
--- while too many delayed ones are due and not yet ready
-local function waiting(queue, place, limit)
-    local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
-    if #due_ids == 514 then
-        R.promote(queue, 256)
-        offer_tasks(queue, gained)
-        gained = 0
-        return
-    end
-    local found = {}
-    local function add_task(priority, since, task_id, group)
-        local one = {priority, since, task_id, group}
-        if not place or is_behind(one, place) then
-            found[#found + 1] = one
-        end
-    end
-    for i = 1, #due_ids, 2 do
-        local fields = call('HMGET', queue.key .. ':' .. due_ids[i], 'priority', 'group')
-        add_task(-tonumber(fields[1] or 0), tonumber(due_ids[i + 1]), due_ids[i], fields[2] or '')
-    end
-    local priority, since, task_id = unpack(place or {})
-    local in_plain = not place or place[4] == ''
-    if in_plain and queue.ranked > 0 then
-        local start = place and place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
-        local some = page_from(queue.key .. ':ranked', start, limit)
-        for i = 1, #some, 2 do
-            add_task(tonumber(some[i + 1]), tonumber(sub(some[i], 1, 16)), sub(some[i], 17), '')
-        end
-    end
-    if in_plain and (not place or priority <= 0) then
-        local start = priority == 0 and place_of(queue.key .. ':ready', since, task_id) or 0
-        local some = page_from(queue.key .. ':ready', start, limit)
-        for i = 1, #some, 2 do
-            add_task(0, tonumber(some[i + 1]), some[i], '')
-        end
-    end
-    if queue.grouped > 0 then
-        local G = groups()
-        local from = in_plain and '-' or '(' .. G.prefix_of(place[4]) .. G.rank_of(-priority) .. format('%016d', since) .. task_id
-        for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
-            local group, rest = G.split_member(member)
-            add_task(-G.priority_of(sub(rest, 1, 16)), tonumber(sub(rest, 17, 32)), sub(rest, 33), group)
-        end
-    end
-    table.sort(found, function(one, other) return is_behind(other, one) end)
-    for i = #found, limit + 1, -1 do
-        found[i] = nil
-    end
-    return found
 end
 
 -- Delete a task that is not leased, or the record at a seq; nil if that has expired.
@@ -292,140 +170,6 @@ function operations.move(name)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
 
--- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
-local function record(queue, task_id, state, since)
-    local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group')
-    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
-    local seq = 0
-    if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
-        return
-    elseif not state then
-        since, seq = ending_of(found[9])
-    end
-    return {
-        seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
-        tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
-        found[11] or '', found[12] or '', found[13] or '', found[14] or '',
-    }
-end
-
--- ARGV: queue, id, session that watches ("": none), the key of the task ("": the task with the id)
--- -> found: the record, ask again in; unknown, gone
-function operations.get_task(name)
-    if ARGV[6] ~= '' and not process_of(ARGV[6]) then
-        return 'gone'
-    end
-    local queue = {name = name, key = P .. name}
-    local task_id = digits(ARGV[7] == '' and ARGV[5] or owner_of(queue, ARGV[7]) or 0)
-    local task = read_task(queue, task_id)
-    if not task then
-        local one = record(queue, task_id)
-        return one and {'found', one, ask_again_in()} or 'unknown'
-    elseif ARGV[6] ~= '' then
-        subscribe_once(ARGV[6], task.hash, 'follow')
-        has_more(task.hash)
-    end
-    if task.token then
-        return {'found', record(queue, task_id, 'leased', tonumber(task.since)), ask_again_in()}
-    end
-    local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
-    local is_delayed = due_time and due_time > now
-    local since = due_time or tonumber(R.since_of(queue, task))
-    local one = record(queue, task_id, is_delayed and 'delayed' or 'waiting', since)
-    return {'found', one, ask_again_in(math.min(is_delayed and due_time or math.huge, tonumber(task.expires or math.huge)))}
-end
-
-local function browse_ended(queue, after, limit, states)
-    after = tonumber(after) or 0
-    local records, horizon = {}, math.huge
-    for _, state in ipairs(states) do
-        local count = 0
-        local last = walk_endings(queue, state, after, function(task_id)
-            local one = record(queue, task_id)
-            if one then
-                records[#records + 1], count = one, count + 1
-            end
-            return count > limit
-        end)
-        horizon = math.min(horizon, last or math.huge)
-    end
-    -- beyond the horizon some may be missing
-    table.sort(records, function(one, other) return one[1] < other[1] end)
-    while #records > 0 and records[#records][1] > horizon do
-        records[#records] = nil
-    end
-    for i = #records, limit + 1, -1 do
-        records[i], horizon = nil, records[i - 1][1]
-    end
-    return {'page', records, horizon < math.huge and format('%d', horizon) or ''}
-end
-
-local function browse_waiting(queue, after, limit)
-    local priority, since, task_id, group = match(after, '^(%-?%d+) (%d+) (%d+) ?(.*)$')
-    local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
-    if not found then
-        save_queue(queue)
-        is_unfinished = true
-        return 'more'
-    end
-    local records = {}
-    for i = 1, math.min(#found, limit) do
-        records[i] = record(queue, found[i][3], 'waiting', found[i][2])
-    end
-    local last = found[limit]
-    return {'page', records, #found > limit and format('%d %d ', last[1], last[2]) .. last[3] .. ' ' .. last[4] or ''}
-end
-
-local function browse_delayed(queue, after, limit)
-    local key = queue.key .. ':delayed'
-    local score, member = match(after, '^(%d+) (%d+)$')
-    local start = score and place_of(key, score, member) or call('ZCOUNT', key, '-inf', now)
-    local found, records, last = page_from(key, start, limit + 1), {}, 2 * limit
-    for i = 1, math.min(#found, last), 2 do
-        records[#records + 1] = record(queue, found[i], 'delayed', tonumber(found[i + 1]))
-    end
-    return {'page', records, #found > last and format('%d ', found[last]) .. found[last - 1] or ''}
-end
-
--- By token, which `after` is.
-local function browse_leased(queue, after, limit)
-    local found, records = {}, {}
-    for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
-        local some = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue.name .. ':leases',
-            '(' .. (after == '' and 0 or after), '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
-        for i = 1, #some, 2 do
-            found[#found + 1] = {tonumber(some[i + 1]), some[i]}
-        end
-    end
-    table.sort(found, function(one, other) return one[1] < other[1] end)
-    for i = 1, math.min(#found, limit) do
-        local since = tonumber(match(call('HGET', queue.key .. ':' .. found[i][2], 'lease'), '^%d+ (%d+)'))
-        records[i] = record(queue, found[i][2], 'leased', since)
-    end
-    return {'page', records, #found > limit and format('%d', found[limit][1]) or ''}
-end
-
--- For each state how `after` looks, which is "" for the first page, and what reads a page.
-local PAGES = {
-    waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
-    delayed = {'^%d* ?%d*$', browse_delayed},
-    leased = {'^%d*$', browse_leased},
-    dead = {'^%d*$', browse_ended, {'dead'}},
-    ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
-}
-
--- ARGV: queue, state, after, limit -> page: records, after which to go on
-function operations.browse(name)
-    local page, after = PAGES[ARGV[5]], ARGV[6]
-    if not page then
-        return {'page', {}, ''}
-    elseif after ~= '' and not match(after, page[1]) then
-        return redis.error_reply('ERR no page ends at ' .. after)
-    end
-    return page[2](read_queue(name), after, math.min(tonumber(ARGV[7]), CAP), page[3])
-end
-
 -- The groups of which another number of tasks can be taken if at most so many are leased: all of them have more tasks.
 local function groups_above(queue, one, other)
     local least = math.min(one == 0 and math.huge or one, other == 0 and math.huge or other)
@@ -460,16 +204,6 @@ function operations.set_groups(name)
     offer_tasks(queue, gained)
     save_queue(queue)
     return 'ok'
-end
-
--- ARGV: queue, limit -> groups: the name, and how many tasks are waiting, delayed and leased
-function operations.groups(name)
-    local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), 256) - 1)
-    for i, packed in ipairs(#names > 0 and call('HMGET', P .. name .. ':groups', unpack(names)) or {}) do
-        local group = groups().unpack_group(names[i], packed)
-        answer[i] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
-    end
-    return {'groups', answer}
 end
 
 -- How many tasks can be taken, at most about so many.

@@ -16,7 +16,11 @@ local function renew(session, ttl)
     return 'ok'
 end
 
+-- ARGV: "", 1 to delete what could not be read -> ok
 function operations.ping()
+    if ARGV[5] == '1' then
+        call('DEL', P .. 'unreadable')
+    end
     return 'ok'
 end
 

@@ -1,5 +1,5 @@
--- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV[3] is
--- the operation.
+-- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV is that
+-- of `scan.lua`.
 -- Reads: CAP, now, process_of, read_participant, read_resource
 -- Writes: operations
 
@@ -102,12 +102,11 @@ local function holds(prefix, after, limit)
     end
 end
 
-local kinds = {holds = holds, pools = pools, queues = queues, sessions = sessions}
-
--- ARGV: "", kind, prefix, after, limit -> keys: names, after which to go on
-function operations.list_keys()
-    local names, last = kinds[ARGV[5]](ARGV[6], ARGV[7], math.min(tonumber(ARGV[8]), CAP))
-    return {'keys', names, last}
+for kind, names in pairs({holds = holds, pools = pools, queues = queues, sessions = sessions}) do
+    operations[kind] = function()
+        local found, last = names(ARGV[7], ARGV[5], tonumber(ARGV[6]))
+        return {kind, found, last}
+    end
 end
 
 -- The key and the name of an item, whether it is held and not waited for, and its token, by family.
@@ -136,9 +135,9 @@ local FAMILIES = {
     hold = 'holds', claim = 'claims', arrival = 'arrivals', producer = 'producers', tasks = 'tasks', taker = 'takers',
 }
 
--- ARGV: session, after, limit -> session: its process, for each item family, key, name, 1 if it is held, and its token,
--- and after which to go on: a place in the items of the session, and for tasks the last token; unknown
-function operations.describe_session(session)
+-- Of each item the family, key, name, 1 if it is held, and its token; then the process of the session. To go on, the place
+-- in the items of the session, and for tasks the last token. unknown
+function operations.session(session)
     local process = process_of(session)
     if not process then
         return 'unknown'
@@ -159,7 +158,7 @@ function operations.describe_session(session)
                 answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], its_token), 1, its_token}
             end
             if #answer == limit then
-                return {'session', process, answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
+                return {'session', answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0), process}
             end
         else
             local key, name, held, its_token
@@ -174,19 +173,15 @@ function operations.describe_session(session)
             end
             answer[#answer + 1] = {FAMILIES[family], key, name, held and 1 or 0, its_token or 0}
             if #answer == limit then
-                return {'session', process, answer, items[i + 1]}
+                return {'session', answer, items[i + 1], process}
             end
         end
         last_token = nil
     end
-    return {'session', process, answer, #items == 2 * limit and items[#items] or ''}
+    return {'session', answer, #items == 2 * limit and items[#items] or '', process}
 end
 
--- ARGV: "", 1 to delete what could not be read -> health: the time, what INFO says, how much cannot be read
-function operations.check_health()
-    local unreadable = call('SCARD', P .. 'unreadable')
-    if ARGV[5] == '1' then
-        call('DEL', P .. 'unreadable')
-    end
-    return {'health', now, call('INFO'), unreadable}
+-- The time, what INFO says, how much cannot be read.
+function operations.health()
+    return {'health', {{now, call('INFO'), call('SCARD', P .. 'unreadable')}}, ''}
 end

@@ -68,8 +68,8 @@ WHERE queue = :queue AND name > x''
 -- out: sum
 SELECT total(takeable) FROM task_group WHERE queue = :queue
 
--- longest: The groups with the most unfinished tasks.
--- in: queue, limit
--- out: name, waiting, delayed, leased
-SELECT name, waiting, unfinished - waiting - leased, leased FROM task_group
-WHERE queue = :queue AND name > x'' AND unfinished > 0 ORDER BY unfinished DESC, name LIMIT :limit
+-- longest: The groups with the most unfinished tasks, behind a place.
+-- in: queue, less (their number, negated), name, limit
+-- out: name, unfinished, waiting, delayed, leased
+SELECT name, unfinished, waiting, unfinished - waiting - leased, leased FROM task_group
+WHERE queue = :queue AND name > x'' AND unfinished > 0 AND (-unfinished, name) > (:less, :name) ORDER BY unfinished DESC, name LIMIT :limit

@@ -183,6 +183,12 @@ SELECT token FROM task WHERE session = :session AND queue = :queue AND stop > 0 
 SELECT queue.name, task.id FROM task JOIN queue ON queue.id = task.queue
 WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
 
+-- of_session: The tasks that a session has, behind a token.
+-- in: session, token, limit
+-- out: token, queue (its name), id
+SELECT task.token, queue.name, task.id FROM task JOIN queue ON queue.id = task.queue
+WHERE session = :session AND place = 2 AND token > :token ORDER BY token LIMIT :limit
+
 -- expired: Tasks that have expired, in the order of their time and id.
 -- in: now, count
 -- out: queue (its name), and as `task`

@@ -1,0 +1,75 @@
+"""Scans: the arguments of the function `scan`, and the pages of the rows that it returns.
+
+A row ends with its place in the index: some numbers, and in some indexes a name. The place of the last row of a page is
+where the next page begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tenure.engine import INDEXES, NAMES, Debt, Health, LimiterStatus, Page, Scan
+from tenure.errors import EngineError
+
+from ._codec import Row, decoded
+from ._health import health
+from ._values import Ints, Value, name, text
+
+_PLACES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys((*NAMES, "resources"), (0, 1)),
+    **dict.fromkeys(("session", "holders", "delayed"), (2, 0)),
+    **dict.fromkeys(("leased", "dead", "ended"), (1, 0)),
+    "groups": (1, 1),
+    "waiting": (3, 1),
+}
+"""Of how many numbers and names a place is made; of none, where an index has one row."""
+
+
+def scan(op: Scan[Any]) -> tuple[Value, ...]:
+    """The arguments of the function. Raises `EngineError`."""
+    numbers, _, behind = op.after.partition(":")
+    try:
+        place, raw = list(map(int, numbers.split())), bytes.fromhex(behind)
+    except ValueError:
+        place, raw = [], b""
+    if op.after and (len(place), op.after.count(":")) != _PLACES.get(op.index.name):
+        raise EngineError(f"no page of {op.index.name} ended at {op.after[:100]!r}")
+    index, watch = op.index, name(op.watch)
+    return index.name, index.of, name(op.key), Ints(place), raw, op.limit, name(op.only), watch
+
+
+def page(rows: Sequence[Row]) -> Page[Any]:
+    """The page that the function returned."""
+    (_, (limit,), (of,)), others, *listed = rows
+    index = INDEXES[text(of)]
+    numbers, names = _PLACES.get(index.name, (0, 0))
+    row_of: Callable[[Row], Any] = _ROWS.get(index.row) or partial(decoded, index.row)
+
+    def without_place(row: Row) -> Row:
+        return row._replace(n=row.n[: len(row.n) - numbers], b=row.b[: len(row.b) - names])
+
+    shown = tuple([row_of(without_place(row)) for row in listed[:limit] if row.word == "row"])
+    return decoded(index.page, others, rows=shown, next=_end(listed, limit, numbers, names))
+
+
+def _end(listed: Sequence[Row], limit: int, numbers: int, names: int) -> str:
+    if len(listed) <= limit:
+        return ""
+    row = listed[limit - 1]
+    place = " ".join(map(str, row.n[len(row.n) - numbers :]))
+    return place + "".join(f":{raw.hex()}" for raw in row.b[len(row.b) - names :])
+
+
+def _limiter(row: Row) -> LimiterStatus:
+    held_off, held, *debts = row.b
+    pairs = zip(map(text, debts[::2]), map(float, debts[1::2]), strict=True)
+    return LimiterStatus(float(held_off), float(held), tuple(sorted(Debt(*pair) for pair in pairs)))
+
+
+_ROWS: dict[type[Any], Callable[[Row], Any]] = {
+    str: lambda row: text(row.b[0]),
+    Health: health,
+    LimiterStatus: _limiter,
+}

@@ -1,0 +1,44 @@
+"""Scans: the arguments of `scan.lua`, and the pages of what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tenure.engine import INDEXES, Health, LimiterStatus, Page, Scan
+
+from ._codec import Argument, decoder, text
+from ._health import health
+
+PAGES = " ".join(INDEXES)
+"""The words with which the replies begin."""
+
+
+def scan(op: Scan[Any]) -> tuple[Argument, ...]:
+    """The arguments of the operation."""
+    return op.index.name, op.key, op.after, op.limit, op.only, op.watch
+
+
+def page(raw: list[Any]) -> Page[Any]:
+    """The page that the script returned."""
+    name, rows, last, *others = raw
+    make, row, decoders = _codec(name.decode())
+    decoded = [decode(value) for decode, value in zip(decoders, others, strict=True)]
+    return make(tuple(map(row, rows)), text(last), *decoded)
+
+
+@cache
+def _codec(name: str) -> tuple[type[Page[Any]], Callable[[Any], Any], list[Callable[[Any], Any]]]:
+    """The class of the pages of an index, and the decoders of its rows and of the other fields of a page."""
+    index = INDEXES[name]
+    row = _ROWS.get(index.row) or decoder(index.row, index.page)
+    return index.page, row, [decoder(hint, index.page) for hint in index.others.values()]
+
+
+def _limiter(raw: list[Any]) -> LimiterStatus:
+    status = decoder(LimiterStatus, Page)(raw)
+    return status._replace(debts=tuple(sorted(status.debts)))
+
+
+_ROWS: dict[type[Any], Callable[[Any], Any]] = {Health: health, LimiterStatus: _limiter}

@@ -1,0 +1,96 @@
+-- Reads a page of an index. ARGV[3] is the index; then come the object, the end of the page before ("": none), how many rows
+-- are wanted, to what the index is narrowed, and the session that watches ("": none).
+-- -> the index, its rows, where to go on ("": nowhere), and what more is said of the object; gone
+-- Reads:
+-- Reads: now, process_of, read_barrier, read_resource, subscribe_once
+-- Writes: operations
+
+-- A holder as it is listed, from its stored fields.
+local function shown(HOLDERS, holder, about)
+    local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
+    local value = call('HGET', HOLDERS, '=' .. holder) or ''
+    return {process_of(session), holder, tonumber(its_token), tonumber(weight), value, math.max(0, now - since)}
+end
+
+-- Those that hold and those that wait; the capacity, and the weight of the holders.
+function operations.holders(key)
+    local HOLDERS, limit, rows, last, more = P .. key .. ':holders', tonumber(ARGV[6]), {}, '', false
+    local waits, from = match(ARGV[5], '^([01]) (%d+)$')
+    if ARGV[8] ~= '' then
+        subscribe_once(ARGV[8], HOLDERS, 'watch')
+    end
+    local function add(holder, about, place)
+        if #rows == limit then
+            more = true
+        else
+            rows[#rows + 1], last = shown(HOLDERS, holder, about), place
+        end
+    end
+    local function list(suffix, behind)
+        local left = limit + 1 - #rows
+        return call('ZRANGEBYSCORE', P .. key .. suffix, '(' .. (behind or 0), '+inf', 'WITHSCORES', 'LIMIT', 0, left)
+    end
+    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder')
+    local used = tonumber(found[2] or 0)
+    if waits ~= '1' and found[3] then
+        -- the only holder stands in no set
+        local about = used > 0 and call('HGET', HOLDERS, '@' .. found[3])
+        local its_token = about and match(about, '^%d+')
+        if about and tonumber(its_token) > tonumber(from or 0) then
+            add(found[3], about, '0 ' .. its_token)
+        end
+    elseif waits ~= '1' then
+        local held = list(':held', from)
+        for i = 1, #held, 2 do
+            add(held[i], call('HGET', HOLDERS, '@' .. held[i]), '0 ' .. held[i + 1])
+        end
+    end
+    local waiters = list(':waiting', waits == '1' and from)
+    for i = 1, #waiters, 2 do
+        add(waiters[i], call('GET', P .. key .. ':waiter:' .. waiters[i]), '1 ' .. waiters[i + 1])
+    end
+    return {'holders', rows, more and last or '', tonumber(found[1] or 0), used}
+end
+
+-- How many wait for a resource.
+function operations.resources(pool)
+    local rows, limit, after = {}, tonumber(ARGV[6]), ARGV[5] == '' and '-' or '(' .. ARGV[5]
+    local names = call('ZRANGEBYLEX', P .. pool .. ':resources', after, '+', 'LIMIT', 0, limit + 1)
+    for i = 1, math.min(#names, limit) do
+        local item = read_resource(pool, names[i])
+        rows[i] = {
+            names[i], item.metadata, item.preference,
+            item.token and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
+            item.session and process_of(item.session) or '', item.token or 0,
+            item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '',
+        }
+    end
+    return {'resources', rows, #names > limit and names[limit] or '', call('ZCARD', P .. pool .. ':claiming')}
+end
+
+function operations.barrier(key)
+    local barrier = read_barrier(key)
+    local broken = barrier.broken and 1 or 0
+    return {'barrier', {{barrier.parties or 0, barrier.generation, barrier.arrived, broken, barrier.born or '0'}}, ''}
+end
+
+-- Held off and held in seconds, and the bookings of each limit; `rates.lua` has the key.
+function operations.limiter(key)
+    local stored, debts = call('GET', P .. key .. ':limiter'), {}
+    local state = stored and cmsgpack.unpack(stored)
+    if not state or state[1] <= now then
+        state = {0, 0, 0, 0}
+    end
+    local held_until, held = state[2], state[3]
+    local time = math.max(now, held_until) - held
+    for place = 5, #state, 3 do
+        if state[place + 1] > time then
+            debts[#debts + 1] = {state[place], format('%.17g', (state[place + 1] - time) / 1e6 * state[place + 2])}
+        end
+    end
+    return {'limiter', {{format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}}, ''}
+end
+
+if ARGV[8] ~= '' and not process_of(ARGV[8]) then
+    return 'gone'
+end

@@ -1,0 +1,154 @@
+-- Pages of the tasks of a queue, and of its groups. ARGV is as in `scan.lua`.
+-- Reads:
+-- Reads: R, ask_again_in, digits, ending_of, groups, has_more, now, owner_of, page_from, place_of, read_queue,
+--     read_task, save_queue, subscribe_once, waiting, walk_endings
+-- Writes: is_unfinished, operations
+
+-- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
+local function record(queue, task_id, state, since)
+    local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group')
+    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
+    local seq = 0
+    if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
+        return
+    elseif not state then
+        since, seq = ending_of(found[9])
+    end
+    return {
+        seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
+        tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
+        found[11] or '', found[12] or '', found[13] or '', found[14] or '',
+    }
+end
+
+-- -> the task, if there is one, ask again in; gone
+local function one_task(name, task_id)
+    local queue = {name = name, key = P .. name}
+    local task = read_task(queue, task_id)
+    if not task then
+        return {ARGV[3], {record(queue, task_id)}, '', ask_again_in()}
+    elseif ARGV[8] ~= '' then
+        subscribe_once(ARGV[8], task.hash, 'follow')
+        has_more(task.hash)
+    end
+    if task.token then
+        return {ARGV[3], {record(queue, task_id, 'leased', tonumber(task.since))}, '', ask_again_in()}
+    end
+    local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
+    local is_delayed = due_time and due_time > now
+    local since = due_time or tonumber(R.since_of(queue, task))
+    local one = record(queue, task_id, is_delayed and 'delayed' or 'waiting', since)
+    local change = math.min(is_delayed and due_time or math.huge, tonumber(task.expires or math.huge))
+    return {ARGV[3], {one}, '', ask_again_in(change)}
+end
+
+function operations.task(name)
+    return one_task(name, digits(ARGV[7]))
+end
+
+function operations.keyed_task(name)
+    return one_task(name, digits(owner_of({key = P .. name}, ARGV[7]) or 0))
+end
+
+local function browse_ended(queue, after, limit, states)
+    after = tonumber(after) or 0
+    local records, horizon = {}, math.huge
+    for _, state in ipairs(states) do
+        local count = 0
+        local last = walk_endings(queue, state, after, function(task_id)
+            local one = record(queue, task_id)
+            if one then
+                records[#records + 1], count = one, count + 1
+            end
+            return count > limit
+        end)
+        horizon = math.min(horizon, last or math.huge)
+    end
+    -- beyond the horizon some may be missing
+    table.sort(records, function(one, other) return one[1] < other[1] end)
+    while #records > 0 and records[#records][1] > horizon do
+        records[#records] = nil
+    end
+    for i = #records, limit + 1, -1 do
+        records[i], horizon = nil, records[i - 1][1]
+    end
+    return records, horizon < math.huge and format('%d', horizon) or ''
+end
+
+local function browse_waiting(queue, after, limit)
+    local priority, since, task_id, group = match(after, '^(%-?%d+) (%d+) (%d+) ?(.*)$')
+    local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
+    if not found then
+        save_queue(queue)
+        is_unfinished = true
+        return
+    end
+    local records = {}
+    for i = 1, math.min(#found, limit) do
+        records[i] = record(queue, found[i][3], 'waiting', found[i][2])
+    end
+    local last = found[limit]
+    return records, #found > limit and format('%d %d ', last[1], last[2]) .. last[3] .. ' ' .. last[4] or ''
+end
+
+local function browse_delayed(queue, after, limit)
+    local key = queue.key .. ':delayed'
+    local score, member = match(after, '^(%d+) (%d+)$')
+    local start = score and place_of(key, score, member) or call('ZCOUNT', key, '-inf', now)
+    local found, records, last = page_from(key, start, limit + 1), {}, 2 * limit
+    for i = 1, math.min(#found, last), 2 do
+        records[#records + 1] = record(queue, found[i], 'delayed', tonumber(found[i + 1]))
+    end
+    return records, #found > last and format('%d ', found[last]) .. found[last - 1] or ''
+end
+
+-- By token, which `after` is.
+local function browse_leased(queue, after, limit)
+    local found, records = {}, {}
+    for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
+        local some = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue.name .. ':leases',
+            '(' .. (after == '' and 0 or after), '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
+        for i = 1, #some, 2 do
+            found[#found + 1] = {tonumber(some[i + 1]), some[i]}
+        end
+    end
+    table.sort(found, function(one, other) return one[1] < other[1] end)
+    for i = 1, math.min(#found, limit) do
+        local since = tonumber(match(call('HGET', queue.key .. ':' .. found[i][2], 'lease'), '^%d+ (%d+)'))
+        records[i] = record(queue, found[i][2], 'leased', since)
+    end
+    return records, #found > limit and format('%d', found[limit][1]) or ''
+end
+
+-- For each state how `after` looks, which is "" for the first page, and what reads a page.
+local PAGES = {
+    waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
+    delayed = {'^%d* ?%d*$', browse_delayed},
+    leased = {'^%d*$', browse_leased},
+    dead = {'^%d*$', browse_ended, {'dead'}},
+    ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
+}
+
+for state, page in pairs(PAGES) do
+    operations[state] = function(name)
+        local after = ARGV[5]
+        if after ~= '' and not match(after, page[1]) then
+            return redis.error_reply('ERR no page ends at ' .. after)
+        end
+        local records, last = page[2](read_queue(name), after, tonumber(ARGV[6]), page[3])
+        return {state, records, last}
+    end
+end
+
+-- The name, and how many tasks are waiting, delayed and leased.
+function operations.groups(name)
+    local sizes, limit, rows = P .. name .. ':sizes', tonumber(ARGV[6]), {}
+    local score, last = match(ARGV[5], '^(%-%d+) (.*)$')
+    local found = page_from(sizes, score and place_of(sizes, score, last) or 0, limit + 1)
+    for i = 1, math.min(#found, 2 * limit), 2 do
+        local group = groups().unpack_group(found[i], call('HGET', P .. name .. ':groups', found[i]))
+        rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
+    end
+    return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
+end

@@ -1,0 +1,115 @@
+"""Scans: what reads each index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tenure.engine import (
+    BARRIER,
+    GROUPS,
+    HEALTH,
+    HOLDERS,
+    KEYED_TASK,
+    LIMITER,
+    NAMES,
+    RESOURCES,
+    SESSION,
+    TASK,
+    TASKS,
+    Health,
+    Index,
+    Page,
+    Reply,
+    Scan,
+    SessionItem,
+    SessionPage,
+)
+
+from ._barriers import PARTICIPANTS, Barriers
+from ._claims import CLAIMERS, Claims
+from ._holds import HOLDS, Holds
+from ._pages import Position, page_of, place_in
+from ._rates import Rates
+from ._room import PRODUCERS, Room
+from ._rows import TaskRows
+from ._state import State
+from ._takers import TAKERS, Takers
+from ._tasks import Tasks
+
+
+class Survey(Protocol):
+    """The indexes that each engine reads in its own way."""
+
+    def names(self, scan: Scan[Page[str]], /) -> Page[str]:
+        """The names of a kind."""
+        ...
+
+    def health(self, scan: Scan[Page[Health]], /) -> Page[Health]:
+        """The health of the engine."""
+        ...
+
+
+class Scans:
+    """The reader of all indexes."""
+
+    def __init__(
+        self,
+        state: State,
+        holds: Holds,
+        claims: Claims,
+        barriers: Barriers,
+        rates: Rates,
+        room: Room,
+        takers: Takers,
+        tasks: Tasks,
+        rows: TaskRows,
+        survey: Survey,
+    ) -> None:
+        self._state = state
+        self._rows = rows
+        self._families = (
+            (state.table(HOLDS), holds.item),
+            (state.table(CLAIMERS), claims.item),
+            (state.table(PARTICIPANTS), barriers.item),
+            (state.table(PRODUCERS), room.item),
+            None,
+            (state.table(TAKERS), takers.item),
+        )
+        """As `FAMILIES`: the tables of all but the tasks."""
+        self._readers: dict[Index[Any], Callable[[Any], Any]] = {
+            **dict.fromkeys(NAMES.values(), survey.names),
+            SESSION: self._items,
+            HEALTH: survey.health,
+            HOLDERS: holds.holders,
+            RESOURCES: claims.resources,
+            LIMITER: rates.limiter,
+            BARRIER: barriers.barrier,
+            **dict.fromkeys(TASKS.values(), tasks.listed),
+            TASK: tasks.one,
+            KEYED_TASK: tasks.one,
+            GROUPS: tasks.groups,
+        }
+
+    def scan(self, op: Scan[Any]) -> Any:
+        if op.watch and self._state.session(op.watch) is None:
+            return Reply.GONE
+        return self._readers[op.index](op)
+
+    def _items(self, op: Scan[SessionPage]) -> SessionPage | Reply:
+        session = self._state.session(op.key)
+        if session is None:
+            return Reply.UNKNOWN
+        first, rank = place_in(op, 0, 0) or (0, 0)
+        placed: list[tuple[Position, SessionItem]] = []
+        for place, family in list(enumerate(self._families))[first:]:
+            left = op.limit + 1 - len(placed)
+            if family is None:
+                found = self._rows.held_by(session, rank, left)
+            else:
+                table, item = family
+                rows = table.some("session", session.number, limit=left, after=(rank,))
+                found = [(row.rank, item(row)) for row in rows]
+            placed += [((place, of_item), shown) for of_item, shown in found]
+            rank = 0
+        return page_of(op, placed, process=session.process)

@@ -1,0 +1,85 @@
+"""The tasks of a queue in a state, in order, from any place on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.engine import CAP, Record
+from tenure.engines.rules import Position, decoded_name, encoded_name
+
+from ._records import ended_record, unfinished_record
+from ._sql import TASKS
+from ._state import State
+
+_ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
+_HIGHEST = 2**63 - 1
+
+
+def listed(
+    state: State, queue: int, name: str, after: Position, limit: int
+) -> list[tuple[Position, Record | None]]:
+    """The first tasks in the state behind a place, with their places."""
+    if name in ("ended", "dead"):
+        return _ended(state, queue, name, after[0] if after else 0, limit)
+    rows = unfinished(state, queue, name, after, limit)
+    shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]))
+    return [
+        (_position(name, row), unfinished_record(state, name, *of_task))
+        for row, of_task in zip(rows, shown, strict=True)
+    ]
+
+
+def unfinished(state: State, queue: int, name: str, after: Position, limit: int) -> list[Any]:
+    """The first unfinished tasks behind a place: rows that end with the id and the place in the order."""
+    run, about = state.all, {"queue": queue, "limit": limit}
+    if name == "leased":
+        return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
+    due = run(TASKS.are_due, queue=queue, now=state.moment, limit=CAP)
+    rows: list[Any] = []
+    if name == "delayed":
+        # due tasks that are not moved yet count as waiting, as many as an exchange would move
+        places = [row[2:4] for row in due[-1:]]
+        ready_at, task = max([*places, after or (-1, -1)])
+        rows += run(TASKS.delayed_same_time, **about, ready_at=ready_at, id=task)
+        if len(rows) < limit:
+            rows += run(TASKS.delayed_later, **about, ready_at=ready_at)
+        return rows[:limit]
+    group, down, ready_at, task = after or ("", -_HIGHEST, -1, -1)
+    of_group = {**about, "group": encoded_name(group)}
+    if after:
+        rows += run(TASKS.waiting_same_time, **of_group, priority=-down, ready_at=ready_at, id=task)
+        if len(rows) < limit:
+            rows += run(TASKS.waiting_later, **of_group, priority=-down, ready_at=ready_at)
+        due = [row for row in due if _rank(row) > (of_group["group"], down, ready_at, task)]
+    if len(rows) < limit:
+        rows += run(TASKS.waiting_lower, **of_group, priority=-down)
+    if len(rows) < limit:
+        rows += run(TASKS.waiting_next, **of_group)
+    return sorted(rows + due, key=_rank)[:limit]
+
+
+def _ended(
+    state: State, queue: int, name: str, after: int, limit: int
+) -> list[tuple[Position, Record | None]]:
+    rows: list[Any] = []
+    for each in ("dead",) if name == "dead" else _ENDED_STATES:
+        rows += state.all(TASKS.browse_ended, queue=queue, state=each, after=after, limit=limit)
+    rows.sort()
+    # outdated ones that are not forgotten yet are passed over
+    return [
+        ((row[0],), ended_record(state, *row) if expires is None or expires > state.moment else None)
+        for *row, expires in rows[:limit]
+    ]
+
+
+def _rank(row: Any) -> tuple[bytes, int, int, int]:
+    """The rank of a task that waits, from a row of `waiting_same_time`."""
+    group, priority, ready_at, task, _ = row
+    return group, -priority, ready_at, task
+
+
+def _position(name: str, row: Any) -> Position:
+    if name == "waiting":
+        group, *numbers = _rank(row)
+        return decoded_name(group), *numbers
+    return row[:1] if name == "leased" else row[:2]
