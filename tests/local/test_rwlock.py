@@ -309,6 +309,19 @@ async def test_r10_the_readers_behind_a_writer_that_gives_up_go_in(how, policy):
         leave_all(tasks)
 
 
+@ON_UVLOOP_TOO
+async def test_w2n_readers_go_in_together_when_the_writer_before_them_was_just_cancelled(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwr", how)
+        tasks[1].cancel()
+        with lock.read_nowait():
+            async with anyio.create_task_group() as newcomers:
+                tasks += await line_up(newcomers, lock, "r", how)
+                assert who_is_in(tasks) == [0, 2, 3]
+                leave_all(tasks)
+
+
 # ------------------------------------------------------------------------------------------------- holders that die
 
 
