@@ -159,6 +159,22 @@ async def test_resetting_breaks_it_for_those_that_wait_only():
     assert not barrier.broken
 
 
+async def test_each_party_gets_an_error_of_its_own():
+    barrier, errors = Barrier(3), []
+
+    async def party():
+        with pytest.raises(BarrierBroken) as caught:
+            await barrier.wait()
+        errors.append(caught.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(party)
+        group.start_soon(party)
+        await anyio.wait_all_tasks_blocked()
+        barrier.abort()
+    assert errors[0] is not errors[1]
+
+
 async def test_waiting_at_a_broken_barrier_gives_way_to_others():
     barrier = Barrier(2)
     barrier.abort()
@@ -214,6 +230,17 @@ async def test_with_drop_one_that_is_cancelled_as_the_last_one_comes_leaves_no_m
         assert barrier.n_waiting == 1
         parties += await line_up(group, barrier, 1)
     assert outcomes(parties) == [0, 1]
+
+
+@ON_UVLOOP_TOO
+async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(how):
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        barrier.reset()
+        parties += await line_up(group, barrier, 3)
+    assert outcomes(parties) == ["cancelled", "broken", 0, 1, 2]
 
 
 # ---------------------------------------------------------------------------------------------------------- windows

@@ -97,6 +97,13 @@ async def test_slow_calls_open_it_though_none_failed(virtual_clock):
     assert (statistics.failures, statistics.slow_calls, statistics.slow_call_rate) == (0, 2, 0.5)
 
 
+async def test_a_slow_failure_counts_as_both(virtual_clock):
+    breaker = CircuitBreaker(slow_call_seconds=2, window=4)
+    await fail(breaker, seconds=3)
+    statistics = breaker.statistics()
+    assert (statistics.calls, statistics.failures, statistics.slow_calls) == (1, 1, 1)
+
+
 async def test_what_is_ignored_says_nothing_and_what_is_not_recorded_is_a_success():
     breaker = CircuitBreaker(record=OSError, ignore=ConnectionError, window=10)
     for error in (ConnectionError(), KeyError(), OSError()):

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import anyio
 import anyio.lowlevel
 import pytest
-from callers import Cancellable
+from callers import EVERY_WAY, Cancellable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,6 +204,21 @@ async def test_errors_name_the_kind():
 def test_a_kind_without_a_share_is_refused(shares, kind):
     with pytest.raises(ValueError, match="^kind must be one of"):
         Bulkhead(1, shares=shares).enter(kind)
+
+
+@EVERY_WAY
+async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
+    """1, window 3."""
+    bulkhead = Bulkhead(1)
+    async with anyio.create_task_group() as group:
+        async with bulkhead.enter():
+            (victim,) = await come(group, bulkhead, None, how=how)
+            (heir,) = await come(group, bulkhead, None)
+        victim.cancel()
+        await settle()
+        assert outcomes([victim, heir]) == ["cancelled", "inside"]
+        await go(heir)
+    assert bulkhead.statistics().in_use == 0
 
 
 # --------------------------------------------------------------------------------------------------------- cancellation

@@ -137,6 +137,23 @@ async def test_one_that_is_cancelled_takes_only_its_own_value_out(how, virtual_c
     assert [putter.outcome for putter in putters] == [1, "cancelled", 1, "cancelled"]
 
 
+@pytest.mark.backends("asyncio")  # trio's tasks have no order within a turn
+async def test_w2_one_that_is_cancelled_in_the_turn_in_which_its_batch_is_due_is_not_flushed(virtual_clock):
+    sink = Sink()
+    async with Coalescer(sink, window=100, max_items=2) as coalescer, anyio.create_task_group() as group:
+        victim = Putter(coalescer, 0, "a", 1)
+        group.start_soon(victim.run)
+        await virtual_clock.settle()
+
+        async def cancel():
+            victim.cancel()
+
+        group.start_soon(coalescer.put, "b", 2)
+        group.start_soon(cancel)
+    assert victim.outcome == "cancelled"
+    assert sink.batches == [{"b": 2}]
+
+
 @EVERY_WAY
 async def test_a_batch_that_all_have_left_is_not_flushed_and_leaves_no_trace(how, virtual_clock):
     sink = Sink()

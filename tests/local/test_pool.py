@@ -63,6 +63,17 @@ async def test_borrowing_is_a_checkpoint_and_giving_back_works_in_a_cancelled_sc
         assert pool.statistics().idle == 1
 
 
+async def test_a_returned_one_serves_the_waiter_that_caused_a_creation(virtual_clock):
+    works = Works(create=5)
+    async with pool_of(works, max_size=2) as pool, anyio.create_task_group() as group:
+        async with pool.acquire():
+            group.start_soon(works.use, pool.acquire(), 0)
+            await anyio.sleep(1)
+        await virtual_clock.settle()
+        assert pool.statistics().tasks_waiting == 0
+        assert pool.statistics().creating == 1
+
+
 async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_is_tried_again(virtual_clock):
     works = Works()
     async with pool_of(works) as pool:
@@ -314,6 +325,15 @@ async def test_an_exception_in_the_body_has_the_resource_checked(virtual_clock):
         await virtual_clock.settle()
         assert thing.closed
         assert pool.statistics().size == 0
+
+
+async def test_an_exception_in_the_body_leaves_it_alone_if_there_is_no_check(virtual_clock):
+    works = Works()
+    async with pool_of(works) as pool:
+        with pytest.raises(KeyError):
+            async with pool.acquire():
+                raise KeyError
+        assert pool.statistics().idle == 1
 
 
 async def test_a_cancelled_body_has_its_resource_closed_and_the_slot_comes_back(virtual_clock):

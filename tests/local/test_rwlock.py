@@ -309,6 +309,44 @@ async def test_r10_the_readers_behind_a_writer_that_gives_up_go_in(how, policy):
         leave_all(tasks)
 
 
+@ON_UVLOOP_TOO
+async def test_the_readers_behind_the_second_writer_wait_on_when_the_first_gives_up(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwrwr", how)
+        tasks[1].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert who_is_in(tasks) == [0, 2]
+        leave_all(tasks)
+
+
+@ON_UVLOOP_TOO
+async def test_w2n_readers_go_in_together_when_the_writer_before_them_was_just_cancelled(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwr", how)
+        tasks[1].cancel()
+        with lock.read_nowait():
+            async with anyio.create_task_group() as newcomers:
+                tasks += await line_up(newcomers, lock, "r", how)
+                assert who_is_in(tasks) == [0, 2, 3]
+                leave_all(tasks)
+
+
+@pytest.mark.parametrize("mode", "rw")
+@ON_UVLOOP_TOO
+async def test_w3_given_and_then_cancelled(how, mode):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        tasks = await line_up(group, lock, [mode, "w"], how)
+        held.release()
+        tasks[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert [task.outcome for task in tasks] == ["cancelled", "in"]
+        leave_all(tasks)
+
+
 # ------------------------------------------------------------------------------------------------- holders that die
 
 

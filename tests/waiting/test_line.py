@@ -148,6 +148,18 @@ async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how)
 
 
 @ON_UVLOOP_TOO
+async def test_w2_the_cancelled_are_passed_over_in_the_middle_too(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abc", how)
+        callers[1].cancel()
+        assert [waiter.want for waiter in owner.line] == ["a", "c"]
+        owner.give(1)
+        owner.give(2)
+    assert [caller.outcome[0] for caller in callers] == ["returned", "cancelled", "returned"]
+
+
+@ON_UVLOOP_TOO
 async def test_w3_granted_and_then_cancelled_nothing_is_lost(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:

@@ -176,6 +176,14 @@ async def test_a_task_is_completed_once(queue, db):
     assert effects(db) == []
 
 
+async def test_after_the_block_it_is_too_late(queue, db):
+    await queue.put("job")
+    async with queue.take() as task:
+        pass
+    with pytest.raises(LeaseLost, match="released"), db:
+        await task.complete_in(db)
+
+
 async def test_a_frozen_holder_writes_nothing(open_store_on, virtual_clock, freeze, connect):
     async with open_store_on(ttl=3.0) as a, open_store_on(ttl=3.0) as b:
         db = connect()

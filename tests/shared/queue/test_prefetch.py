@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import LeaseLost, TaskCancelled, Worker, WorkQueue
+from tenure import EngineError, LeaseLost, TaskCancelled, Worker, WorkQueue
 from tenure.engine import Exchange, Hint, Notice, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault, FaultyEngine
@@ -212,6 +212,26 @@ async def test_draining_gives_them_back_at_once(store, virtual_clock):
     await nothing_of_them_is_left(queue, handler)
 
 
+async def test_an_engine_error_gives_them_back(faulty, faulty_store, virtual_clock):
+    queue, handler = WorkQueue(faulty_store, "jobs"), Handler(1)
+    await queue.put_many(range(60))
+
+    async def until_refused():
+        with pytest.raises(EngineError, match="refused"):
+            await Worker(queue, handler, concurrency=1, prefetch=5).run()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(until_refused)
+        await anyio.sleep(9.5)
+        assert await leased(queue) == 6
+        faulty.refused = Exchange
+    # the one that ran has ended, and one more was begun before the engine had answered
+    assert len(handler.begun) == 11
+    faulty.refused = ()
+    await anyio.sleep(2)
+    await nothing_of_them_is_left(queue, handler)
+
+
 @in_process
 async def test_the_end_of_one_worker_leaves_the_other_its_share(recording, virtual_clock):
     def given_back():
@@ -306,6 +326,18 @@ async def test_spare_tasks_are_kept_when_the_engine_is_asked_what_it_knows_of(st
         await queue.join()
     assert handler.begun == list(range(60))
     assert handler.deliveries == {(1, 1)}
+
+
+@in_process
+async def test_they_come_back_to_the_worker_that_lost_them(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    async with with_spare_tasks(queue, tasks=26, concurrency=2) as (_, handler, _):
+        del handler.begun[18:]
+        queue.takers._prefetched[0][0].lose("expired")
+        with anyio.fail_after(6):
+            await queue.join()
+    assert sorted(handler.begun) == list(range(26))
+    assert not queue.takers._holders
 
 
 @in_process

@@ -139,6 +139,24 @@ async def test_descriptions_that_disagree_on_the_size(store):
     assert taken == list(range(10))
 
 
+async def test_a_cursor_is_stored_with_the_last_portion(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", max_size=5)
+    await queue.put_many([1], cursor=("input", {"line": 1}))
+    assert await queue.cursors() == {"input": {"line": 1}}
+    await do_one(queue)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: queue.put_many(range(8), cursor=("input", {"line": 9})))
+        await virtual_clock.settle()
+        assert await queue.cursors() == {"input": {"line": 1}}
+        for _ in range(8):
+            await do_one(queue)
+    assert await queue.cursors() == {"input": {"line": 9}}
+    # without tasks, it needs no room
+    await queue.put_many(range(5))
+    assert await queue.put_many([], cursor=("other", None)) == []
+    assert await queue.cursors() == {"input": {"line": 9}, "other": None}
+
+
 # what is wrong is refused before anything is put
 
 

@@ -102,6 +102,14 @@ async def test_purging(store, virtual_clock):
     assert await queue.verify()
 
 
+async def test_purging_many(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many(range(1000))
+    assert await queue.purge("waiting") == 1000
+    assert (await queue.statistics()).unfinished == 0
+    await queue.join()
+
+
 @pytest.mark.parametrize("states", [(), ("leased",), ("waiting", "odd")])
 async def test_what_cannot_be_purged(store, states):
     with pytest.raises(ValueError, match="states must be some of"):

@@ -351,6 +351,42 @@ async def test_progress_reports_a_request(engine, virtual_clock):
         assert virtual_clock.now() - start < 1
 
 
+async def test_a_stale_taker_learns_it_from_what_it_reports(open_store_on, virtual_clock):
+    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
+        theirs, ours = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        await ours.put(1)
+        with pytest.raises(LeaseLost):
+            async with theirs.take() as stale:
+                (await a.session(3.0)).lose("expired")
+                await anyio.sleep(1)
+        async with ours.take():
+            with pytest.raises(LeaseLost, match="expired"):
+                await stale.progress(1)
+        assert await state_of(ours) == {"done": 1}
+
+
+async def test_after_a_freeze_check_says_so_before_anything_else_does(store, virtual_clock, freeze):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+    with pytest.raises(LeaseLost):
+        async with queue.take() as task:
+            freeze(100)
+            with pytest.raises(LeaseLost, match="expired"):
+                task.check()
+
+
+async def test_progress_is_there_for_the_next_delivery(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", retry=Retry(backoff=0))
+    await queue.put(1)
+    with suppress(ZeroDivisionError):
+        async with queue.take() as task:
+            await task.progress({"line": 1})
+            await task.progress({"line": 2})
+            raise ZeroDivisionError
+    async with queue.take() as task:
+        assert task.last_progress == {"line": 2}
+
+
 # what a task reports
 
 

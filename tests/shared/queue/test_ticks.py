@@ -213,6 +213,13 @@ def test_multiples_are_in_order_and_none_is_missing(seconds, moment):
     assert coming[0] - last == pytest.approx(seconds, abs=1e-6)
 
 
+def test_a_tick_is_not_left_out_because_of_a_moment_just_before_it():
+    tick = at("UTC", "2026-01-01T00:00")
+    moment = tick - 2.4e-7
+    assert moment < tick
+    assert next(ticks(None, "0 0 * * *", "UTC").after(moment)) == tick
+
+
 def test_a_year_has_each_of_its_days():
     of = ticks(None, "30 2 * * *", "Europe/Berlin")
     year = between(of, at("Europe/Berlin", "2026-01-01T00:00"), at("Europe/Berlin", "2027-01-01T00:00"))

@@ -355,6 +355,25 @@ async def test_when_all_are_cancelled_the_handler_is_and_the_runner_goes_on(stor
     assert (worker.statistics().done, worker.statistics().cancelled) == (1, 2)
 
 
+async def test_one_that_is_lost_alone_costs_the_others_nothing(store, virtual_clock):
+    queue, tries = WorkQueue(store, "jobs"), []
+
+    async def handler(tasks: list[tenure.Task]):
+        if not tries:
+            tasks[1].lose("a replica did not know it")
+        tries.append(payloads(tasks))
+        await anyio.sleep(1)
+        for task in tasks:
+            if task.lost:
+                with pytest.raises(LeaseLost, match="replica"):
+                    task.check()
+
+    worker = Worker(queue, handler, batch=10)
+    await queue.put_many(list("abc"))
+    await work_off(queue, worker)
+    assert tries == [["a", "b", "c"]]
+
+
 async def test_draining_finishes_the_batches_at_hand(store, virtual_clock):
     queue, sizes = WorkQueue(store, "jobs"), []
 
