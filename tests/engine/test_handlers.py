@@ -12,8 +12,8 @@ from tenure.engine import OPERATIONS, Operation, handlers
 METHODS = """
 ping open_session renew_session close_session acquire ask release set_value break_hold resize holders add_resource
 remove_resource claim give_back edit_claim resources put leave exchange progress get_result get_task set_paused
-set_groups move browse count groups spend refund hold_off read_limiter arrive withdraw reset_barrier arrivals list_keys
-describe_session check_health
+set_groups move browse count groups put_children set_entry entries spend refund hold_off read_limiter arrive withdraw
+reset_barrier arrivals list_keys describe_session check_health
 """
 ALL = [one for family in OPERATIONS.values() for one in family]
 

@@ -33,7 +33,9 @@ def rule_of(operation, rules):
 
 def script_of(operation):
     """The script, or the operation of one behind the file in which it stands."""
-    codec = redis.CODECS[operation]
+    codec = redis.CODECS.get(operation)
+    if codec is None:
+        return "-"
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation.__name__).lower()
     for part in _scripts.parts_of(codec.script):
         if f"function operations.{name}(" in (ENGINES / "redis/lua" / f"{part}.lua").read_text("utf-8"):
@@ -43,6 +45,8 @@ def script_of(operation):
 
 def function_of(operation):
     """The function, behind the file in which it stands."""
+    if operation not in postgres.CODECS:
+        return "-"
     name = postgres.CODECS[operation].function
     made = re.compile(rf"^CREATE FUNCTION tenure\.{name}\(", re.MULTILINE)
     (home,) = (

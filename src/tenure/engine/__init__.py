@@ -21,8 +21,9 @@ had been closed.
 
 Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
 of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the order in
-which they were made), expires tasks and dead letters (which then count as purged), and frees resources whose cool-down
-is over and for which somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
+which they were made), expires tasks and dead letters (which then count as purged), goes on with sweeps of children,
+ends the waits for entries that were not written in time, and frees resources whose cool-down is over and for which
+somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
 sends the same operation again at once. The operation itself may already have been applied by then; sending it again is
 safe and returns the final answer. The cost of an operation depends on what it returns or changes, never on how much is
 stored.
@@ -123,6 +124,17 @@ from ._enlisting import (
     Enlistment,
     PutOne,
 )
+from ._families import (
+    DEEPEST,
+    ENTRY_BYTES,
+    MOST_ENTRIES,
+    Entries,
+    Entry,
+    EntryPage,
+    PutChildren,
+    SetEntry,
+    TooMany,
+)
 from ._handlers import (
     OPERATIONS,
     handlers,
@@ -150,6 +162,7 @@ from ._rules import (
     EXPIRED_TTL,
     Ends,
     GoesBack,
+    Waits,
     after_verdict,
     how_many_to_forget,
     without_verdict,
@@ -208,9 +221,12 @@ from ._tasks import (
 __all__ = (
     "A_FEW",
     "CAP",
+    "DEEPEST",
+    "ENTRY_BYTES",
     "EXPIRED_TTL",
     "FAMILIES",
     "LONGEST",
+    "MOST_ENTRIES",
     "OPERATIONS",
     "RESPONSE_TIMEOUT",
     "ROUNDING",
@@ -245,6 +261,9 @@ __all__ = (
     "Engine",
     "Enlisted",
     "Enlistment",
+    "Entries",
+    "Entry",
+    "EntryPage",
     "Exchange",
     "Exchanged",
     "GetResult",
@@ -284,6 +303,7 @@ __all__ = (
     "Progress",
     "Put",
     "PutAnswer",
+    "PutChildren",
     "PutOne",
     "PutRequest",
     "QueueCounts",
@@ -305,6 +325,7 @@ __all__ = (
     "Resources",
     "SessionItem",
     "SessionPage",
+    "SetEntry",
     "SetGroups",
     "SetPaused",
     "SetValue",
@@ -315,10 +336,12 @@ __all__ = (
     "Spending",
     "Taken",
     "TaskFound",
+    "TooMany",
     "Tripped",
     "Unfinished",
     "Verdict",
     "Waiting",
+    "Waits",
     "Withdraw",
     "after_verdict",
     "clamp_durations",

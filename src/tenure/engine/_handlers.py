@@ -9,6 +9,7 @@ from typing import Any
 from ._answers import Operation
 from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource, Resources
 from ._counters import Arrivals, Arrive, HoldOff, ReadLimiter, Refund, ResetBarrier, Spend, Withdraw
+from ._families import Entries, PutChildren, SetEntry
 from ._holds import Acquire, Ask, BreakHold, Holders, Release, Resize, SetValue
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
 from ._survey import CheckHealth, DescribeSession, ListKeys
@@ -34,6 +35,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "producers": (Put, Leave),
     "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused, SetGroups),
     "admin": (Move, Browse, Count, Groups),
+    "families": (PutChildren, SetEntry, Entries),
     "rates": (Spend, Refund, HoldOff, ReadLimiter),
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
     "introspection": (ListKeys, DescribeSession, CheckHealth),

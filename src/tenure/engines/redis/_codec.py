@@ -237,9 +237,11 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """What makes an object of the list of its fields."""
+    """What makes an object of the list of its fields; the last ones may be missing where they have a default."""
     decoders = [_decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+    return lambda raw: made(
+        *[decode(one) for decode, one in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
+    )
 
 
 def _decoder(hint: Any, owner: type) -> Convert:

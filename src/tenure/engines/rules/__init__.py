@@ -2,20 +2,22 @@
 
 An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). The rules decide, and the
 tables remember. Tasks come in hundreds: `_rows.py` says what the rules need of them, in sets. The rules of a queue are
-in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`
-and `_settling.py`. The scripts of the other engines follow these rules, and the conformance suite compares both.
+in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`,
+`_settling.py` and `_families.py`. The scripts of the other engines follow these rules, and the conformance suite
+compares both.
 """
 
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
+from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_of
 from ._groups import Group, Grouping, Groups, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
 from ._producers import Producers
-from ._queues import DELAYED, LEASED, WAITING, Queue
+from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
 from ._room import PRODUCERS, Room
-from ._rows import Owner, Task, TaskRows
+from ._rows import Owner, Task, TaskRows, shown_state
 from ._sessions import Sessions
 from ._settling import Settling
 from ._state import Moment, News, Numbers, Session, State
@@ -26,21 +28,28 @@ from ._tasks import Tasks
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
+    *(FAMILIES, ENTRIES),
 )
 """The tables of all rules."""
 
 __all__ = (
     "CLAIMERS",
     "DELAYED",
+    "ENDING",
+    "ENTRIES",
+    "FAMILIES",
     "HOLDS",
     "LAYOUTS",
     "LEASED",
     "PARTICIPANTS",
     "PRODUCERS",
+    "SUSPENDED",
     "TAKERS",
     "WAITING",
     "Barriers",
     "Claims",
+    "Families",
+    "Family",
     "Group",
     "Grouping",
     "Groups",
@@ -68,4 +77,7 @@ __all__ = (
     "Turn",
     "decoded_name",
     "encoded_name",
+    "forget_family",
+    "shown_state",
+    "tree_of",
 )

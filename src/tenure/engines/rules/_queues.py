@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from ._groups import Groups
 from ._state import Moment
 
-WAITING, DELAYED, LEASED = 0, 1, 2
-"""The places of a task: in the order of the waiting tasks, in that of the delayed ones, in none."""
+WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
+"""The places of a task: in the order of the waiting tasks, in that of the delayed ones, and in none."""
 
 
 @dataclass(slots=True)
@@ -40,6 +40,8 @@ class Queue:
     stops: int = 0
     ordinal: int = 0
     lasting: int = 0
+    suspended: int = 0
+    ending: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
     known_due: Moment | None = field(init=False, default=None)
@@ -92,6 +94,10 @@ class Queue:
             self.waiting -= 1
             if self.groups.named:
                 self.groups.remove(group)
+        elif place == SUSPENDED:
+            self.suspended -= 1
+        elif place == ENDING:
+            self.ending -= 1
 
 
 class Queues(Protocol):

@@ -22,6 +22,7 @@ _KINDS = {
     "which": "id",
     "seq": "seq",
     "after": "seq",
+    "parent": "id",
     "end": "booking",
 }
 """The fields with numbers that an engine makes, and which of them are of one kind."""
