@@ -30,6 +30,7 @@ _QUEUES = ("drain", "put", "put_many", "wake", "idle")
 CONTESTS = {
     "redis_queue": ("queue_peers", _QUEUES),
     "postgres": ("queue_peers", _QUEUES),
+    "held_transaction": ("queue_peers", ("held",)),
     "groups_redis": ("queue_peers", ("accounts",)),
     "groups_postgresql": ("queue_peers", ("accounts",)),
     "limiters": ("limiter_peers", ("admit", "wait", "keep")),

@@ -26,7 +26,7 @@ __all__ = (
 )
 
 explore_options: dict[str, Any] = {}
-"""What was said about explorations on the command line: seeds, seed, backend."""
+"""What was said about explorations on the command line: seeds, seconds, seed, backend."""
 explored_alone: list[str] = []
 """A line for each exploration that had to do without trio."""
 
@@ -35,13 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `tenure.testing.explored`."""
     group = parser.getgroup("tenure", "explorations (tenure.testing.explored)")
     group.addoption("--explore-seeds", type=int, metavar="N", help="how many seeds each exploration tries")
+    group.addoption(
+        "--explore-seconds", type=float, metavar="T", help="for how long each exploration tries seeds"
+    )
     group.addoption("--explore-seed", metavar="SEED", help="repeat this seed or schedule alone")
     group.addoption("--explore-backend", choices=("asyncio", "trio"), help="explore on this loop alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what was said for `tenure.testing.explored`, which asks when a test runs."""
-    for name in ("seeds", "seed", "backend"):
+    for name in ("seeds", "seconds", "seed", "backend"):
         explore_options[name] = config.getoption(f"explore_{name}")
     explored_alone.clear()
 

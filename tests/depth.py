@@ -19,6 +19,11 @@ def loops(name, names=("asyncio", "trio")):
     return names if full else (names[crc32(str(name).encode()) % len(names)],)
 
 
+def most(names):
+    """All of these names; without --full all but the last."""
+    return names if full else names[:-1]
+
+
 def paired(first, second):
     """All pairs; without --full as many as the longer of the two needs, in which the shorter one repeats itself."""
     first, second = list(first), list(second)

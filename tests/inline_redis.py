@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 from redis_pushes import RedisSocket
 
-from tenure.engine import Engine, Reply, clamp_durations
+from tenure.engine import Engine, Reply
 from tenure.engines.redis import CODECS
 from tenure.engines.redis._codec import answered, hint
 from tenure.engines.redis._scripts import all_scripts, script
@@ -53,7 +53,7 @@ class InlineRedis(Engine):
 
     def apply_now(self, operation):
         call = CODECS[type(operation)]
-        answer = answered(call, self._evaluate(call.script, *call.arguments(clamp_durations(operation))))
+        answer = answered(call, self._evaluate(call.script, *call.arguments(operation)))
         if answer is Reply.MORE:
             self._evaluate("sweep")
         return answer

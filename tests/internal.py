@@ -31,8 +31,8 @@ FOR_OTHER_ROOMS = {
 
 INNER = {
     "Store": {
-        *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
-        *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
+        *("call", "call_at", "call_soon", "key", "listen", "send", "session"),
+        *("start_job", "unlisten", "enlist"),
     },
     "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
 }

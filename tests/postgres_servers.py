@@ -31,6 +31,57 @@ _SCHEMA = (files("tenure.engines.postgres") / "sql" / "schema.sql").read_text("u
 TABLES = [name for name in re.findall(r"CREATE TABLE tenure\.(\w+)", _SCHEMA) if name != "meta"]
 SEQUENCES = [name for name in re.findall(r"CREATE SEQUENCE tenure\.(\w+)", _SCHEMA) if name != "last_token"]
 
+BEFORE_A_MARK = {
+    "queues with two rows": "SELECT name FROM tenure.queue GROUP BY 1 HAVING count(*) > 1",
+    "replies with two rows": "SELECT name FROM tenure.cached_reply GROUP BY session, kind, name HAVING count(*) > 1",
+    "takers with two rows": "SELECT queue FROM tenure.taker GROUP BY queue, session HAVING count(*) > 1",
+    "sessions with two rows": "SELECT name FROM tenure.session GROUP BY 1 HAVING count(*) > 1",
+    "lines with two rows": "SELECT key FROM tenure.line GROUP BY 1 HAVING count(*) > 1",
+    "limiters with two rows": "SELECT key FROM tenure.limiter GROUP BY 1 HAVING count(*) > 1",
+    "cursors with two rows": "SELECT name FROM tenure.cursor GROUP BY queue, name HAVING count(*) > 1",
+    "lines that wait": """
+        SELECT h.key FROM tenure.hold h LEFT JOIN tenure.line l USING (key)
+        WHERE l IS NULL OR h.token = 0 AND h.ordinal < l.first_waiter""",
+    "lines that are kept": """
+        SELECT l.key FROM tenure.line l
+        WHERE NOT l.fixed AND l.check_at IS NULL AND NOT EXISTS (SELECT FROM tenure.hold h WHERE h.key = l.key)""",
+    "keys": """
+        SELECT k.key FROM tenure.kept_key k LEFT JOIN tenure.queue q ON q.name = k.queue
+        WHERE q IS NULL OR k.until < q.first_kept""",
+    "tasks before their front": """
+        SELECT t.id, t.priority, t.ready_at, f.fronts FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
+            LEFT JOIN tenure.task_group g ON g.queue = t.queue AND g.name = t.group_name,
+            LATERAL (SELECT CASE WHEN q.named > 0 THEN g.fronts ELSE q.fronts END) f (fronts)
+        WHERE t.session IS NULL AND NOT t.delayed AND f.fronts IS NOT NULL AND NOT EXISTS (
+            SELECT FROM generate_series(1, cardinality(f.fronts), 3) i
+            WHERE f.fronts[i] = t.priority AND (f.fronts[i + 1], f.fronts[i + 2]) <= (t.ready_at, t.id))""",
+    "turns": """
+        SELECT g.name FROM tenure.task_group g JOIN tenure.queue q ON q.name = g.queue WHERE g.tag < q.virtual_time""",
+    "fronts out of order": """
+        SELECT f.fronts FROM (SELECT q.fronts FROM tenure.queue q UNION ALL SELECT g.fronts FROM tenure.task_group g) f,
+            generate_series(4, cardinality(f.fronts), 3) i
+        WHERE f.fronts[i] >= f.fronts[i - 3]""",
+    "groups with two rows": "SELECT name FROM tenure.task_group GROUP BY queue, name HAVING count(*) > 1",
+    "groups of another period": """
+        SELECT g.name FROM tenure.task_group g LEFT JOIN tenure.queue q ON q.name = g.queue
+        WHERE g.period IS DISTINCT FROM q.period OR q.named = 0""",
+    "tasks of groups": """
+        SELECT t.id FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
+        WHERE t.session IS NULL AND NOT t.delayed AND t.group_name <> '' AND t.ready_at < q.first_grouped""",
+    "delayed tasks": """
+        SELECT t.id FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
+        WHERE t.session IS NULL AND t.delayed AND t.ready_at < q.first_due""",
+    "takers": "SELECT t.made FROM tenure.taker t JOIN tenure.queue q ON q.name = t.queue WHERE t.made < q.first_taker",
+    "producers": """
+        SELECT p.name FROM tenure.producer p JOIN tenure.queue q ON q.name = p.queue
+        WHERE NOT p.reserved AND NOT p.for_group AND p.ordinal < q.first_producer""",
+    "watches": """
+        SELECT w.task FROM tenure.watch w JOIN tenure.queue q ON q.name = w.name
+        WHERE w.kind = 'task' AND (NOT q.awaited OR w.task < q.first_awaited)
+            OR w.kind = 'change' AND (NOT q.followed OR w.task < q.first_followed)""",
+}
+"""What must not be there, as queries."""
+
 
 @pytest.fixture(scope="session")
 def postgres_process():
@@ -99,8 +150,16 @@ class PostgresCalls(PostgresEngine):
             result = self._blocking.exec_(one.encode())
             assert not failed(result), message_of(result)
 
+    def check_marks(self):
+        """Check that nothing is before the marks from which the functions begin, and that rows are there once."""
+        for what, query in BEFORE_A_MARK.items():
+            result = self._blocking.exec_(query.encode())
+            assert not failed(result), message_of(result)
+            assert result.ntuples == 0, f"{what}: {[result.get_value(0, i) for i in range(result.nfields)]}"
+
     def empty(self):
         """Forget everything."""
+        self.check_marks()
         self.run(
             ";".join(
                 (

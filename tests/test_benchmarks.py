@@ -245,7 +245,7 @@ def test_each_contest_has_peers(contest):
     assert peers_of(contest)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_an_interruption_keeps_the_rows(tmp_path, number):
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benchmarks", "line", "--json", rows]

@@ -177,26 +177,20 @@ def run_here(capsys, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.one_loop
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("engine", ["sqlite", "redis"])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
-def test_an_example_runs_again_on_a_store_that_was_kept(
-    example, engine, backend, tmp_path, request, run_here
-):
-    where = f"sqlite:///{tmp_path}/example.db"
-    if engine == "redis":
-        where = request.getfixturevalue("redis_server").url
+@pytest.mark.parametrize(
+    ("example", "backend"), depth.paired(EXAMPLES, BACKENDS), ids=lambda value: getattr(value, "name", value)
+)
+def test_an_example_runs_again_on_a_server_that_was_kept(example, backend, redis_server, run_here):
+    """On a file, all run again where they share a store."""
     for _ in range(2):
-        said = run_here(example, backend, where)
+        said = run_here(example, backend, redis_server.url)
         assert re.fullmatch(OUTCOMES[example.name], said), said
     assert sum(map(int, re.findall(r" did (\d+) pages", said))) == 12 * (example.name == "step7_leader.py")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-@pytest.mark.one_loop
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", depth.loops("all examples", BACKENDS))
 def test_all_examples_can_share_a_store(tmp_path, backend, run_here):
     where = f"sqlite:///{tmp_path}/example.db"
     for example in EXAMPLES:
@@ -274,9 +268,10 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", depth.loops("process"))
-@pytest.mark.parametrize("code", list(blocks("process")))
-def test_a_block_that_changes_its_process_runs(code, backend, tmp_path):
-    code += f"\n\nimport anyio\nanyio.run(main, backend={backend!r})\n"
+def test_the_blocks_that_change_their_process_run(backend, tmp_path):
+    codes = [code for block in blocks("process") for code in block.values]
+    assert len(codes) > 1
+    code = f"\n\nimport anyio\nanyio.run(main, backend={backend!r})\n".join([*codes, ""])
     # Sentry imports every framework that it can report from: seconds of CPU, which are many on a busy machine
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=100, check=True

@@ -200,7 +200,7 @@ def options_in(text):
 def test_the_options_of_a_command_are_those_of_its_section(command):
     sections = SECTION.findall((DOCS / "reference" / "cli.md").read_text("utf-8"))
     own = "".join(title + body for title, body in sections if re.match(rf"`tenure {command}\b", title))
-    of_all = "".join(body for title, body in sections if title == "Looking at a store\n")
+    of_all = "".join(body for title, body in sections if title == "Reading a store\n")
     text = helped(command)
     below = (
         re.findall(r"^  ([a-z-]+) ", text, re.MULTILINE) if command in ("queue", "schedule", "lock") else ()

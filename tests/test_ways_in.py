@@ -64,7 +64,7 @@ async def test_a_lock_on_redis_enters_few_functions(redis_server):
             with way:
                 async with lock:
                     pass
-    assert min(ways).is_at_most(functions=65, files=16)
+    assert min(ways).is_at_most(functions=61, files=10)
 
 
 @pytest.mark.backends("asyncio")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import anyio
 
 from tenure.engine import Engine
+from tenure.store._dispatch import Home
 from tenure.testing._batch_link import BatchLink
+
+
+def at_home():
+    """A home that is here."""
+    home = Home()
+    home.settle()
+    return home
 
 
 class Wire(Engine):

@@ -68,7 +68,7 @@ def explored(module: str, name: str, backend: str, runs: int) -> dict[str, Any]:
         cancel_everywhere(scenario, backends=[backend])
         window = ""
     except ScheduleFailed as error:
-        window = met_in(str(error).partition("\n")[0])
+        window = met_in(str(error).splitlines()[1])
     return {
         "failed": len(failed),
         "first": failed[0] if failed else None,

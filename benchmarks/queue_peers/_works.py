@@ -12,10 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import count
 from math import ceil
 from typing import Any, NoReturn
 
 import anyio
+import psycopg
 
 from benchmarks.queue_peers._server import PostgresServer, Server
 
@@ -150,13 +152,46 @@ async def idle(opened: Opened, path: str, n: int, tell: Tell) -> None:
         tell(gauge.read(n / 10))
 
 
+async def held(opened: Opened, path: str, n: int, tell: Tell) -> None:
+    """Put and work off tasks while a transaction is held open for `n` seconds: tasks/s in the last of them, and before.
+
+    A second of six is looked at, at the end of each part; there are never more than 2,000 tasks at once.
+    """
+    calls: list[None] = []
+    async with opened(path, partial(calls.append, None)) as queue:
+        put_many = queue.put_many
+        assert put_many is not None
+
+        async def produce() -> None:
+            for start in count(0, 100):
+                await put_many(range(start, start + 100))
+                while start - len(calls) > 2000:  # noqa: ASYNC110 some handlers run in threads
+                    await anyio.sleep(0.002)
+
+        async def throughput(seconds: float) -> float:
+            await anyio.sleep(5 / 6 * seconds)
+            before, began = len(calls), time.perf_counter()
+            await anyio.sleep(seconds / 6)
+            return (len(calls) - before) / (time.perf_counter() - began)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(queue.work)
+            group.start_soon(produce)
+            free = await throughput(max(1.0, n / 3))
+            with psycopg.connect(path) as snapshot:
+                snapshot.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                snapshot.execute("SELECT count(*) FROM pg_class")
+                last = await throughput(n)
+            tell({"free": free, "held": last, "kept": last / free})
+
+
 def main(opened: Callable[..., AbstractAsyncContextManager[Contestant]], *releases: str) -> None:
     """Do the work that the command line names. What runs in threads is given "8 threads" in place of a loop."""
     logging.disable(logging.CRITICAL)
     path, loop, work, n = sys.argv[1:]
     if loop not in _LOOPS:
         opened = partial(opened, threads=int(loop.split()[0]))
-    works = {"drain": drain, "put": put, "put_many": put_many, "wake": wake, "idle": idle}
+    works = {"drain": drain, "put": put, "put_many": put_many, "wake": wake, "idle": idle, "held": held}
     name = " + ".join(f"{release} {version(release)}" for release in releases)
 
     def tell(result: dict[str, float]) -> NoReturn:

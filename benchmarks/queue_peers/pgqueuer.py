@@ -2,9 +2,9 @@
 # dependencies = ["pgqueuer[asyncpg]==1.6.0"]
 #
 # [tool.tenure-benchmarks]
-# contests = ["postgres"]
+# contests = ["postgres", "held_transaction"]
 # loops = ["asyncio", "uvloop"]
-# counts = { drain = 4000, put = 750, put_many = 10000, wake = 100, idle = 15 }
+# counts = { drain = 4000, put = 750, put_many = 10000, wake = 100, idle = 15, held = 60 }
 # ///
 """pgqueuer on asyncpg: leased by heartbeat, no fence, a row of its log for each task and no results."""
 

@@ -2,9 +2,9 @@
 # dependencies = ["procrastinate==3.10.0"]
 #
 # [tool.tenure-benchmarks]
-# contests = ["postgres"]
+# contests = ["postgres", "held_transaction"]
 # loops = ["asyncio"]  # it spends its time elsewhere than in the loop
-# counts = { drain = 250, put = 750, put_many = 4000, wake = 100, idle = 15 }
+# counts = { drain = 250, put = 750, put_many = 4000, wake = 100, idle = 15, held = 60 }
 # ///
 """procrastinate: leased by heartbeat, no fence, no results."""
 

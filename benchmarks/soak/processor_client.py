@@ -99,7 +99,7 @@ class Client:
                 breaker=partial(CircuitBreaker, min_calls=1000),
                 timeout=10,
                 grace=job["grace"],
-                look_every=0.5,
+                poll_every=0.5,
                 retry=RETRY,
                 queue_options=QUEUE,
             ) as processor,

@@ -4,7 +4,7 @@ Each function takes the name of the argument, for the message, and the value, an
 `str`: so what reaches an engine is never an `IntEnum` or a number of numpy's, which drivers treat each in its own way.
 The wrong type raises `TypeError`, the wrong value `ValueError`.
 
-`AsyncBlock`, `SyncBlock`, `NotABlock`, `NotAwaited` and `hinted` say what to write in place of what is wrong. Type
+`AsyncBlock`, `SyncBlock`, `NotABlock`, `NotAwaited` and `hinted` say what to write in place of wrong code. Type
 checkers do not see them, so that they find the mistake.
 """
 

@@ -79,7 +79,7 @@ class Completed(Generic[T]):
 
 
 def adapt(connection: Any) -> Blocking | Awaiting:
-    """A user's connection. Raises `TypeError` for what is none of a driver that is known."""
+    """A user's connection. Raises `TypeError` for an object of an unknown driver."""
     family = _family(connection)
     awaits = family in ("aiosqlite", "asyncpg") or inspect.iscoroutinefunction(connection.execute)
     return Awaiting(connection, family) if awaits else Blocking(connection, family)

@@ -1,4 +1,4 @@
-"""Limits of a rate, what a cost means for each of them, and what is left.
+"""Limits of a rate, the meaning of a cost for each of them, and the amounts left.
 
 Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBucket`.
 """
@@ -34,7 +34,7 @@ Cost = float | Mapping[str, float]
 """A cost: a number of the usual unit, or a number for each unit."""
 
 _FASTEST = 1e12
-"""The fastest rate per second: engines count in microseconds, and cannot distinguish what comes faster."""
+"""The fastest rate per second: engines count in microseconds, and cannot distinguish faster rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Limits:
         return {unit: check_number(f"cost of {unit!r}", amount, least=0) for unit, amount in cost.items()}
 
     def state(self, debts: Sequence[float], held_off: float) -> LimiterState:
-        """The state when this much of each limit is booked."""
+        """The state of a limiter in which this much of each limit is booked."""
         left = {unit: float("inf") for unit in self.units}
         wait = 0.0
         for limit, debt in zip(self.all, debts, strict=True):

@@ -1,4 +1,4 @@
-"""The addresses of the documentation's pages, for messages: who reads them need not have the repository."""
+"""The addresses of the documentation's pages, for messages: a reader need not have the repository."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ("doc_page",)
 
 
 def doc_page(name: str) -> str:
-    """The address of a page, such as `how-to/run-workers#logs`, below that of the documentation in the metadata."""
+    """The address of a page, such as `how-to/run-workers#logs`, below the documentation's address in the metadata."""
     from importlib.metadata import PackageNotFoundError, metadata  # slow to import, and seldom needed
 
     try:

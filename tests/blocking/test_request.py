@@ -37,6 +37,9 @@ def test_a_storm_of_signals_leaves_nothing_held(url, seed):
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="the program knows the bytecode of Python 3.11")
+@pytest.mark.parametrize(
+    "url", ["memory", "sqlite", "redis", "postgres"] if depth.full else ["memory"], indirect=True
+)
 def test_an_interruption_at_each_place_leaves_nothing_held(url):
     run("interrupt_each.py", url, 1 if depth.full else 3)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import depth
 import pytest
 
 from tenure import blocking
@@ -86,7 +87,12 @@ class Server:
 
 
 @pytest.mark.parametrize(
-    "workers", [("--worker-class", "sync"), ("--worker-class", "gthread", "--threads", "3")]
+    ("shared_url", "workers"),
+    depth.paired(
+        depth.most(("sqlite", "redis", "postgres")),
+        [("--worker-class", "sync"), ("--worker-class", "gthread", "--threads", "3")],
+    ),
+    indirect=["shared_url"],
 )
 def test_gunicorn_with_preload(shared_url, tmp_path, workers):
     server = Server(tmp_path, shared_url, *workers)
@@ -166,9 +172,10 @@ assert queue.get(other).payload == {"to": "bob"}
 """
 
 
-def test_django(shared_url):
+def test_django(tmp_path):
     pytest.importorskip("django")
+    url = f"sqlite:///{tmp_path}/shop.db"
     done = subprocess.run(
-        [sys.executable, "-c", DJANGO, shared_url], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", DJANGO, url], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")

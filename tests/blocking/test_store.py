@@ -140,7 +140,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch, tmp_path):
         blocking.open_store()
 
 
-SHARED = ("sqlite", "redis", "postgres")
+SHARED = depth.most(("sqlite", "redis", "postgres"))
 ENDINGS = {
     "plainly": "",
     "in a body": "lock.__enter__()",

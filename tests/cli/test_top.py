@@ -278,7 +278,7 @@ def test_rates_are_those_of_all_processes(here, command):
     assert queue["mean_wait"] > 0
 
 
-@pytest.mark.parametrize("how", ["q", signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", ["q", pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_on_a_terminal_it_is_redrawn_until_asked_to_end(store_with_a_queue, terminal, how):
     top = terminal("top", "--every", "0.05")
     top.until(lambda: len(top.frames) >= 3)

@@ -47,7 +47,7 @@ def get(url):
         return answer.read()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_it_serves_until_it_is_asked_to_end(served, how):
     child, url = served()
     assert url.startswith("http://127.0.0.1:")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import sys
 
 import anyio
 import pytest
@@ -13,6 +15,7 @@ from tenure.engine import Resize
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import EngineContract
 from tenure.testing.contract._clerk import QueueSessionBase
+from tenure.testing.contract._walk import FAMILIES
 
 
 class Quick(EngineContract):
@@ -20,19 +23,11 @@ class Quick(EngineContract):
 
     walks = 80
     replays = 0
-    patience = 0.05
-
-
-def mutants():
-    """A parameter for each mutant; of those that a walk finds, which takes the longest, a third without --full."""
-    walked = [mutant for mutant in MUTANTS if mutant.by.startswith("test_it_answers")]
-    later = [mutant for n, mutant in enumerate(sorted(walked, key=lambda mutant: mutant.by)) if n % 3]
-    for mutant in MUTANTS:
-        yield pytest.param(mutant, id=mutant.name, marks=[pytest.mark.full] if mutant in later else [])
+    hint_timeout = 0.05
 
 
 class TestCheats(QueueSessionBase):
-    patience = Quick.patience
+    hint_timeout = Quick.hint_timeout
     now = 1000.0
 
     @pytest.fixture
@@ -47,7 +42,7 @@ class TestCheats(QueueSessionBase):
         return advance
 
     @pytest.mark.backends("asyncio")
-    @pytest.mark.parametrize("mutant", list(mutants()))
+    @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
     async def test_a_cheat_is_caught(self, engine, links, do, client, hints, advance, mutant):
         name, _, argument = mutant.by.rstrip("]").partition("[")
         test = getattr(Quick(), name)
@@ -65,11 +60,58 @@ class TestCheats(QueueSessionBase):
             await test(**arguments)
 
 
+ELSEWHERE = {
+    *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
+    *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
+    *("GroupRows.end", "Groups.end", "Holds.serve_unserved"),  # for SQLite
+    "Introspection.check_health",  # an example of the contract
+}
+"""What no walk uses."""
+
+
+def functions(folder):
+    """The functions below a folder of the engines, but for those that only declare what another class has."""
+    for path in sorted((SOURCES / "engines" / folder).glob("*.py")):
+        for each in ast.parse(path.read_text(encoding="utf-8")).body:
+            for function in getattr(each, "body", ()):
+                named = isinstance(function, ast.FunctionDef) and not function.name.startswith("__")
+                if named and not all(isinstance(line, ast.Expr) for line in function.body):
+                    yield str(path), f"{each.name}.{function.name}"
+
+
+async def test_two_walks_of_each_kind_use_all_of_the_memory_engine_and_its_rules():
+    """What a walk does not reach, it compares with nothing."""
+
+    class Short(Quick):
+        walks = 2
+
+    now, reached = 1000.0, set()
+
+    async def advance(seconds):
+        nonlocal now
+        now += seconds
+
+    def note(frame, event, argument):
+        reached.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        for family in FAMILIES:
+            async with anyio.create_task_group() as links:
+                engine = MemoryEngine(clock=lambda: now)
+                await Short().test_it_answers_as_the_memory_engine_does(engine, advance, links, family)
+                links.cancel_scope.cancel()
+    finally:
+        sys.setprofile(None)
+    wanted = {*functions("memory"), *functions("rules")}
+    assert {name for _, name in wanted - reached} == ELSEWHERE
+
+
 class Set(EngineContract):
     """Walks of one kind, beside an engine whose time is set."""
 
     walks = 40
-    patience = 0.05
+    hint_timeout = 0.05
 
     async def report(self, engine, family="holds"):
         now = 1000.0

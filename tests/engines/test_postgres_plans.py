@@ -32,8 +32,8 @@ SCANNED = {"last_token", "meta"}
 
 FEW = ROWS // 10
 FILL = f"""
-    UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW}, put = {ROWS + 4 * FEW},
-        dead = {FEW}, done = {FEW} WHERE name = 'big';
+    UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW},
+        put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
     SELECT nextval('tenure.last_task'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
         CASE WHEN i % 3 = 0 THEN 'key ' || i END::bytea,
@@ -61,8 +61,9 @@ FILL = f"""
     SELECT nextval('tenure.last_task'), 'groups', i % 7, i % 1000, 'p',
         CASE WHEN i <= {ROWS} THEN 'long' ELSE 'group ' || i END::bytea
     FROM generate_series(1, 2 * {ROWS}) i;
-    INSERT INTO tenure.task_group (queue, name, live, waiting, leased, tag)
-    SELECT 'groups', t.group_name, count(*), count(*), 0, 1 FROM tenure.task t WHERE t.queue = 'groups' GROUP BY 2;
+    INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, tag, fronts)
+    SELECT 'groups', q.period, t.group_name, count(*), count(*), 0, 1, NULL
+    FROM tenure.task t, tenure.queue q WHERE t.queue = 'groups' AND q.name = 'groups' GROUP BY 2, 3;
 """
 
 

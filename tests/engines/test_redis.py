@@ -376,28 +376,6 @@ async def test_a_cancelled_caller_leaves_the_stream_in_order(serving):
         assert await one(serving, OpenSession(f"s{n}", "p", 30)) is Reply.OK
 
 
-async def test_a_name_that_cannot_be_sent_fails_alone(serving):
-    answers = await serving.execute([Ping(), Release("\ud800", "x"), Ping()])
-    assert answers[::2] == [Reply.OK, Reply.OK]
-    assert isinstance(answers[1], EngineError)
-
-
-async def test_forgotten_scripts_are_brought_again(serving, redis_server):
-    for _ in range(3):
-        redis_server("SCRIPT", "FLUSH")
-        operations = [Ping(), OpenSession("s", "p", 30), Ping()]
-        assert await serving.execute(operations) == [Reply.MORE] * 3
-        assert await serving.execute(operations) == [Reply.OK] * 3
-
-
-async def test_large_payloads(engine):
-    async with open_store(engine) as store:
-        queue = WorkQueue(store, "jobs")
-        await queue.put_many(["x" * 1_000_000] * 10)
-        async with queue.take() as task:
-            assert len(task.payload) == 1_000_000
-
-
 async def test_two_stores_share_an_engine_and_its_connection(engine, redis_server):
     before = redis_server("CLIENT", "ID")
     async with open_store(engine, namespace="a") as one_store:

@@ -81,25 +81,6 @@ def test_tags_are_equal_to_the_last_bit(ask, clock, seed, per_group):
             apply(e.Exchange("s", n, "q", ends))
 
 
-def test_groups_that_were_used_once_leave_no_key_and_no_field(redis_server, ask):
-    put(ask, ("first",))
-    (task,) = take(ask, 1)
-    ask(e.Exchange("s", next(numbers), "q", (e.Settle(task.id, task.token, e.Verdict.DONE, ttl=0.0),)))
-
-    def kept():
-        names = {name for name in redis_server("KEYS", "*:q:*") if not name[-12:].isdigit()}
-        return names, redis_server("HKEYS", "tenure:{0}:q:queue")
-
-    before = kept()
-    put(ask, [f"group {n}" for n in range(100)])
-    put(ask, [f"group {n}" for n in range(50, 150)], priority=1)
-    while tasks := take(ask, 64):
-        ends = tuple(e.Settle(one.id, one.token, e.Verdict.DONE, ttl=0.0) for one in tasks)
-        ask(e.Exchange("s", next(numbers), "q", ends))
-    assert kept()[0] == before[0] | {b"tenure:{0}:q:queue"}
-    assert redis_server("HGET", "tenure:{0}:q:queue", "grouped") == b"0"
-
-
 def test_no_command_goes_through_all_groups(ask, cost):
     """But for a change of the limit, which reads those that are longer than it."""
     put(ask, [f"group {n}" for n in range(20_000)])

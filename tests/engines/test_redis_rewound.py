@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import pytest
 
-from tenure import Barrier, Election, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
+from tenure import Barrier, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
 from tenure.engine import DescribeSession, Hint, Notice, Reply, SessionPage
 
 KEEP = """
@@ -60,7 +60,7 @@ def keep(redis_server, stores):
 async def everything(store):
     """What the engine says that the sessions of a store have."""
     found = []
-    for session in store._sessions:
+    for session in store.sessions:
         page = await store.call(DescribeSession(session.id, limit=10_000))
         assert isinstance(page, SessionPage)
         found += page.items
@@ -94,27 +94,6 @@ async def test_what_was_given_back_is_given_back_again(stores, keep, hold):
     with anyio.fail_after(1):
         async with hold(other):
             pass
-
-
-async def test_of_many_only_what_was_given_back_is(stores, keep):
-    one, _ = stores
-    leave = [anyio.Event(), anyio.Event()]
-
-    async def hold(number):
-        async with Lock(one, f"{number}"):
-            await leave[number % 2].wait()
-
-    async with anyio.create_task_group() as group:
-        for number in range(600):
-            group.start_soon(hold, number)
-        await anyio.sleep(1)
-        past = keep()
-        leave[0].set()
-        await anyio.sleep(1)
-        await past.come_back()
-        held = [found.key.rpartition(":")[2] for found in await everything(one)]
-        assert sorted(map(int, held)) == list(range(1, 600, 2))
-        leave[1].set()
 
 
 async def test_one_that_still_waits_keeps_its_place(stores, keep):
@@ -173,39 +152,13 @@ async def test_a_grant_that_is_forgotten_is_lost_at_once(stores, keep, hold):
         another.check()
 
 
-async def test_a_leader_that_is_forgotten_stops_leading(stores, keep):
-    one, _ = stores
-    led = []
-
-    async def lead(store, node):
-        async def body(term):
-            led.append(node)
-            try:
-                await anyio.sleep_forever()
-            finally:
-                led.append(f"{node} no more")
-
-        with suppress(LeaseLost):
-            await Election(store, "x", node=node).lead(body)
-
-    async with Lock(one, "opens the session"), anyio.create_task_group() as group:
-        past = keep()
-        group.start_soon(lead, one, "a")
-        await anyio.sleep(1)
-        await past.come_back()
-        assert led[:2] == ["a", "a no more"]
-        group.cancel_scope.cancel()
-
-
 async def test_what_lasted_is_not_lost(stores, keep):
     one, other = stores
     async with Lock(one, "x") as lease, Lock(other, "y") as another:
         await keep().come_back()
         lease.check()
         another.check()
-        assert (
-            await other._sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
-        )
+        assert await other.sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
 
 
 async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):
@@ -267,18 +220,6 @@ async def test_a_task_whose_completion_is_forgotten_is_taken_again(stores, keep)
             assert (again.id, again.attempt) == (task.id, 1)
 
 
-async def test_also_if_nobody_here_uses_the_queue_any_more(stores, keep):
-    one, other = stores
-    await WorkQueue(one, "jobs").put("work")
-    async with WorkQueue(one, "jobs").take():
-        past = keep()
-    one.unlisten("tenure:queue:jobs", one._listeners["tenure:queue:jobs"])
-    await past.come_back()
-    with anyio.fail_after(5):
-        async with WorkQueue(other, "jobs").take():
-            pass
-
-
 async def test_a_taking_that_is_forgotten_is_lost(stores, keep):
     one, _ = stores
     queue = WorkQueue(one, "jobs")
@@ -291,17 +232,6 @@ async def test_a_taking_that_is_forgotten_is_lost(stores, keep):
                 await anyio.sleep_forever()
         async with queue.take():
             pass
-
-
-async def test_what_is_being_worked_on_goes_on(stores, keep):
-    one, _ = stores
-    queue = WorkQueue(one, "jobs")
-    await queue.put_many(["a", "b"])
-    async with queue.take() as first, queue.take() as second:
-        await keep().come_back()
-        first.check()
-        second.check()
-    assert (await queue.statistics()).done == 2
 
 
 @pytest.mark.parametrize("heard", [True, False])

@@ -85,16 +85,6 @@ def lock(path):
 # ---------------------------------------------------------------------------------------------- working
 
 
-async def test_operations_are_applied_in_order_and_each_is_answered(path, inline):
-    async with serving(SqliteEngine(path, inline=inline)) as engine:
-        answers = await engine.execute(
-            [e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1), e.Release("k", "a"), e.Ping()]
-        )
-        assert answers[0] is e.Reply.OK
-        assert isinstance(answers[1], e.Granted)
-        assert answers[2:] == [e.Reply.RELEASED, e.Reply.OK]
-
-
 async def test_what_is_stored_outlives_the_engine(path, inline):
     async with serving(SqliteEngine(path, inline=inline)) as engine:
         await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two")])
@@ -150,36 +140,6 @@ async def test_without_being_served_nothing_is_executed(path):
     assert [type(answer) for answer in answers] == [e.NotSent]
     assert engine.url == f"sqlite:///{path}"
     assert not path.exists()
-
-
-async def test_an_operation_that_fails_fails_alone(path, inline):
-    async with serving(SqliteEngine(path, inline=inline)) as engine:
-        answers = await engine.execute(
-            [
-                e.OpenSession("s1", "p1", 30.0),
-                e.Acquire("s1", "k", "a", 2**70),
-                e.Acquire("s1", "k", "b", 1),
-                e.Acquire("s1", "k", "\ud800", 1),
-            ]
-        )
-        assert answers[0] is e.Reply.OK
-        assert isinstance(answers[1], EngineError)
-        assert str(path) in str(answers[1])
-        assert isinstance(answers[2], e.Granted)
-        assert isinstance(answers[3], EngineError)
-
-
-async def test_expiry_in_virtual_time(path, virtual_clock):
-    hints = []
-    engine = SqliteEngine(path, clock=anyio.current_time, inline=True)
-    async with serving(engine, "p1", hints):
-        await engine.execute([e.OpenSession("s1", "p1", 10.0), e.OpenSession("s2", "p1", 1000.0)])
-        await engine.execute([e.Acquire("s1", "k", "a", 1)])
-        assert await one(engine, e.Acquire("s2", "k", "b", 1)) == e.Queued(1, 10.0)
-        await anyio.sleep(10.0)
-        assert await one(engine, e.Ping()) is e.Reply.OK
-        await anyio.sleep(0.01)
-        assert [type(hint.news) for hint in hints] == [e.Notice, e.Granted]
 
 
 @pytest.mark.parametrize("synchronous", [("NORMAL", 1), ("FULL", 2)])
@@ -301,23 +261,6 @@ async def test_a_page_of_waiting_tasks_that_never_was(path, after):
     async with serving(SqliteEngine(path, inline=True)) as engine:
         with pytest.raises(EngineError, match="no page of waiting tasks ended"):
             raise await one(engine, e.Browse("q", "waiting", after))
-
-
-async def test_groups_that_were_used_once_leave_no_row(path):
-    async with serving(SqliteEngine(path, inline=True)) as engine:
-        db = engine._link._file._db
-        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.SetGroups("q", 1)])
-        for n in range(1, 11):
-            tasks = tuple(e.NewTask(b"", group=f"{n} {i}") for i in range(50))
-            await one(engine, e.Put("s1", n, "q", (e.PutRequest("m", tasks),), 100))
-            taken = (await one(engine, e.Exchange("s1", 2 * n, "q", want=50))).tasks
-            assert len(db.execute("SELECT * FROM task_group").fetchall()) == 51
-            done = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, ttl=0.0) for task in taken)
-            await one(engine, e.Exchange("s1", 2 * n + 1, "q", done))
-            assert db.execute("SELECT * FROM task_group").fetchall() == []
-        assert db.execute("SELECT virtual_time, named FROM grouping").fetchall() == [(0.0, 0)]
-        await one(engine, e.SetGroups("q"))
-        assert db.execute("SELECT * FROM grouping").fetchall() == []
 
 
 async def test_a_directory(tmp_path):
@@ -565,15 +508,6 @@ async def test_hints_reach_another_engine_of_this_process_at_once(path, inline, 
         await one(first, e.Release("k", "a"))
         await until(lambda: len(hints) == 2)
         assert (hints[1].key, hints[1].name) == ("k", "b")
-
-
-NEWS = [
-    e.Granted(7),
-    e.Claimed("r", (("zone", b"\xff\0"),), 8),
-    e.Tripped(1, 2),
-    e.Broken(3),
-    e.Notice.READY,
-]
 
 
 async def test_all_kinds_of_hints_cross_the_file(path):

@@ -31,19 +31,20 @@ class Scenario:
     run: Any
     covers: tuple[str, ...]
     engines: tuple[str, ...]
+    name: str
 
     def __str__(self):
-        return self.run.__name__
+        return self.name
 
 
 SCENARIOS: list[Scenario] = []
 
 
 def scenario(*covers, engines=()):
-    """Put a scenario in the catalogue; `covers` names coroutines as `room.Class.method`."""
+    """Put a scenario, or a `Machine`, in the catalogue; `covers` names coroutines as `room.Class.method`."""
 
     def add(run):
-        SCENARIOS.append(Scenario(run, covers, engines))
+        SCENARIOS.append(Scenario(getattr(run, "scenario", run), covers, engines, run.__name__))
         return run
 
     return add

@@ -119,12 +119,12 @@ async def at_rest(*stores):
         await store.ping()  # it reaches the engine after all that was given back before
     for store in stores:
         assert store.entered == {}
-        assert not store._acquisitions.by_name and not store._acquisitions.reasker._by_key
-        assert len(store._acquisitions) == 0
+        assert not store.acquisitions.by_name and not store.acquisitions.reasker._by_key
+        assert len(store.acquisitions) == 0
         assert all(
-            isinstance(waiter.want.operation, RenewSession) for waiter in store._dispatchers.of("")._callers
+            isinstance(waiter.want.operation, RenewSession) for waiter in store.dispatchers.of("")._callers
         )
-        for session in store._sessions:
+        for session in store.sessions:
             assert not session.unreleased, session
         for listener in store._listeners.values():
             _at_rest(listener)

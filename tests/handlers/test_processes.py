@@ -105,7 +105,7 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
         if how == "cancelled":
             await queue.cancel(task)
         elif how == "lost":
-            for session in queue.store._sessions:
+            for session in queue.store.sessions:
                 session.lose("expired")
         else:
             group.cancel_scope.cancel()

@@ -51,21 +51,6 @@ async def test_all_go_on_together_each_with_its_place_in_the_order_of_arrival():
     assert barrier.n_waiting == 0
 
 
-async def test_it_is_used_again_and_again():
-    barrier, seen = Barrier(3), []
-
-    async def party():
-        for turn in range(5):
-            await barrier.wait()
-            seen.append(turn)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(party)
-    assert seen == sorted(seen) and len(seen) == 15
-    assert barrier.statistics().generation == 5
-
-
 async def test_a_quick_one_cannot_take_a_place_of_the_generation_that_is_just_let_go():
     barrier = Barrier(2)
     async with anyio.create_task_group() as group:
@@ -75,14 +60,6 @@ async def test_a_quick_one_cannot_take_a_place_of_the_generation_that_is_just_le
             await barrier.wait()
     assert again.cancelled_caught
     assert slow.outcome == 0
-
-
-async def test_more_tasks_than_parties_meet_in_the_order_in_which_they_came():
-    barrier = Barrier(2)
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 5)
-        assert outcomes(parties) == [0, 1, 0, 1, None]
-        group.cancel_scope.cancel()
 
 
 async def test_a_party_alone_does_not_wait_but_gives_way_to_others():
@@ -182,22 +159,6 @@ async def test_resetting_breaks_it_for_those_that_wait_only():
     assert not barrier.broken
 
 
-async def test_each_party_gets_an_error_of_its_own():
-    barrier, errors = Barrier(3), []
-
-    async def party():
-        with pytest.raises(BarrierBroken) as caught:
-            await barrier.wait()
-        errors.append(caught.value)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(party)
-        group.start_soon(party)
-        await anyio.wait_all_tasks_blocked()
-        barrier.abort()
-    assert errors[0] is not errors[1]
-
-
 async def test_waiting_at_a_broken_barrier_gives_way_to_others():
     barrier = Barrier(2)
     barrier.abort()
@@ -256,64 +217,6 @@ async def test_with_drop_one_that_is_cancelled_as_the_last_one_comes_leaves_no_m
 
 
 # ---------------------------------------------------------------------------------------------------------- windows
-
-
-@ON_UVLOOP_TOO
-async def test_w2_cancelled_and_then_the_last_one_comes(how):
-    barrier = Barrier(3)
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 2, how)
-        parties[0].cancel()
-        with pytest.raises(BarrierBroken):
-            await barrier.wait()
-    assert outcomes(parties) == ["cancelled", "broken"]
-
-
-@ON_UVLOOP_TOO
-async def test_w2_with_drop_the_last_one_is_not_the_last_one_any_more(how):
-    barrier = Barrier(3, on_departure="drop")
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 2, how)
-        parties[0].cancel()
-        last = Party(barrier)
-        group.start_soon(last.run)
-        await anyio.wait_all_tasks_blocked()
-        assert barrier.n_waiting == 2
-        await barrier.wait()
-    assert outcomes([*parties, last]) == ["cancelled", 0, 1]
-
-
-@ON_UVLOOP_TOO
-async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(how):
-    barrier = Barrier(3)
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 2, how)
-        parties[0].cancel()
-        barrier.reset()
-        parties += await line_up(group, barrier, 3)
-    assert outcomes(parties) == ["cancelled", "broken", 0, 1, 2]
-
-
-@ON_UVLOOP_TOO
-async def test_w3_let_go_and_then_cancelled(how):
-    barrier = Barrier(2)
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 1, how)
-        assert await barrier.wait() == 1
-        parties[0].cancel()
-    assert outcomes(parties) == [0 if how == "scope" else "cancelled"]
-    assert not barrier.broken
-
-
-@ON_UVLOOP_TOO
-async def test_w3_broken_and_then_cancelled(how):
-    barrier = Barrier(2)
-    async with anyio.create_task_group() as group:
-        parties = await line_up(group, barrier, 1, how)
-        barrier.reset()
-        parties[0].cancel()
-        parties += await line_up(group, barrier, 2)
-    assert outcomes(parties) == ["broken" if how == "scope" else "cancelled", 0, 1]
 
 
 # -------------------------------------------------------------------------------------------------------- schedules

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import anyio
 import anyio.lowlevel
 import pytest
-from callers import EVERY_WAY, Cancellable
+from callers import Cancellable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,18 +56,6 @@ async def go(*guests):
     for guest in guests:
         guest.leave.set()
     await settle()
-
-
-async def test_so_many_are_inside_and_the_others_follow_first_come_first_served():
-    bulkhead = Bulkhead(2)
-    async with anyio.create_task_group() as group:
-        a, b, c, d = await come(group, bulkhead, *[None] * 4)
-        assert outcomes([a, b, c, d]) == ["inside", "inside", None, None]
-        assert repr(bulkhead) == "<Bulkhead 2/2 in use, 2 waiting>"
-        await go(b)
-        assert outcomes([a, b, c, d]) == ["inside", "left", "inside", None]
-        await go(a, c, d)
-    assert repr(bulkhead) == "<Bulkhead 0/2 in use, 0 waiting>"
 
 
 async def test_a_caller_that_finds_the_line_full_is_refused():
@@ -149,36 +137,6 @@ async def test_one_kind_alone_borrows_everything():
         await go(*guests)
 
 
-async def test_a_lender_is_served_first_until_it_has_its_share():
-    bulkhead = Bulkhead(4, shares={"checkout": 3, "search": 1})
-    async with anyio.create_task_group() as group:
-        searches = await come(group, bulkhead, *["search"] * 6)
-        checkouts = await come(group, bulkhead, *["checkout"] * 4)
-        for number in range(3):
-            await go(searches[number])
-            assert outcomes(checkouts).count("inside") == number + 1
-        assert outcomes(searches) == ["left"] * 3 + ["inside", None, None]
-        await go(checkouts[0])
-        assert outcomes(checkouts) == ["left", "inside", "inside", "inside"]
-        await go(searches[3])
-        assert outcomes(searches)[4] == "inside"
-        kinds = bulkhead.statistics().kinds
-        assert [(kinds[kind].in_use, kinds[kind].tasks_waiting) for kind in ("checkout", "search")] == [
-            (3, 0),
-            (1, 1),
-        ]
-        await go(*searches, *checkouts)
-
-
-async def test_equals_go_by_how_long_they_have_waited():
-    bulkhead = Bulkhead(1, shares={"a": 5, "b": 1, "c": 1})
-    async with anyio.create_task_group() as group:
-        guests = await come(group, bulkhead, "a", "b", "a", "c", "a")
-        for number in range(5):
-            assert outcomes(guests) == ["left"] * number + ["inside"] + [None] * (4 - number)
-            await go(guests[number])
-
-
 async def test_each_kind_has_a_line_of_its_own():
     bulkhead = Bulkhead(1, max_waiting=1, shares={"a": 1, "b": 1})
     async with anyio.create_task_group() as group:
@@ -209,95 +167,12 @@ def test_a_kind_without_a_share_is_refused(shares, kind):
 # --------------------------------------------------------------------------------------------------------- cancellation
 
 
-@EVERY_WAY
-async def test_cancelled_waiters_cost_no_capacity(how):
-    """R2 and window 1: hyx's bulkhead loses a slot with each of them."""
-    bulkhead = Bulkhead(3)
-    async with anyio.create_task_group() as group:
-        inside = await come(group, bulkhead, *[None] * 3)
-        victims = await come(group, bulkhead, None, None, how=how)
-        for victim in victims:
-            victim.cancel()
-        await settle()
-        assert outcomes(victims) == ["cancelled"] * 2
-        await go(*inside)
-        again = await come(group, bulkhead, *[None] * 3)
-        assert outcomes(again) == ["inside"] * 3
-        await go(*again)
-
-
-@EVERY_WAY
-async def test_cancelled_and_then_let_in_it_passes_the_slot_on(how):
-    """2, window 2."""
-    bulkhead = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        (inside,) = await come(group, bulkhead, None)
-        (victim,) = await come(group, bulkhead, None, how=how)
-        (heir,) = await come(group, bulkhead, None)
-        victim.cancel()
-        inside.leave.set()
-        await settle()
-        assert outcomes([victim, heir]) == ["cancelled", "inside"]
-        await go(heir)
-
-
-@EVERY_WAY
-async def test_a_newcomer_in_that_turn_does_not_queue_behind_the_dead(how):
-    """2, window 2N: with and without a bound of the line."""
-    bulkhead = Bulkhead(1, max_waiting=1)
-    async with anyio.create_task_group() as group:
-        async with AsyncExitStack() as stay:
-            await stay.enter_async_context(bulkhead.enter())
-            (victim,) = await come(group, bulkhead, None, how=how)
-            victim.cancel()
-            newcomer_ = Guest(bulkhead)
-            with anyio.move_on_after(0):  # what it does before it parks, it does in this turn
-                await newcomer_.run()
-            assert newcomer_.outcome == "cancelled"
-            assert bulkhead.statistics().refused == 0, "it found room in the line"
-            await stay.aclose()
-        async with bulkhead.enter():
-            pass
-        await settle()
-        assert victim.outcome == "cancelled"
-
-
-@EVERY_WAY
-async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
-    """1, window 3."""
-    bulkhead = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        async with bulkhead.enter():
-            (victim,) = await come(group, bulkhead, None, how=how)
-            (heir,) = await come(group, bulkhead, None)
-        victim.cancel()
-        await settle()
-        assert outcomes([victim, heir]) == ["cancelled", "inside"]
-        await go(heir)
-    assert bulkhead.statistics().in_use == 0
-
-
 async def test_cancelled_in_the_checkpoint_of_a_free_slot_it_has_taken_nothing():
     bulkhead = Bulkhead(1)
     with anyio.CancelScope() as scope:
         scope.cancel()
         async with bulkhead.enter():
             pytest.fail("let in")
-    assert bulkhead.statistics().in_use == 0
-
-
-async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
-    """3."""
-    bulkhead = Bulkhead(1, max_waiting=0)
-    patient = Bulkhead(1)
-    async with anyio.create_task_group() as group:
-        async with patient.enter():
-            (heir,) = await come(group, patient, None)
-        assert patient.statistics().in_use == 1 and heir.outcome is None
-        with pytest.raises(AcquireTimeout):
-            async with patient.enter(timeout=0):
-                pytest.fail("barged in")
-        await go(heir)
     assert bulkhead.statistics().in_use == 0
 
 

@@ -81,45 +81,11 @@ async def put_all(coalescer, *puts):
     return [putter.outcome for putter in putters]
 
 
-async def test_what_is_put_within_the_window_goes_out_together_the_last_value_of_each_key(virtual_clock):
-    sink = Sink()
-    coalescer = Coalescer(sink, window=1)
-    assert await put_all(coalescer, (0, "a", 1), (0.25, "b", 2), (0.5, "a", 3)) == [1.5] * 3
-    assert sink.flushes == [(1.5, {"a": 3, "b": 2})]
-    assert list(sink.batches[0]) == ["a", "b"]
-    assert coalescer.statistics().flushed == 1
-
-
-async def test_each_put_starts_the_window_anew_but_max_wait_ends_it(virtual_clock):
-    sink = Sink()
-    puts = [(at / 2, "key", at) for at in range(10)]
-    await put_all(Coalescer(sink, window=0.75), *puts)
-    assert sink.flushes == [(5.25, {"key": 9})]
-    sink = Sink()
-    start = anyio.current_time()
-    await put_all(Coalescer(sink, window=0.75, max_wait=1.75), *puts)
-    assert [(at - start, batch["key"]) for at, batch in sink.flushes] == [(1.75, 3), (3.75, 7), (5.25, 9)]
-
-
-async def test_the_first_after_a_pause_leads_alone_and_the_rest_follow(virtual_clock):
-    sink = Sink()
-    puts = [(0, "a", 1), (0, "a", 2), (0.5, "b", 3), (3, "a", 4), (3.5, "a", 5)]
-    assert await put_all(Coalescer(sink, window=1, leading=True), *puts) == [0, 1.5, 1.5, 3, 4.5]
-    assert sink.flushes == [(0, {"a": 1}), (1.5, {"a": 2, "b": 3}), (3, {"a": 4}), (4.5, {"a": 5})]
-
-
 async def test_none_leads_while_others_are_gathered(virtual_clock):
     sink = Sink(seconds=10)
     puts = [(0, "a", 1), (0.5, "b", 2), (5, "c", 3), (9.5, "d", 4)]
     await put_all(Coalescer(sink, window=1, leading=True), *puts)
     assert sink.flushes == [(0, {"a": 1}), (10.5, {"b": 2, "c": 3, "d": 4})]
-
-
-async def test_a_full_batch_goes_at_once_and_no_batch_is_larger(virtual_clock):
-    sink = Sink(seconds=1)
-    puts = [(0, key, key) for key in "aabcde"]
-    assert await put_all(Coalescer(sink, window=10, max_items=2), *puts) == [1, 1, 1, 2, 2, 11]
-    assert sink.batches == [{"a": "a", "b": "b"}, {"c": "c", "d": "d"}, {"e": "e"}]
 
 
 async def test_what_is_put_during_a_flush_is_gathered_for_the_next(virtual_clock):
@@ -169,23 +135,6 @@ async def test_one_that_is_cancelled_takes_only_its_own_value_out(how, virtual_c
         last.cancel()
     assert sink.batches == [{"a": 101}]
     assert [putter.outcome for putter in putters] == [1, "cancelled", 1, "cancelled"]
-
-
-@pytest.mark.backends("asyncio")  # trio's tasks have no order within a turn
-async def test_w2_one_that_is_cancelled_in_the_turn_in_which_its_batch_is_due_is_not_flushed(virtual_clock):
-    sink = Sink()
-    async with Coalescer(sink, window=100, max_items=2) as coalescer, anyio.create_task_group() as group:
-        victim = Putter(coalescer, 0, "a", 1)
-        group.start_soon(victim.run)
-        await virtual_clock.settle()
-
-        async def cancel():
-            victim.cancel()
-
-        group.start_soon(coalescer.put, "b", 2)
-        group.start_soon(cancel)
-    assert victim.outcome == "cancelled"
-    assert sink.batches == [{"b": 2}]
 
 
 @EVERY_WAY

@@ -9,7 +9,7 @@ import depth
 import pytest
 from local.pool_world import Notes, Works
 
-from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
+from tenure.errors import BulkheadFull, PoolTimeout
 from tenure.local._keyed_pool import KeyedPool
 from tenure.testing import assert_checkpoints
 
@@ -42,24 +42,6 @@ async def test_each_key_has_resources_of_its_own(virtual_clock):
     assert pool.statistics().keys == 0
 
 
-async def test_borrowing_is_a_checkpoint_and_giving_back_works_in_a_cancelled_scope(virtual_clock):
-    works = Works()
-    async with pool_of(works, max_per_key=1) as pool:
-        await works.use(pool.acquire("a"))
-        with assert_checkpoints():
-            loan = pool.acquire("a")
-            await loan.__aenter__()
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await loan.__aexit__(None, None, None)
-        assert pool.statistics().idle == 1
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            async with pool.acquire("a"):
-                raise AssertionError
-        assert pool.statistics().idle == 1
-
-
 async def test_the_limit_of_a_key(virtual_clock):
     works, order = Works(), []
 
@@ -90,6 +72,9 @@ async def test_creations_run_one_at_a_time_for_a_key(virtual_clock):
         assert pool.statistics().creating == 1
         await anyio.sleep(2)
         assert pool.statistics().lent == 4
+
+
+# sharing
 
 
 async def test_what_fails_to_be_created_is_raised_by_all_waiters_and_not_remembered(virtual_clock):
@@ -133,9 +118,6 @@ async def test_a_creation_that_nobody_waits_for_any_more_is_cancelled(virtual_cl
         await virtual_clock.settle()
         assert works.creating == 0
         assert pool.statistics().keys == 0, "the idle one had to go for it, and then nobody came"
-
-
-# sharing
 
 
 async def test_those_that_share_get_the_same_one(virtual_clock):
@@ -393,50 +375,6 @@ async def test_how_the_body_ends_decides_what_becomes_of_it(virtual_clock):
         assert thing.checks == 1 and thing.closed
 
 
-async def test_a_callback_that_fails_stops_nothing(virtual_clock, caplog):
-    works = Works()
-
-    def on_evict(*_):
-        raise KeyError("oops")
-
-    async with pool_of(works, max_total=1, on_evict=on_evict) as pool:
-        for key in "abc":
-            await works.use(pool.acquire(key))
-    assert works.open == []
-    assert [record.message for record in caplog.records] == [
-        "pool.on_evict_failed key=a error=KeyError('oops')",
-        "pool.on_evict_failed key=b error=KeyError('oops')",
-    ]
-
-
-@pytest.mark.parametrize("hook", ["create", "check", "reset", "close", "on_evict"])
-async def test_what_a_function_raises_is_logged_with_its_traceback_and_observed(virtual_clock, caplog, hook):
-    works, notes, failures = Works(), Notes(), []
-
-    def typo(*_):
-        failures.append(hook)
-        raise AttributeError("rolback")
-
-    async def create(key):
-        return typo() if hook == "create" and not failures else await works.create(key)
-
-    functions = {"close": works.close, hook: typo} | {"create": create}
-    create = functions.pop("create")
-    async with KeyedPool(create, **functions, check_after_idle=0, max_total=1, observer=notes) as pool:
-        for key in "aab":
-            with anyio.move_on_after(1):
-                try:
-                    await works.use(pool.acquire(key))
-                except AttributeError:
-                    assert hook == "create"
-    told = [(fields["key"], str(fields["error"])) for fields in notes.named(f"pool.{hook}_failed")]
-    assert len(told) == len(failures) > 0 and set(told) <= {("a", "rolback"), ("b", "rolback")}
-    for record, (key, _) in zip(caplog.records, told, strict=True):
-        assert (record.levelname, record.name) == ("WARNING", "tenure")
-        assert record.message == f"pool.{hook}_failed key={key} error=AttributeError('rolback')"
-        assert 'raise AttributeError("rolback")' in record.exc_text
-
-
 @pytest.mark.backends("asyncio")  # trio's own frames make circles
 async def test_an_error_of_create_does_not_wait_for_the_garbage_collector(virtual_clock, caplog):
     class Big(ConnectionError):
@@ -501,37 +439,6 @@ async def test_one_that_is_shared_is_reset_when_the_last_has_left_and_nobody_joi
 
 
 # ages
-
-
-@pytest.mark.parametrize("busy", [False, True])
-async def test_none_is_lent_beyond_its_lifetime(virtual_clock, busy):
-    works, notes = Works(), Notes()
-    async with pool_of(works, max_per_key=1, max_lifetime=100, observer=notes) as pool:
-
-        async def keep_busy():
-            while virtual_clock.now() < 500:
-                await works.use(pool.acquire("a"), 3)
-                if not busy:
-                    await anyio.sleep(3)
-
-        async with anyio.create_task_group() as group:
-            for _ in range(2 if busy else 1):
-                group.start_soon(keep_busy)
-    ages = [fields["age"] for fields in notes.named("pool.closed") if fields["reason"] == "lifetime"]
-    assert len(ages) >= 4
-    assert all(97.5 <= age <= 103 for age in ages)
-
-
-async def test_a_lifetime_ends_while_idle_too(virtual_clock):
-    works, evictions = Works(), Evictions()
-    async with pool_of(works, max_lifetime=100, idle_timeout=None, on_evict=evictions) as pool:
-        for key in "ab":
-            await works.use(pool.acquire(key))
-        await anyio.sleep(97)
-        assert pool.statistics().idle == 2
-        await anyio.sleep(4)
-        assert sorted(evictions) == [("a", 0, "lifetime"), ("b", 1, "lifetime")]
-        assert pool.statistics().keys == 0
 
 
 async def test_nobody_joins_those_that_share_what_is_too_old(virtual_clock):
@@ -641,83 +548,7 @@ async def test_without_eviction_what_other_keys_keep_idle_is_no_room(virtual_clo
 # leaks
 
 
-async def test_a_leak_is_reported_once_for_each_borrower(virtual_clock, caplog):
-    works, notes = Works(), Notes()
-    async with pool_of(works, leak_after=10, observer=notes) as pool, anyio.create_task_group() as group:
-
-        async def forgetful(seconds):
-            async with pool.acquire("a", exclusive=False):
-                await anyio.sleep(seconds)
-
-        group.start_soon(forgetful, 35, name="long")
-        await anyio.sleep(5)
-        group.start_soon(forgetful, 9, name="short")
-        await anyio.sleep(14)
-        (leak,) = pool.leaks()
-        assert (leak.task, leak.seconds, pool.statistics().leaked) == ("long", 19, 1)
-        assert "in forgetful" in leak.where and "async with pool.acquire(" in leak.where
-        await anyio.sleep(20)
-        assert pool.leaks() == ()
-    (fields,) = notes.named("pool.leak")
-    assert (fields["key"], fields["task"], fields["seconds"]) == ("a", "long", 10)
-    (record,) = caplog.records
-    assert record.message.startswith("pool.leak key=a task=long seconds=10.0 where=")
-
-
 # closing
-
-
-async def test_draining_waits_for_what_is_lent_and_refuses_the_rest(virtual_clock):
-    works, refused = Works(create=1), []
-
-    async def late(key, **options):
-        with pytest.raises(PoolClosed):
-            await works.use(pool.acquire(key, **options))
-        refused.append(key)
-
-    async with pool_of(works, max_per_key=1) as pool, anyio.create_task_group() as group:
-        group.start_soon(lambda: works.use(pool.acquire("a", exclusive=False), 10, share=True))
-        await anyio.sleep(2)
-        group.start_soon(late, "a")
-        group.start_soon(late, "b")
-        await anyio.sleep(0.5)
-        async with anyio.create_task_group() as drain:
-            drain.start_soon(pool.drain)
-            await anyio.sleep(0.1)
-            await late("a")
-            await late("a1")
-            with pytest.raises(PoolClosed):
-                await works.use(pool.acquire("a", exclusive=False))
-        assert virtual_clock.now() == 11
-    assert len(refused) == 4
-    assert works.open == [] and works.creating == 0
-    assert pool.statistics().keys == 0
-
-
-async def test_what_does_not_come_back_in_time_is_closed_all_the_same(virtual_clock):
-    works, notes = Works(), Notes()
-    async with pool_of(works, close_timeout=3, observer=notes) as pool:
-        loan = pool.acquire("a")
-        thing = await loan.__aenter__()
-    assert virtual_clock.now() == 3 and thing.closed
-    assert notes.named("pool.closed") == [{"key": "a", "reason": "closed while lent", "age": 3}]
-    await loan.__aexit__(None, None, None)
-
-
-async def test_it_is_opened_once_and_used_inside(virtual_clock):
-    works = Works()
-    pool = pool_of(works)
-    for misuse in (pool.acquire("a").__aenter__, pool.drain):
-        with pytest.raises(RuntimeError, match="not open"):
-            await misuse()
-    async with pool:
-        loan = pool.acquire("a")
-        async with loan:
-            pass
-        with pytest.raises(RuntimeError, match="for one block"):
-            await loan.__aenter__()
-        with pytest.raises(RuntimeError, match="nothing was borrowed"):
-            await loan.__aexit__(None, None, None)
 
 
 async def test_a_timeout_of_zero_takes_only_what_is_idle_or_shared(virtual_clock):

@@ -8,7 +8,7 @@ from anyio import WouldBlock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure import Limit, WouldExceedDeadline
+from tenure import Limit
 from tenure.local import TokenBucket
 from tenure.testing import run
 
@@ -159,31 +159,6 @@ async def test_those_that_wait_go_sooner_when_something_is_given_back(virtual_cl
 
 
 @both
-async def test_nobody_goes_while_it_is_held_off(virtual_clock, make):
-    bucket, start, times = make(), virtual_clock.now(), []
-    await bucket.acquire(4)
-
-    async def call(n):
-        await bucket.acquire(n)
-        times.append(virtual_clock.now() - start)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(call, 1)
-        await anyio.sleep(1.5)
-        await bucket.hold_off(10)
-        await bucket.hold_off(5)
-        state = await bucket.look()
-        assert (state.available, state.held_off) == (0, pytest.approx(10))
-        with anyio.fail_after(1), pytest.raises(WouldExceedDeadline) as refused:
-            await bucket.acquire(fail_fast=True)
-        assert refused.value.retry_after == pytest.approx(12.5)
-        with pytest.raises(WouldBlock):
-            bucket.acquire_nowait()
-    assert times == near(1, 12, 13)
-
-
-@both
 async def test_what_was_there_is_there_after_it_was_held_off(virtual_clock, make):
     bucket = make()
     await bucket.acquire(2)
@@ -198,26 +173,6 @@ async def test_what_was_there_is_there_after_it_was_held_off(virtual_clock, make
         bucket.acquire_nowait(1)
     await anyio.sleep(1)
     bucket.acquire_nowait(1)
-
-
-@both
-async def test_the_one_that_keeps_the_time_gives_up_while_it_is_held_off(virtual_clock, make):
-    bucket, start = make(), virtual_clock.now()
-    await bucket.hold_off(5)
-    async with anyio.create_task_group() as group:
-        # with a deadline it would not keep the time
-        async with anyio.create_task_group() as keeper:
-            keeper.start_soon(bucket.acquire)
-            await anyio.sleep(1)
-            keeper.cancel_scope.cancel()
-        with pytest.raises(WouldBlock):
-            bucket.acquire_nowait()
-        group.start_soon(bucket.acquire)
-    assert virtual_clock.now() - start == pytest.approx(5)
-    await anyio.sleep(1)
-    await bucket.hold_off(5)
-    await anyio.sleep(5)
-    bucket.acquire_nowait(4)
 
 
 @both

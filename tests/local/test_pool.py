@@ -63,89 +63,6 @@ async def test_borrowing_is_a_checkpoint_and_giving_back_works_in_a_cancelled_sc
         assert pool.statistics().idle == 1
 
 
-async def test_no_more_than_there_are_slots_first_come_first_served(virtual_clock):
-    works, order = Works(create=1), []
-
-    async def borrow(name):
-        async with pool.acquire():
-            order.append((virtual_clock.now(), name))
-            await anyio.sleep(10)
-
-    async with pool_of(works, max_size=2) as pool, anyio.create_task_group() as group:
-        for name in range(6):
-            group.start_soon(borrow, name)
-            await virtual_clock.settle()
-    assert sorted(order) == [(1, 0), (2, 1), (11, 2), (12, 3), (21, 4), (22, 5)]
-    assert works.most_open == 2
-
-
-async def test_creations_run_one_at_a_time(virtual_clock):
-    works = Works(create=1)
-    async with pool_of(works, max_size=3) as pool, anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(works.use, pool.acquire(), 10)
-        await anyio.sleep(2.5)
-        assert pool.statistics().lent == 2
-        assert pool.statistics().creating == 1
-    assert works.most_creating == 1
-
-
-async def test_a_creation_outlives_the_waiter_that_caused_it(virtual_clock):
-    """asyncpg #467 and #547, psycopg #509: a cancelled acquire must neither lose the slot nor the connect."""
-    works = Works(create=5)
-    async with pool_of(works, max_size=1) as pool:
-        with anyio.move_on_after(3):
-            await works.use(pool.acquire())
-        assert pool.statistics().creating == 1
-        async with pool.acquire() as thing:
-            assert virtual_clock.now() == 5
-            assert thing.number == 0
-        assert len(works.things) == 1
-
-
-async def test_what_is_created_goes_to_the_next_in_line(virtual_clock):
-    works = Works(create=5)
-    async with pool_of(works, max_size=1) as pool, anyio.create_task_group() as group:
-        with anyio.move_on_after(3):
-            group.start_soon(works.use, pool.acquire(), 1)
-            await anyio.sleep_forever()
-        assert virtual_clock.now() == 3
-    assert virtual_clock.now() == 6
-
-
-async def test_a_returned_one_serves_the_waiter_that_caused_a_creation(virtual_clock):
-    works = Works(create=5)
-    async with pool_of(works, max_size=2) as pool, anyio.create_task_group() as group:
-        async with pool.acquire():
-            group.start_soon(works.use, pool.acquire(), 0)
-            await anyio.sleep(1)
-        await virtual_clock.settle()
-        assert pool.statistics().tasks_waiting == 0
-        assert pool.statistics().creating == 1
-
-
-async def test_a_creation_that_fails_is_raised_by_all_waiters_if_nothing_can_come_back(virtual_clock):
-    """R15: ten waiters must not make ten failing attempts, one after the other."""
-    works, errors = Works(create=1), []
-    works.errors = [ConnectionError("refused")]
-
-    async def borrow():
-        try:
-            await works.use(pool.acquire())
-        except ConnectionError as error:
-            errors.append(error)
-
-    async with pool_of(works) as pool:
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(borrow)
-        assert len(errors) == 10
-        assert virtual_clock.now() == 1
-        state = pool.statistics()
-        assert (state.size, state.create_failures) == (0, 1)
-        await works.use(pool.acquire())
-
-
 async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_is_tried_again(virtual_clock):
     works = Works()
     async with pool_of(works) as pool:
@@ -284,18 +201,6 @@ async def test_one_that_the_pool_itself_is_checking_is_room(virtual_clock):
 # checks
 
 
-async def test_an_idle_one_is_checked_unless_it_was_just_used(virtual_clock):
-    works = Works()
-    async with pool_of(works, check=works.check) as pool:
-        thing = await works.use(pool.acquire(), 10)
-        await anyio.sleep(0.4)
-        await works.use(pool.acquire())
-        assert thing.checks == 0
-        await anyio.sleep(0.5)
-        await works.use(pool.acquire())
-        assert thing.checks == 1
-
-
 @pytest.mark.parametrize("answer", ["raises", "hangs", "says no"])
 async def test_one_that_fails_its_check_is_replaced(virtual_clock, answer):
     works, notes = Works(), Notes()
@@ -411,15 +316,6 @@ async def test_an_exception_in_the_body_has_the_resource_checked(virtual_clock):
         assert pool.statistics().size == 0
 
 
-async def test_an_exception_in_the_body_leaves_it_alone_if_there_is_no_check(virtual_clock):
-    works = Works()
-    async with pool_of(works) as pool:
-        with pytest.raises(KeyError):
-            async with pool.acquire():
-                raise KeyError
-        assert pool.statistics().idle == 1
-
-
 async def test_a_cancelled_body_has_its_resource_closed_and_the_slot_comes_back(virtual_clock):
     works, notes = Works(close=1), Notes()
     async with pool_of(works, max_size=1, check=works.check, observer=notes) as pool:
@@ -429,17 +325,6 @@ async def test_a_cancelled_body_has_its_resource_closed_and_the_slot_comes_back(
         assert (await works.use(pool.acquire())).number == 1
         assert virtual_clock.now() == 2, "the old one was closed before the new one was made"
         assert notes.named("pool.closed")[0] == {"reason": "cancelled", "age": 2}
-
-
-async def test_a_reset_keeps_it_even_from_a_cancelled_body(virtual_clock):
-    """SQLAlchemy #8145 and #12077: cleaning up must not be cancelled with the body."""
-    works = Works(reset=1)
-    async with pool_of(works, max_size=1, reset=works.reset) as pool:
-        with anyio.move_on_after(1):
-            await works.use(pool.acquire(), 1000)
-        assert virtual_clock.now() == 2
-        thing = await works.use(pool.acquire())
-        assert (thing.number, thing.resets) == (0, 2)
 
 
 async def test_a_reset_that_fails_or_hangs_closes_it(virtual_clock):

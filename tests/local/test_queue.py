@@ -9,12 +9,11 @@ from weakref import ref
 
 import anyio
 import pytest
-from anyio import ClosedResourceError, EndOfStream, WouldBlock
+from anyio import ClosedResourceError, EndOfStream
 
 from tenure.local import PriorityQueue, Queue
 from tenure.testing import (
     assert_checkpoints,
-    assert_no_leaks,
 )
 
 QUEUES = [Queue, PriorityQueue]
@@ -30,71 +29,6 @@ def drained(queue):
 
 
 # ------------------------------------------------------------------------------------------------------ what it does
-
-
-@either
-async def test_items_come_out_in_the_order_in_which_they_went_in(make):
-    queue = make(10)
-    for n in range(5):
-        await queue.put(n)
-    queue.put_nowait(5)
-    assert [await queue.get() for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert queue.get_nowait() == 5
-
-
-@either
-async def test_a_full_queue_makes_putters_wait_in_line(make):
-    queue = make(2)
-    done = []
-
-    async def put(n):
-        await queue.put(n)
-        done.append(n)
-
-    async with anyio.create_task_group() as group:
-        for n in range(6):
-            group.start_soon(put, n)
-            await anyio.wait_all_tasks_blocked()
-        assert done == [0, 1]
-        assert queue.statistics().tasks_waiting_put == 4
-        with pytest.raises(WouldBlock):
-            queue.put_nowait(9)
-        for n in range(6):
-            assert await queue.get() == n
-            await anyio.wait_all_tasks_blocked()
-        assert done == [0, 1, 2, 3, 4, 5]
-
-
-@either
-async def test_takers_wait_in_line(make):
-    queue = make(2)
-    got = []
-
-    async def take(n):
-        got.append((n, await queue.get()))
-
-    async with anyio.create_task_group() as group:
-        for n in range(4):
-            group.start_soon(take, n)
-            await anyio.wait_all_tasks_blocked()
-        assert queue.statistics().tasks_waiting_get == 4
-        for n in range(4):
-            queue.put_nowait(n)
-            await anyio.wait_all_tasks_blocked()
-    assert got == [(0, 0), (1, 1), (2, 2), (3, 3)]
-    with pytest.raises(WouldBlock):
-        queue.get_nowait()
-
-
-@either
-async def test_nobody_barges_in_between_the_hand_over_and_the_wake_up(make):
-    queue = make(1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(queue.get)
-        await anyio.wait_all_tasks_blocked()
-        queue.put_nowait(1)
-        with pytest.raises(WouldBlock):
-            queue.get_nowait()
 
 
 async def test_higher_priority_comes_first_and_items_are_never_compared():
@@ -370,48 +304,7 @@ async def test_abort_returns_what_it_dropped(make):
     assert queue.abort() == []
 
 
-@either
-async def test_a_put_that_is_let_in_and_aborted_in_one_turn_has_put_nothing(make):
-    queue = make(1)
-    await queue.put(0)
-
-    async def put():
-        with pytest.raises(ClosedResourceError):
-            await queue.put(1)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(put)
-        await anyio.wait_all_tasks_blocked()
-        assert queue.get_nowait() == 0
-        assert queue.abort() == []
-    queue.task_done()
-    assert queue.statistics().unfinished == 0
-    await queue.join()
-
-
 # ------------------------------------------------------------------------------------------- cancellation and schedules
-
-
-@either
-async def test_many_that_wait_and_are_cancelled_in_reverse(make):
-    """R16: the time per waiter must not grow with their number."""
-    queue = make(1)
-    await queue.put(0)
-    scopes = []
-
-    async def wait():
-        with anyio.CancelScope() as scope:
-            scopes.append(scope)
-            await queue.put(1)
-
-    async with assert_no_leaks(queue, threads=False, files=False):
-        async with anyio.create_task_group() as group:
-            for _ in range(2000):
-                group.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
-            for scope in reversed(scopes):
-                scope.cancel()
-    assert drained(queue) == [0]
 
 
 # what users of asyncio know

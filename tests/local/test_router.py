@@ -3,7 +3,6 @@
 import anyio
 import anyio.lowlevel
 import pytest
-from callers import EVERY_WAY
 
 from tenure.local._router import Router, RouterKindStatistics
 from tenure.testing import assert_checkpoints
@@ -114,19 +113,6 @@ async def test_a_full_queue_holds_up_those_that_put_that_kind_and_nobody_else(vi
     assert [putter.outcome for putter in putters] == [0, 0, 0, 10, 20]
     assert [item for _, kind, item in handler.done if kind == "a"] == list(range(5))
     assert router.statistics().kinds["a"] == RouterKindStatistics(workers=1, busy=0, unfinished=0, handled=5)
-
-
-@EVERY_WAY
-async def test_w1_a_cancelled_put_has_put_nothing(how, virtual_clock):
-    handler = Handler(10)
-    async with Router({"a": 1}, handler, max_size=1) as router, anyio.create_task_group() as group:
-        putters = [Putter(router, "a", number, how) for number in range(4)]
-        await start(group, virtual_clock, *putters)
-        putters[2].cancel()
-        await virtual_clock.settle()
-        assert putters[2].outcome == "cancelled"
-        assert router.statistics().kinds["a"].unfinished == 3
-    assert handler.items == [0, 1, 3]
 
 
 async def test_join_waits_until_all_is_handled(virtual_clock):

@@ -83,21 +83,6 @@ async def start(group, clock, *callers):
         await clock.settle()
 
 
-@HOSTS
-async def test_all_callers_meanwhile_get_the_same_object_of_one_call(entered, virtual_clock):
-    flight, load = SingleFlight(), Load()
-    async with hosted(flight, entered), anyio.create_task_group() as group:
-        callers = [Caller(flight, load) for _ in range(5)]
-        await start(group, virtual_clock, *callers)
-        state = flight.statistics()
-        assert (state.flights, state.tasks_waiting) == (1, 5)
-        assert repr(flight) == "<SingleFlight 1 under way, 5 waiting>"
-    assert load.calls == 1
-    assert {id(caller.outcome) for caller in callers} == {id(callers[0].outcome)}
-    assert {caller.left for caller in callers} == {1.0}
-    assert flight.statistics().flights == 0
-
-
 async def test_a_call_after_the_end_starts_anew(virtual_clock):
     flight, load = SingleFlight(), Load()
     assert await flight.run("key", load, "a") == [1, "a"]
@@ -172,42 +157,6 @@ async def test_an_error_does_not_wait_for_the_garbage_collector(entered, virtual
         assert gone() is None
     finally:
         gc.enable()
-
-
-@HOSTS
-@EVERY_WAY
-async def test_the_first_to_come_is_cancelled_and_the_others_get_the_value(entered, how, virtual_clock):
-    """4.2 number 20: vllm-omni #7070, odysseus #6173, singleflight-async #5."""
-    flight, load = SingleFlight(), Load()
-    async with hosted(flight, entered), anyio.create_task_group() as group:
-        first, *others = callers = [Caller(flight, load, how=how) for _ in range(3)]
-        await start(group, virtual_clock, *callers)
-        await anyio.sleep(0.5)
-        first.cancel()
-    assert first.outcome == "cancelled"
-    assert [caller.outcome for caller in others] == [[1], [1]]
-    assert (load.calls, load.cancelled) == (1, 0)
-    # the host stays to the end
-    assert first.left == (0.5 if entered else 1.0)
-
-
-@HOSTS
-@EVERY_WAY
-async def test_when_the_last_has_left_the_call_is_cancelled(entered, how, virtual_clock):
-    """4.2 number 20: async-lru #697."""
-    flight, load = SingleFlight(), Load()
-    async with hosted(flight, entered), anyio.create_task_group() as group:
-        callers = [Caller(flight, load, how=how) for _ in range(3)]
-        await start(group, virtual_clock, *callers)
-        for caller in callers:
-            await anyio.sleep(0.1)
-            assert load.cancelled == 0
-            caller.cancel()
-        await virtual_clock.settle()
-        assert load.cancelled == 1
-        assert flight.statistics().flights == 0
-    assert {caller.outcome for caller in callers} == {"cancelled"}
-    assert anyio.current_time() < 0.5
 
 
 @HOSTS

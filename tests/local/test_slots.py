@@ -28,10 +28,6 @@ async def line_up(group, slots, weights, how="scope"):
     return await start_in_turn(group, [Taker(slots, n, how) for n in weights])
 
 
-def outcomes(takers):
-    return [taker.outcome for taker in takers]
-
-
 async def test_free_slots_are_taken_at_once_and_given_back():
     slots = Slots(3)
     await slots.take()
@@ -81,118 +77,6 @@ async def test_cancelled_in_the_checkpoint_of_a_free_take_it_has_taken_nothing(h
     await taker.run()
     assert taker.outcome == "cancelled"
     assert slots.in_use == 0
-
-
-async def test_giving_back_works_in_a_cancelled_scope():
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        (taker,) = await line_up(group, slots, [1])
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            slots.give_back()
-    assert taker.outcome == "has"
-
-
-async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        (taker,) = await line_up(group, slots, [1])
-        slots.give_back()
-        assert taker.outcome is None
-        assert slots.in_use == 1
-        with pytest.raises(anyio.WouldBlock):
-            slots.take_nowait()
-    assert taker.outcome == "has"
-
-
-async def test_a_heavy_one_at_the_head_holds_up_the_light_ones_behind():
-    slots = Slots(3)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        await slots.take()
-        takers = await line_up(group, slots, [3, 1, 1])
-        assert slots.waiting == 3
-        with pytest.raises(anyio.WouldBlock):
-            slots.take_nowait()  # one is free, but not for newcomers
-        slots.give_back()
-        await anyio.wait_all_tasks_blocked()
-        assert outcomes(takers) == [None, None, None]
-        slots.give_back()
-        await anyio.wait_all_tasks_blocked()
-        assert outcomes(takers) == ["has", None, None]
-        slots.give_back(2)
-    assert outcomes(takers) == ["has", "has", "has"]
-
-
-@EVERY_WAY
-async def test_w1_when_the_heavy_one_leaves_those_behind_get_in(how):
-    slots = Slots(3)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        takers = await line_up(group, slots, [3, 1, 1], how)
-        takers[0].cancel()
-    assert outcomes(takers) == ["cancelled", "has", "has"]
-    assert slots.in_use == 3
-
-
-@EVERY_WAY
-async def test_w2_cancelled_and_then_given_to_the_next(how):
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        takers = await line_up(group, slots, [1, 1], how)
-        takers[0].cancel()
-        slots.give_back()
-        assert slots.in_use == 1
-    assert outcomes(takers) == ["cancelled", "has"]
-
-
-@EVERY_WAY
-async def test_w2n_a_newcomer_neither_barges_nor_waits_behind_the_dead(how):
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        takers = await line_up(group, slots, [1], how)
-        takers[0].cancel()
-        slots.give_back()
-        await slots.take()  # the newcomer, in the same turn
-    assert outcomes(takers) == ["cancelled"]
-    assert (slots.in_use, slots.waiting) == (1, 0)
-
-
-@EVERY_WAY
-async def test_w3_given_and_then_cancelled(how):
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        takers = await line_up(group, slots, [1, 1], how)
-        slots.give_back()
-        takers[0].cancel()
-        await anyio.wait_all_tasks_blocked()
-        if how == "scope":
-            assert outcomes(takers) == ["has", None]
-            slots.give_back()
-    assert takers[1].outcome == "has"
-    assert slots.in_use == 1
-
-
-@EVERY_WAY
-async def test_many_cancelled_backwards_leave_nothing_behind(how):
-    slots = Slots(1)
-    async with anyio.create_task_group() as group:
-        await slots.take()
-        takers = [Taker(slots, 1, how) for _ in range(1000)]
-        for taker in takers:
-            group.start_soon(taker.run)
-        await anyio.wait_all_tasks_blocked()
-        for taker in reversed(takers):
-            taker.cancel()
-    assert set(outcomes(takers)) == {"cancelled"}
-    assert (slots.in_use, slots.waiting) == (1, 0)
-    slots.give_back()
-    slots.take_nowait()
 
 
 @pytest.mark.parametrize(

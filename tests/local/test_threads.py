@@ -14,7 +14,6 @@ from callers import EVERY_WAY, Caller
 from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
 from tenure.local._threads import Done
-from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
 
 
@@ -107,40 +106,6 @@ async def test_statistics_and_repr_are_live():
             assert repr(threads) == "<Threads 1/1 busy, 0 abandoned, 1 waiting>"
 
 
-async def test_with_one_worker_calls_run_strictly_in_order():
-    threads, order = Threads(1), []
-    with blocker() as block:
-        async with running(threads, block) as (group, _):
-            for number in range(20):
-                group.start_soon(threads.run, order.append, number)
-                await anyio.wait_all_tasks_blocked()
-    assert order == list(range(20))
-
-
-async def test_no_more_than_the_limit_run_at_once():
-    threads, lock, now, most = Threads(3), threading.Lock(), [0], [0]
-    meet = threading.Barrier(3)
-
-    def work():
-        with lock:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        meet.wait(30)  # passes only if three run at the same time
-        with lock:
-            now[0] -= 1
-
-    async with anyio.create_task_group() as group:
-        for _ in range(12):
-            group.start_soon(threads.run, work)
-    assert most[0] == 3
-
-
-async def test_the_slot_is_back_when_run_returns():
-    threads = Threads(1, max_waiting=0)
-    for number in range(100):
-        assert await threads.run(abs, -number) == number
-
-
 async def test_a_run_that_takes_too_long_is_abandoned_and_keeps_its_slot(virtual_clock):
     threads = Threads(1, max_waiting=0)
     with blocker() as block:
@@ -160,34 +125,6 @@ async def test_a_run_that_takes_too_long_is_abandoned_and_keeps_its_slot(virtual
     assert await threads.run(abs, -1) == 1
 
 
-async def test_the_timeout_does_not_run_while_the_call_waits_in_line(virtual_clock):
-    threads = Threads(1)
-    with blocker() as block:
-        async with running(threads, block) as (group, _):
-            caller = Caller()
-            group.start_soon(lambda: caller.run(lambda: threads.run(abs, 1, timeout=3)))
-            await virtual_clock.advance(1000)
-            assert threads.statistics().tasks_waiting == 1
-            caller.cancel()
-    assert caller.outcome[0] == "cancelled"
-
-
-@EVERY_WAY
-async def test_w1_cancelled_in_line_the_function_never_runs(how):
-    threads, ran = Threads(1), []
-    with blocker() as block:
-        async with running(threads, block) as (group, _):
-            caller = Caller(how)
-            group.start_soon(caller.run, threads.run, ran.append, "never")
-            await anyio.wait_all_tasks_blocked()
-            caller.cancel()
-            await anyio.wait_all_tasks_blocked()
-            assert caller.outcome[0] == "cancelled"
-            assert threads.statistics().tasks_waiting == 0
-    assert ran == []
-    assert threads.statistics().busy == 0
-
-
 @EVERY_WAY
 async def test_cancelled_as_it_begins_the_function_never_runs_and_no_slot_is_lost(how):
     threads, ran = Threads(1), []
@@ -197,46 +134,6 @@ async def test_cancelled_as_it_begins_the_function_never_runs_and_no_slot_is_los
     await caller.run(threads.run, ran.append, "never")
     assert caller.outcome[0] == "cancelled"
     assert ran == []
-    assert threads.statistics().busy == 0
-
-
-@EVERY_WAY
-async def test_cancelled_while_it_runs_the_thread_is_abandoned_and_keeps_its_slot(how):
-    threads, order = Threads(1), []
-    with blocker() as block:
-        async with running(threads, block, how) as (group, caller):
-            caller.cancel()
-            await anyio.wait_all_tasks_blocked()
-            assert caller.outcome[0] == "cancelled"
-            group.start_soon(threads.run, order.append, "next")
-            await anyio.wait_all_tasks_blocked()
-            state = threads.statistics()
-            assert (state.busy, state.abandoned, state.tasks_waiting) == (1, 1, 1)
-            assert order == []
-    assert order == ["next"]
-    assert block.calls == ["first"]
-    assert threads.statistics() == Threads(1).statistics()
-
-
-@EVERY_WAY
-@pytest.mark.parametrize("window", ["W2", "W3"])
-async def test_cancelled_in_the_turn_in_which_its_slot_comes_free(how, window):
-    # the slots are moved by hand, so that both happen in one turn
-    threads, order = Threads(1), []
-    threads._slots.take_nowait()
-    async with anyio.create_task_group() as group:
-        callers = [Caller(how), Caller(how)]
-        for caller in callers:
-            group.start_soon(caller.run, threads.run, order.append, caller)
-            await anyio.wait_all_tasks_blocked()
-        if window == "W2":
-            callers[0].cancel()
-            threads._slots.give_back()
-        else:
-            threads._slots.give_back()
-            callers[0].cancel()
-    assert order == [callers[1]]
-    assert [caller.outcome[0] for caller in callers] == ["cancelled", "returned"]
     assert threads.statistics().busy == 0
 
 
@@ -278,23 +175,6 @@ async def test_what_was_claimed_back_before_its_thread_began_never_runs(monkeypa
     assert threads.statistics().busy == 0
 
 
-async def test_the_line_is_bounded():
-    threads = Threads(1, max_waiting=1)
-    with blocker() as block:
-        async with running(threads, block) as (group, _):
-            group.start_soon(threads.run, abs, 1)
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(BulkheadFull, match="1 calls wait") as caught:
-                await threads.run(abs, 1)
-            assert (caught.value.limit, caught.value.waiting) == (1, 1)
-            with pytest.raises(BulkheadFull):
-                await threads.map(abs, [1])
-            assert threads.statistics().refused == 2
-            with assert_checkpoints(), pytest.raises(BulkheadFull):
-                await threads.run(abs, 1)
-    assert await threads.run(abs, -1) == 1
-
-
 class Failing(Blocker):
     def __call__(self, value=None):
         super().__call__(value)
@@ -312,26 +192,6 @@ async def test_what_an_abandoned_function_raises_is_logged(how, caplog):
     (record,) = caplog.records
     assert record.message.startswith("threads.abandoned_failed function=")
     assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
-
-
-async def test_a_call_from_inside_one_of_the_own_threads_is_refused():
-    threads, other = Threads(1), Threads(1)
-
-    def inside(target):
-        return anyio.from_thread.run(target.run, abs, -1)
-
-    def inside_other():
-        return anyio.from_thread.run(other.run, inside, threads)
-
-    def inside_map():
-        return anyio.from_thread.run(threads.map, abs, [-1])
-
-    for fn, *args in ((inside, threads), (inside_other,), (inside_map,)):
-        with pytest.raises(RuntimeError, match="inside one of its own threads"):
-            await threads.run(fn, *args)
-    assert await threads.run(inside, other) == 1
-    assert await threads.run(abs, -1) == 1
-    assert threads.statistics().busy == other.statistics().busy == 0
 
 
 async def test_what_a_thread_has_started_may_call_once_the_thread_has_ended():
@@ -384,26 +244,6 @@ async def test_map_takes_no_more_places_than_there_are_workers():
     assert order == ["a", "other", "b", "c"]
 
 
-async def test_map_in_time_reports_what_ended_and_what_did_not(virtual_clock):
-    threads = Threads(1)
-    with blocker() as block:
-
-        def work(item):
-            return block(item) if item == "slow" else item
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(until, block.started.is_set)
-            finished = await threads.map(work, ["quick", "slow", "never"], timeout=5)
-        assert finished == Finished(done=(Done("quick", "quick", None),), unfinished=("slow", "never"))
-        assert anyio.current_time() == 5
-        state = threads.statistics()
-        assert (state.busy, state.abandoned, state.tasks_waiting) == (1, 1, 0)
-        block.go.set()
-        await idle(threads)
-    assert block.calls == ["slow"]
-    assert threads.statistics() == Threads(1).statistics()
-
-
 async def test_a_map_that_cannot_start_a_thread_raises_that_alone(monkeypatch):
     async def run_sync(*args, **options):
         raise RuntimeError("can't start new thread")
@@ -413,23 +253,6 @@ async def test_a_map_that_cannot_start_a_thread_raises_that_alone(monkeypatch):
     with pytest.raises(RuntimeError, match="start new thread"):
         await threads.map(abs, [1, 2, 3])
     assert threads.statistics().busy == 0
-
-
-@EVERY_WAY
-async def test_a_cancelled_map_starts_nothing_more(how):
-    threads = Threads(1)
-    with blocker() as block:
-        async with anyio.create_task_group() as group:
-            caller = Caller(how)
-            group.start_soon(caller.run, threads.map, block, ["first", "never"])
-            await until(block.started.is_set)
-            caller.cancel()
-            await until(lambda: caller.outcome)
-            assert caller.outcome[0] == "cancelled"
-            assert threads.statistics().abandoned == 1
-            block.go.set()
-        await idle(threads)
-    assert block.calls == ["first"]
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -49,16 +49,6 @@ async def test_a_block_takes_one_token_before_it_and_gives_none_back(virtual_clo
         bucket.acquire_nowait()
 
 
-async def test_a_pause_fills_the_bucket_and_no_more(virtual_clock):
-    bucket = TokenBucket(10, burst=3)
-    await bucket.acquire(3)
-    await anyio.sleep(100)
-    for _ in range(3):
-        bucket.acquire_nowait()
-    with pytest.raises(WouldBlock):
-        bucket.acquire_nowait()
-
-
 async def test_first_come_first_served_whatever_the_weights(virtual_clock):
     """R8: aiolimiter serves the light ones first, and the heavy one never."""
     bucket = TokenBucket(10, burst=10)
@@ -84,28 +74,6 @@ async def test_nobody_passes_the_waiters(virtual_clock):
         await anyio.sleep(3)
         with pytest.raises(WouldBlock):
             bucket.acquire_nowait(1)
-
-
-async def test_one_that_gives_up_lets_those_behind_go_sooner(virtual_clock):
-    bucket = TokenBucket(1, burst=5)
-    await bucket.acquire(5)
-    begin, got = virtual_clock.now(), []
-
-    async def acquire(n, scope):
-        with scope:
-            await bucket.acquire(n)
-            got.append((n, virtual_clock.now() - begin))
-
-    scopes = [anyio.CancelScope() for _ in range(3)]
-    async with anyio.create_task_group() as group:
-        for n, scope in zip((4, 5, 3), scopes, strict=True):
-            group.start_soon(acquire, n, scope)
-            await virtual_clock.settle()
-        await anyio.sleep(1)
-        scopes[0].cancel()
-        await anyio.sleep(1)
-        scopes[1].cancel()
-    assert got == [(3, pytest.approx(3))]
 
 
 async def test_the_rate_may_change_while_they_wait(virtual_clock):

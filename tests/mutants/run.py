@@ -51,7 +51,6 @@ FIRST = {
     "local/_single_flight": "local_single_flight",
     "local/_coalescer": "local_coalescer",
     "local/_router": "local_router",
-    "store/_release": "outages barriers holds",
     "store/": "hints outages losses holds stores",
     "upkeep": "stores outages",
     "shared/limits/_limiter": "rates hints",
@@ -285,7 +284,9 @@ def _table(outcomes: list[Outcome]) -> str:
     ]
     for outcome in outcomes:
         test = outcome.test.rpartition("::")[2] or outcome.test
-        under = re.search(r"seed=\d+ on \w+|(?<=: on ).*?(?=: )|seed=\S+", outcome.message)
+        under = re.search(
+            r"seed=\d+(?=: replay)|(?<=\non )\w+, block .*?(?=,? \d+ switches)|seed=\S+", outcome.message
+        )
         lines.append(f"| {outcome.name} | {outcome.how} | {test} | {under[0] if under else ''} |")
     return "\n".join(lines) + "\n"
 

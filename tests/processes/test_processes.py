@@ -12,7 +12,9 @@ from pathlib import Path
 
 import anyio
 import depth
+import psycopg
 import pytest
+from postgres_servers import PostgresCalls
 
 import tenure
 from tenure.testing import History, in_order
@@ -212,3 +214,71 @@ async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
                 await limiter.acquire()
             assert (await limiter.look()).held_off == 0
             await limiter.acquire()
+
+
+# on PostgreSQL, while a transaction is held open: locks, and no keys, see to it that each thing has one row
+
+
+def items(number):
+    for n in range(number):
+        match n % 5:
+            case 0:
+                yield tenure.Item(n)
+            case 1:
+                yield tenure.Item(n, priority=n % 7)
+            case 2:
+                yield tenure.Item(n, delay=0.3)
+            case _:
+                yield tenure.Item(n, group="abcd"[n % 4])
+
+
+def held(server):
+    connection = psycopg.connect(server.url())
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("SELECT FROM tenure.queue")
+    return connection
+
+
+@pytest.mark.slow
+async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
+    children, own_postgres_server, anyio_backend_name
+):
+    tasks = 600 if depth.full else 200
+    server = own_postgres_server("fsync=on")
+    children.url = server.url()
+
+    async def until_ended(number):
+        await children.until(lambda lines: sum(line[1] == "end" for line in lines) >= number)
+
+    async with tenure.open_store(children.url) as store:
+        await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
+    snapshot = held(server)
+    first, second = (children.start(anyio_backend_name, "work", 0.02) for _ in range(2))
+    await until_ended(tasks // 10)
+    first.kill()
+    first.wait()
+    third = children.start(anyio_backend_name, "work", 0.02)
+    async with tenure.open_store(children.url) as store:
+        await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
+    await until_ended(tasks // 4)
+    server.stop()
+    snapshot.close()
+    server.start()
+    snapshot = held(server)
+    await until_ended(tasks // 2)
+    second.kill()
+    second.wait()
+    with anyio.fail_after(PATIENCE):
+        await children.ended(third)
+    async with tenure.open_store(children.url) as store:
+        queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
+        audit = await queue.verify()
+        assert audit, audit.problems
+        assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
+        on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
+        assert len(on_record) == tasks
+        assert set(on_record.values()) == {1}
+    calls = PostgresCalls(server.url())
+    calls.check_marks()
+    calls.close()
+    snapshot.close()

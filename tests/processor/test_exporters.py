@@ -45,7 +45,7 @@ def registry():
 async def some_work(observer, between=None):
     """Three tasks of two kinds, watched by the observer."""
     async with tenure.open_store("memory:", observer=observer, ttl=3.0) as store:
-        async with Processor(store, "p", handler, kinds={"a": 4}, look_every=1, **QUIET) as processor:
+        async with Processor(store, "p", handler, kinds={"a": 4}, poll_every=1, **QUIET) as processor:
             observer.watch(processor)
             await processor.submit_many([1, 1, 2], kind="a")
             await processor.submit(1)
@@ -116,8 +116,8 @@ async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(regi
     try:
         async with tenure.open_store("memory:") as store:
             async with (
-                Processor(store, "p", handler, look_every=0.01, **QUIET) as one,
-                Processor(store, "q", handler, look_every=0.01, **QUIET) as two,
+                Processor(store, "p", handler, poll_every=0.01, **QUIET) as one,
+                Processor(store, "q", handler, poll_every=0.01, **QUIET) as two,
             ):
                 observer.watch(one)
                 observer.watch(two)

@@ -78,7 +78,7 @@ async def test_depth_and_age_of_the_oldest(store, virtual_clock):
         await anyio.sleep(20)
         metrics = processor.metrics()
         assert metrics.queue_depth == 4  # three, and one delayed
-        assert metrics.oldest == pytest.approx(20, abs=5.1) and metrics.looked <= 5
+        assert metrics.oldest == pytest.approx(20, abs=5.1) and metrics.figures_age <= 5
         await processor.queue().purge("waiting", "delayed")
         await anyio.sleep(6)
         assert (processor.metrics().queue_depth, processor.metrics().oldest) == (0, 0)
@@ -86,7 +86,7 @@ async def test_depth_and_age_of_the_oldest(store, virtual_clock):
 
 async def test_what_others_submit_is_seen_at_the_next_look(open_store_on, virtual_clock):
     async with open_store_on() as store, open_store_on() as other:
-        async with Processor(store, "p", naps, look_every=3, **QUIET) as processor:
+        async with Processor(store, "p", naps, poll_every=3, **QUIET) as processor:
             await processor.queue().pause()
             await tenure.WorkQueue(other, "p").put_many([0] * 7)
             await anyio.sleep(3.1)
@@ -159,7 +159,7 @@ async def test_a_monitor_that_was_cancelled_goes_on(memory):
 async def test_late_heartbeats_are_counted_while_the_engine_is_away(virtual_clock, told):
     engine = FaultyEngine(MemoryEngine())
     async with tenure.open_store(engine, ttl=30.0) as store:
-        async with Processor(store, "p", naps, look_every=60, observer=told, **QUIET) as processor:
+        async with Processor(store, "p", naps, poll_every=60, observer=told, **QUIET) as processor:
             await processor.submit(100)
             await anyio.sleep(50)
             assert processor.metrics().heartbeats_late == 0

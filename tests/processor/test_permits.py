@@ -10,10 +10,9 @@ import pytest
 import tenure
 from tenure import Retry, Semaphore
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Adaptive, Context, Preset, Processor
+from tenure.processor import Context, Preset, Processor
 from tenure.testing import FaultyEngine
 
-EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=10_000)
 
 
@@ -61,7 +60,6 @@ class Crowd:
         return Processor(store, name, self, **{"preset": SIX, "limit": limit, **options})
 
 
-@EACH_ENGINE
 async def test_no_more_run_at_once_than_there_are_permits(open_store_on, virtual_clock):
     crowd = Crowd()
     async with open_store_on(ttl=3.0) as one, open_store_on(ttl=3.0) as two:
@@ -75,7 +73,9 @@ async def test_no_more_run_at_once_than_there_are_permits(open_store_on, virtual
         assert (await Semaphore(one, "api", 4).holders()).holders == ()
 
 
-@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.full), 0.7, 5.0])
+@pytest.mark.parametrize(
+    "seconds", [*(pytest.param(each, marks=pytest.mark.full) for each in (0.05, 0.7)), 5.0]
+)
 async def test_permits_are_used_and_never_exceeded_over_many_processors(virtual_clock, seconds):
     engine, crowd = MemoryEngine(), Crowd()
     async with AsyncExitStack() as stack:
@@ -96,11 +96,11 @@ async def test_processors_of_different_names_get_equal_parts(virtual_clock):
     engine, first, second = MemoryEngine(), Crowd(), Crowd()
     async with tenure.open_store(engine) as one, tenure.open_store(engine) as two:
         async with first.processor(one, 10, "one", workers=30) as many:
-            await many.submit_many([0.5] * 2000)
+            await many.submit_many([0.5] * 1200)
             await anyio.sleep(10.25)
             assert first.running == 10
             async with second.processor(two, 10, "two", workers=10) as few:
-                await few.submit_many([0.5] * 2000)
+                await few.submit_many([0.5] * 600)
                 await anyio.sleep(10)
                 first.begin()
                 second.begin()
@@ -116,7 +116,7 @@ async def test_a_kind_without_tasks_keeps_hardly_anything_from_one_that_has_some
     kinds = {str(number): 10 for number in range(10)}
     async with crowd.processor(memory, 10, kinds=kinds, workers=100) as processor:
         await anyio.sleep(10)
-        await processor.submit_many([0.5] * 2000, kind="0")
+        await processor.submit_many([0.5] * 1000, kind="0")
         await anyio.sleep(10)
         crowd.begin()
         await anyio.sleep(30)
@@ -154,8 +154,8 @@ async def test_permits_stay_within_their_number_while_stores_are_killed(virtual_
             store = await stack.enter_async_context(tenure.open_store(link, ttl=2.0))
             processor = crowd.processor(store, 8, workers=6, retry=Retry(attempts=100))
             await stack.enter_async_context(processor)
-        ids = await processor.submit_many([0.5] * 600)
-        for trial in range(12):
+        ids = await processor.submit_many([0.5] * 350)
+        for trial in range(8):
             link = links[trial % 4]
             link.pause()
             await anyio.sleep(3.3)
@@ -237,12 +237,12 @@ async def test_a_worker_may_ask_with_the_old_number_while_it_is_being_changed(vi
     async with tenure.open_store(Distant(MemoryEngine()), ttl=3.0) as store:
         crowd, limit = Crowd(), Semaphore(store, "api", 30)
         async with Processor(store, "p", crowd, preset=SIX, workers=40, limit=limit) as processor:
-            await processor.submit_many([0.05] * 8000)
-            for number in range(60):
+            await processor.submit_many([0.05] * 3000)
+            for number in range(20):
                 await anyio.sleep(0.137)
                 await limit.resize(30 + number % 2)
             await processor.drain()
-        assert crowd.done > 3000
+        assert crowd.done > 1000
 
 
 async def test_a_change_that_the_processor_does_not_know_of_ends_it(memory):
@@ -267,18 +267,3 @@ async def test_a_drain_waits_for_no_permit(memory):
         status = await Semaphore(memory, "api", 4).holders()
         assert status.holders == () == status.waiting
         assert (await processor.queue().statistics()).waiting == 10
-
-
-async def test_with_lending_and_adaptive_concurrency(memory):
-    crowd = Crowd()
-    options = {"kinds": {"a": 4, "b": 2}, "lend": True, "adaptive": Adaptive(window=1, samples=2)}
-    async with crowd.processor(memory, 5, **options) as processor:
-        await processor.submit_many([1.0] * 100, kind="a")
-        await anyio.sleep(12.5)
-        assert crowd.running >= 4, "a kind without tasks has one of them at times"
-        await processor.submit_many([1.0] * 60, kind="b")
-        await anyio.sleep(8.0)
-        kinds = processor.metrics().kinds
-        assert kinds["b"].totals["done"] >= 4
-        await processor.join()
-    assert crowd.most == 5 and crowd.done == 160

@@ -12,7 +12,6 @@ from tenure import ResourcePool, Task
 from tenure.local import CircuitBreaker
 from tenure.processor import Adaptive, Context, Preset, Processor
 
-EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=1000)
 KINDS = {"search": 4, "checkout": 2}
 
@@ -62,7 +61,6 @@ async def test_without_lending_shares_are_strict(memory):
     assert shop.most == {"checkout": 2}
 
 
-@EACH_ENGINE
 async def test_what_was_lent_comes_back_with_the_end_of_one_task_for_each(store, virtual_clock):
     shop = Shop()
     async with shop.processor(store) as processor:
@@ -105,37 +103,6 @@ async def test_three_kinds_lend_too_and_tasks_of_no_kind(memory):
         await processor.submit_many([1.0] * 40, kind="a")
         await anyio.sleep(2)
         assert +shop.running == {None: 3, "b": 2, "a": 1}
-
-
-async def test_a_waiting_task_is_given_back_by_a_drain(memory):
-    shop = Shop()
-    async with shop.processor(memory) as processor:
-        await processor.submit_many([10.0] * 6, kind="checkout")
-        await anyio.sleep(1)
-        await processor.submit_many([10.0] * 6, kind="search")
-        await anyio.sleep(1)
-        assert (await processor.queue("search").statistics()).leased == 4
-        await processor.drain()
-        counts = await processor.queue("search").statistics()
-        assert (counts.waiting, counts.leased, counts.done) == (6, 0, 0)
-        assert processor.metrics().totals["given_back"] == 4
-
-
-async def test_a_waiting_task_that_is_cancelled_leaves_its_place_to_the_next(memory):
-    shop = Shop()
-    async with shop.processor(memory) as processor:
-        await processor.submit_many([10.0] * 6, kind="checkout")
-        await anyio.sleep(1)
-        ids = await processor.submit_many([1.0] * 5, kind="search")
-        await anyio.sleep(1)
-        for each in ids[:4]:
-            await processor.queue("search").cancel(each)
-        with anyio.fail_after(20):
-            await processor.queue("search").result(ids[4])
-        await processor.join()
-        await processor.submit_many([1.0] * 6, kind="search")
-        await anyio.sleep(0.5)
-        assert shop.running["search"] == 6, "no place was lost"
 
 
 async def test_a_task_that_waits_for_the_breaker_has_no_place(memory):

@@ -89,7 +89,7 @@ WRONG = [
     ({"lock_timeout": "1"}, TypeError, "lock_timeout must be a number of seconds"),
     ({"claim_timeout": -1}, ValueError, "claim_timeout"),
     ({"grace": -1}, ValueError, "grace"),
-    ({"look_every": 0}, ValueError, "look_every"),
+    ({"poll_every": 0}, ValueError, "poll_every"),
     ({"pool": 3}, TypeError, "pool must be a function that makes one, not 3"),
     ({"breaker": CircuitBreaker()}, TypeError, "breaker must be a function that makes one"),
     ({"handler": lambda task, context: None}, TypeError, "handler must be an async function"),

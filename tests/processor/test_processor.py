@@ -14,7 +14,6 @@ import tenure
 from tenure import (
     AcquireTimeout,
     Discard,
-    DuplicateTask,
     Item,
     Lock,
     PoolTimeout,
@@ -24,7 +23,7 @@ from tenure import (
     WorkQueue,
 )
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Context, Preset, Processor
+from tenure.processor import Context, Processor
 
 QUIET = {"rate": None, "preset": "small"}
 ONCE = Retry(attempts=1)
@@ -108,70 +107,6 @@ async def test_in_real_time_on_every_loop(store, connections):
     assert await all_free(pool) and connections.open == set()
 
 
-async def test_higher_priority_comes_first(memory):
-    done = []
-
-    async def handler(task: tenure.Task, context: Context):
-        done.append(task.payload)
-
-    async with Processor(memory, "p", handler, preset=Preset(1, 1, 1e9, 100)) as processor:
-        await processor.queue().pause()
-        for i in range(6):
-            await processor.submit(i, priority=i % 2)
-        await processor.queue().resume()
-        await processor.join()
-    assert done == [1, 3, 5, 0, 2, 4]
-
-
-async def test_a_key_refuses_a_duplicate(memory):
-    async with Processor(memory, "p", nothing, **QUIET) as processor:
-        await processor.submit(1, key="a", delay=5)
-        with pytest.raises(DuplicateTask):
-            await processor.submit(2, key="a")
-        await processor.join()
-
-
-async def test_a_submitter_waits_while_the_queue_is_full(store, virtual_clock):
-    started = anyio.Event()
-    release = anyio.Event()
-
-    async def handler(task: tenure.Task, context: Context):
-        started.set()
-        await release.wait()
-
-    async with Processor(store, "p", handler, preset=Preset(2, 1, 1e9, 3)) as processor:
-        await processor.submit_many(range(3))
-        with anyio.move_on_after(60) as waited:
-            await processor.submit("too many")
-        assert waited.cancelled_caught
-        release.set()
-        await processor.submit("in time")
-        await processor.join()
-        counts = await processor.queue().statistics()
-        assert (counts.put, counts.done, counts.producers, counts.reserved) == (4, 4, 0, 0)
-
-
-async def test_processors_of_one_name_share_the_work(open_store_on, virtual_clock):
-    done = []
-
-    def by(who):
-        async def handler(task: tenure.Task, context: Context):
-            done.append((task.payload, who))
-            await anyio.sleep(0.1)
-
-        return handler
-
-    async with open_store_on() as store, open_store_on() as other:
-        here, there = (
-            Processor(s, "p", by(w), preset=Preset(3, 1, 1e9, 100)) for s, w in ((store, 1), (other, 2))
-        )
-        async with here, there:
-            await here.submit_many(range(30))
-            await there.join()
-    assert sorted(payload for payload, _ in done) == list(range(30))
-    assert {who for _, who in done} == {1, 2}
-
-
 async def test_the_rate_is_one_for_all_processes(open_store_on, virtual_clock):
     starts = []
 
@@ -228,22 +163,6 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_try_fails(memo
     assert told.of("processor.timeouts") == [
         {"processor": "p", "kind": None, "id": task_id, "attempt": 1, "seconds": 2}
     ]
-
-
-async def test_a_cancelled_task_is_no_failure(memory):
-    started = anyio.Event()
-
-    async def handler(task: tenure.Task, context: Context):
-        started.set()
-        await anyio.sleep_forever()
-
-    async with Processor(memory, "p", handler, **QUIET) as processor:
-        task_id = await processor.submit(1)
-        await started.wait()
-        await processor.queue().cancel(task_id)
-        await processor.join()
-        assert processor.metrics().totals["cancelled"] == 1
-        assert processor.metrics().errors.failures == 0
 
 
 async def test_a_task_whose_lease_is_lost_is_counted_and_done_again(open_store_on, virtual_clock, freeze):
@@ -438,21 +357,6 @@ async def test_locks_are_measured(memory):
     assert locks.handover.count == 3 and locks.handover.greatest < 0.01
 
 
-async def test_two_tasks_do_not_share_the_hold_of_a_lock(memory):
-    tokens = []
-
-    async def handler(task: tenure.Task, context: Context):
-        async with context.lock("one") as lease:
-            tokens.append(lease.token)
-            await anyio.sleep(0.1)
-            lease.check()
-
-    async with Processor(memory, "p", handler, **QUIET) as processor:
-        await processor.submit_many(range(10))
-        await processor.join()
-    assert tokens == sorted(set(tokens))
-
-
 # --------------------------------------------------------------------------------------------------- kinds and breakers
 
 
@@ -606,17 +510,6 @@ async def test_after_the_grace_what_still_runs_is_given_back(memory, connections
     assert connections.open == set()
 
 
-async def test_leaving_the_block_drains(memory):
-    async def handler(task: tenure.Task, context: Context):
-        await anyio.sleep(5)
-
-    async with Processor(memory, "p", handler, **QUIET) as processor:
-        await processor.submit_many(range(30))
-        await anyio.sleep(1)
-    counts = await processor.queue().statistics()
-    assert (counts.done, counts.waiting, counts.leased) == (10, 20, 0)
-
-
 async def test_an_error_in_the_block_cancels_the_handlers_and_is_raised_alone(memory, connections):
     async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
@@ -629,19 +522,6 @@ async def test_an_error_in_the_block_cancels_the_handlers_and_is_raised_alone(me
     counts = await processor.queue().statistics()
     assert (counts.waiting, counts.leased) == (30, 0)
     assert connections.open == set()
-
-
-async def test_tasks_that_wait_for_a_breaker_are_given_back_by_a_drain(memory):
-    async def handler(task: tenure.Task, context: Context):
-        raise OSError
-
-    breaker = partial(CircuitBreaker, min_calls=1, window=1, open_seconds=1000)
-    async with Processor(memory, "p", handler, breaker=breaker, **QUIET) as processor:
-        await processor.submit_many(range(10))
-        await anyio.sleep(5)
-        await processor.drain()
-        counts = await processor.queue().statistics()
-        assert (counts.leased, counts.waiting + counts.delayed) == (0, 10)
 
 
 async def test_a_processor_is_entered_once_and_asked_only_then(memory):
@@ -670,25 +550,6 @@ async def test_the_end_of_the_store_ends_the_processor(open_store_on, virtual_cl
     async with anyio.create_task_group() as group:
         async with open_store_on(ttl=3.0) as store:
             await group.start(serve, store)
-
-
-@pytest.mark.one_loop
-async def test_a_thousand_workers(memory):
-    running = most = 0
-
-    async def handler(task: tenure.Task, context: Context):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await anyio.sleep(1)
-        running -= 1
-
-    start = anyio.current_time()
-    async with Processor(memory, "p", handler, preset="xlarge", rate=None) as processor:
-        await processor.submit_many(range(3000))
-        await processor.join()
-    assert most == 1000
-    assert anyio.current_time() - start < 4
 
 
 async def test_nothing_stays_in_memory_when_a_processor_has_ended(memory):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-from itertools import permutations
 
 import anyio
 import pytest
@@ -168,78 +167,6 @@ async def test_what_is_no_connection_is_refused():
         OLD.enforce(anyio.Lock())
 
 
-def steps(db, guard, body, enforce):
-    """A writer, step by step; ends as "written" or "refused"."""
-    db.execute("BEGIN")
-    try:
-        enforce(guard, db)
-    except LeaseLost:
-        db.rollback()
-        return "refused"
-    yield
-    db.execute("UPDATE report SET body = ?", (body,))
-    yield
-    db.commit()
-    return "written"
-
-
-def play(order, connect, enforce):
-    """Two writers, a step at a time in this order, and their outcomes; who finds the file locked begins again later."""
-    writers = {"old": OLD, "new": NEW}
-    running, outcomes = {}, {}
-    turns = [*order, *("old", "new") * 6]
-    for name in turns:
-        if name in outcomes:
-            continue
-        if name not in running:
-            db = connect(isolation_level=None)
-            running[name] = db, steps(db, writers[name], name, enforce)
-        db, steps_left = running[name]
-        try:
-            next(steps_left)
-        except StopIteration as end:
-            outcomes[name] = end.value
-            del running[name]
-        except sqlite3.OperationalError:
-            db.close()
-            del running[name]
-    return outcomes, connect().execute("SELECT body FROM report").fetchone()[0]
-
-
-def all_orders(steps_each=3):
-    return sorted(set(permutations(("old", "new") * steps_each)))
-
-
-@pytest.fixture
-def played(connect):
-    """What became of the stale writer, and whose words stand there, for each order."""
-
-    def run(enforce):
-        for order in all_orders():
-            with connect() as db:
-                db.execute("DELETE FROM tenure_fences")
-            yield play(order, connect, enforce)
-
-    return run
-
-
-def test_the_stale_writer_loses_in_every_order(played):
-    results = list(played(SqlGuard.enforce))
-    assert len(results) == 20
-    assert {body for _, body in results} == {"new"}
-    assert {outcomes["new"] for outcomes, _ in results} == {"written"}
-    assert {outcomes["old"] for outcomes, _ in results} == {"written", "refused"}
-
-
-def test_a_comparison_outside_of_the_transaction_would_not_do(played, connect):
-    # the check of the check: the fence is kept, but before the transaction begins
-    def compare(guard, db):
-        with connect() as other:
-            guard.passed(other.execute(*guard.statement("qmark")).fetchone())
-
-    assert "old" in {body for _, body in played(compare)}
-
-
 async def test_a_frozen_holder_that_goes_on_is_refused(open_store_on, virtual_clock, freeze, connect):
     db = connect()
     writes = []
@@ -318,20 +245,6 @@ def test_tokens_are_compared_as_numbers(evaluate):
     evaluate(LuaGuard("fence:report", 1_795_268_417_257_586), SET)
     with pytest.raises(LeaseLost):
         evaluate(LuaGuard("fence:report", 1_795_268_417_257_585), SET)
-
-
-def test_the_stale_script_loses_in_every_order(evaluate, redis_server):
-    for order in all_orders(2):
-        redis_server("FLUSHALL")
-        written = []
-        for name in order:
-            try:
-                evaluate({"old": OLDER, "new": NEWER}[name], SET, arguments=(name,))
-            except LeaseLost:
-                continue
-            written.append(name)
-        assert written == sorted(written, reverse=True), order
-        assert written.count("new") == 2
 
 
 async def test_the_token_of_a_lease_guards_a_script(open_store_on, evaluate):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from itertools import pairwise
 
 import anyio
 import pytest
@@ -16,11 +15,8 @@ from tenure.engine import (
     Holders,
     Notice,
     OpenSession,
-    Release,
     RenewSession,
-    Reply,
 )
-from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault
 
 KEY = "tenure:lock:report"
@@ -83,22 +79,6 @@ async def test_what_counts_is_when_the_renewal_was_sent(faulty, faulty_store, vi
         assert lease.remaining() == pytest.approx(2.699, abs=0.01)
 
 
-async def test_a_renewal_that_comes_too_late_revives_nothing(faulty, faulty_store, virtual_clock):
-    with pytest.raises(LeaseLost) as caught:
-        async with Lock(faulty_store, "report"):
-            await anyio.sleep(0.5)
-            faulty.pause(before_effect=True)
-            try:
-                await anyio.sleep_forever()
-            finally:
-                # the renewal sits in the buffer of a stopped server, which goes on now
-                faulty.resume()
-    assert lost(caught) == (KEY, "expired")
-    assert virtual_clock.now() == pytest.approx(2.7)
-    async with Lock(faulty_store, "report").hold(timeout=0.1):  # nobody waits for a ttl
-        pass
-
-
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_session_that_the_engine_has_ended_loses_it(store, open_store_on, virtual_clock, taken):
     async with open_store_on() as other:
@@ -138,11 +118,11 @@ async def test_a_loss_ends_only_what_was_lost(faulty, virtual_clock):
         for name, ttl in (("a", 3), ("b", 3), ("c", 30)):
             group.start_soon(hold, store, name, ttl)
         await virtual_clock.settle()
-        (gone,) = (session for session in store._sessions if session.ttl == 3)
+        (gone,) = (session for session in store.sessions if session.ttl == 3)
         await store.call(CloseSession(gone.id))
         await virtual_clock.advance(5)
         assert sorted(ended) == ["a", "b"]
-        (left,) = (session for session in store._sessions if session.held)
+        (left,) = (session for session in store.sessions if session.held)
         await store.call(CloseSession(left.id))
 
 
@@ -166,47 +146,6 @@ async def test_a_body_that_does_not_notice_is_reported_when_it_leaves(faulty, fa
         async with Lock(faulty_store, "report") as lease:
             freeze(5)
     assert lease.lost == "expired"
-
-
-async def test_a_lost_lease_is_settled_too(faulty, faulty_store, virtual_clock, nothing_of):
-    with pytest.raises(LeaseLost):
-        async with Lock(faulty_store, "report"):
-            faulty.pause()  # renewals are applied, their answers do not come
-            try:
-                await anyio.sleep_forever()
-            finally:
-                faulty.resume()
-    await nothing_of(faulty_store, KEY)
-    assert virtual_clock.now() == pytest.approx(2.7)
-
-
-async def test_loss_is_final(store, virtual_clock):
-    # another one held it in between; the late renewal must not give it back
-    async with open_store(store._engine, ttl=3.0) as other:
-        with pytest.raises(LeaseLost):
-            async with Lock(store, "report") as lease:
-                await other.call(CloseSession(lease._session.id))
-                async with Lock(other, "report").hold(timeout=0):
-                    pass
-                assert await store.call(RenewSession(lease._session.id)) is Reply.GONE
-                await anyio.sleep_forever()
-        async with Lock(other, "report").hold(timeout=0) as lease:
-            await anyio.sleep(10)
-            lease.check()
-
-
-async def test_after_a_loss_the_next_lease_is_renewed(faulty, faulty_store, virtual_clock):
-    lock = Lock(faulty_store, "report")
-    with pytest.raises(LeaseLost):
-        async with lock:
-            faulty.down = True
-            try:
-                await anyio.sleep(6)
-            finally:
-                faulty.down = False
-    async with lock as lease:
-        await anyio.sleep(9)
-        lease.check()
 
 
 async def test_held_for_twenty_ttls_there_is_one_heartbeat(faulty, faulty_store, virtual_clock):
@@ -278,15 +217,6 @@ async def test_the_body_sees_no_deadline(store):
         outer = anyio.current_effective_deadline()
         async with Lock(store, "report").hold(timeout=5):
             assert anyio.current_effective_deadline() == outer
-
-
-async def test_tokens_rise(store, open_store_on):
-    async with open_store_on() as other:
-        tokens = []
-        for number in range(20):
-            async with Lock((store, other)[number % 2], "report") as lease:
-                tokens.append(lease.token)
-    assert all(earlier < later for earlier, later in pairwise(tokens))
 
 
 # what leaves the block
@@ -481,182 +411,12 @@ async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
 # the windows of cancellation while waiting
 
 
-class Waiter:
-    """A task that waits for the lock, takes it and gives it back."""
-
-    def __init__(self, store, log, name, how):
-        self.store = store
-        self.log = log
-        self.name = name
-        self.native = how == "native"
-        self.scope = anyio.CancelScope()
-        self.task = None
-
-    async def run(self):
-        if self.native:
-            self.task = asyncio.current_task()
-        try:
-            with self.scope:
-                async with Lock(self.store, "report"):
-                    self.log.append(self.name)
-                    await anyio.lowlevel.checkpoint()
-        except asyncio.CancelledError:
-            if not self.native:
-                raise
-
-    def cancel(self):
-        if self.native:
-            self.task.cancel()
-        else:
-            self.scope.cancel()
-
-
-@pytest.fixture(params=["scope", "native"])
-def how(request, virtual_clock):
-    return request.param
-
-
-class HandOver:
-    """A lock that is held, and is handed to the head of the line in one step, without any other in between."""
-
-    def __init__(self, engine, clock):
-        self.engine = engine
-        self.clock = clock
-        self.hold = None
-
-    async def take(self, store):
-        self.hold = Lock(store, "report").hold()
-        await self.hold.__aenter__()
-
-    async def give(self, *, before=lambda: None, after=lambda: None):
-        """Call a function right before the hand-over and one right after it."""
-        if isinstance(self.engine, MemoryEngine):
-            before()
-            assert_done(self.hold.__aexit__(None, None, None))
-            after()
-        else:
-            self.engine.pause()  # the engine grants, and the hint is held back
-            await self.hold.__aexit__(None, None, None)
-            before()
-            self.engine.resume()
-            after()
-
-
 def assert_done(coroutine):
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
 
-@pytest.fixture(params=["memory", "wire"])
-def hand_over(request, faulty, virtual_clock):
-    return HandOver(MemoryEngine() if request.param == "memory" else faulty, virtual_clock)
-
-
-async def windows(hand_over, how, nothing_of, *, before=(), after=(), newcomer=False):
-    """Two wait, and those of them that are named are cancelled right before or right after the hand-over."""
-    log = []
-    async with open_store(hand_over.engine, ttl=30.0) as store, anyio.create_task_group() as group:
-        waiters = [Waiter(store, log, name, how) for name in "abc"]
-        await hand_over.take(store)
-        for waiter in waiters[:2]:
-            group.start_soon(waiter.run)
-            await hand_over.clock.settle()
-
-        def cancel(which):
-            for index in which:
-                waiters[index].cancel()
-            if newcomer and which:
-                group.start_soon(waiters[2].run)
-
-        await hand_over.give(before=lambda: cancel(before), after=lambda: cancel(after))
-        await hand_over.clock.settle()
-        await nothing_of(store, KEY)
-        assert not store.entered
-        assert not store._acquisitions.by_name
-    return log
-
-
-async def test_w1_cancelled_while_parked(hand_over, how, nothing_of):
-    log = []
-    async with open_store(hand_over.engine, ttl=30.0) as store, anyio.create_task_group() as group:
-        await hand_over.take(store)
-        waiters = [Waiter(store, log, name, how) for name in "abc"]
-        for waiter in waiters:
-            group.start_soon(waiter.run)
-            await hand_over.clock.settle()
-        waiters[1].cancel()
-        await hand_over.clock.settle()
-        assert len((await store.call(Holders(KEY))).waiting) == 2
-        await hand_over.give()
-        await hand_over.clock.settle()
-        await nothing_of(store, KEY)
-    assert log == ["a", "c"]
-
-
-async def test_w2_cancelled_then_handed_over(hand_over, how, nothing_of):
-    assert await windows(hand_over, how, nothing_of, before=[0]) == ["b"]
-
-
-async def test_w2n_the_same_with_a_newcomer(hand_over, how, nothing_of):
-    assert await windows(hand_over, how, nothing_of, before=[0], newcomer=True) == ["b", "c"]
-
-
-async def test_w3_handed_over_then_cancelled(hand_over, how, nothing_of):
-    # a scope no longer reaches one who has been woken: it enters, and meets the cancellation inside
-    expected = ["b"] if how == "native" else ["a", "b"]
-    assert await windows(hand_over, how, nothing_of, after=[0]) == expected
-
-
-async def test_w3n_the_same_with_a_newcomer(hand_over, how, nothing_of):
-    expected = ["b", "c"] if how == "native" else ["a", "b", "c"]
-    assert await windows(hand_over, how, nothing_of, after=[0], newcomer=True) == expected
-
-
-async def test_all_cancelled_in_the_turn_of_the_hand_over(hand_over, how, nothing_of):
-    assert await windows(hand_over, how, nothing_of, before=[0, 1], newcomer=True) == ["c"]
-
-
-async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_session(hand_over, freeze):
-    entered = []
-
-    async def wait(store):
-        async with Lock(store, "report") as lease:
-            lease.check()
-            entered.append(lease._session.id)
-
-    async with (
-        open_store(hand_over.engine, ttl=3.0) as store,
-        open_store(hand_over.engine, ttl=60.0) as other,
-    ):
-        async with anyio.create_task_group() as group:
-            await hand_over.take(other)
-            group.start_soon(wait, store)
-            await hand_over.clock.settle()
-            (before,) = (session.id for session in store._sessions)
-            await hand_over.give(after=lambda: freeze(5))
-    assert len(entered) == 1
-    assert entered != [before]
-
-
 # hints
-
-
-async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
-    lock = Lock(faulty_store, "report")
-    entered = []
-
-    async def other():
-        async with lock:
-            entered.append(virtual_clock.now())
-
-    async with anyio.create_task_group() as group:
-        async with lock:
-            for _ in range(3):
-                group.start_soon(other)
-            await virtual_clock.settle()
-            faulty.plan(Fault.LOST_HINT)
-        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
-    assert entered == [0, 0, 0]
 
 
 async def test_a_grant_that_nobody_waits_for_is_given_back(store, virtual_clock, nothing_of):
@@ -671,120 +431,7 @@ async def test_a_grant_that_nobody_waits_for_is_given_back(store, virtual_clock,
         await nothing_of(store, KEY)
 
 
-async def test_hints_that_come_before_the_answer(faulty, faulty_store, virtual_clock):
-    # the answer "queued" is on its way when the grant arrives
-    async with open_store(faulty._engine, ttl=30.0) as other:
-        entered = []
-
-        async def wait():
-            async with Lock(faulty_store, "report"):
-                entered.append(virtual_clock.now())
-
-        async with Lock(faulty_store, "warm"), anyio.create_task_group() as group:
-            async with Lock(other, "report"):
-                faulty.pause()
-                group.start_soon(wait)
-                await virtual_clock.settle()
-            held_back, faulty._held_back = faulty._held_back, []
-            assert held_back
-            for deliver, hint in held_back:
-                deliver(hint)
-            await virtual_clock.settle()
-            assert entered == [0]
-            faulty.resume()
-
-
 # faults on the way
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.CUT])
-@pytest.mark.parametrize("operation", [OpenSession, Acquire, Release])
-async def test_a_fault_on_a_free_lock_costs_one_more_try(
-    faulty, faulty_store, virtual_clock, nothing_of, fault, operation
-):
-    faulty.plan(fault, on=operation)
-    for _ in range(3):
-        async with Lock(faulty_store, "report").hold(timeout=1):
-            pass
-    await nothing_of(faulty_store, KEY)
-    assert faulty.suffered == {fault: 1}
-    assert virtual_clock.now() <= 0.05
-
-
-@pytest.mark.parametrize("before_effect", [False, True])
-async def test_the_body_has_ended_before_the_next_one_may_enter(
-    faulty, faulty_store, virtual_clock, before_effect
-):
-    ended, entered = [], []
-
-    async def next_one():
-        async with open_store(faulty._engine) as other, Lock(other, "report"):
-            entered.append(virtual_clock.now())
-
-    async with anyio.create_task_group() as group:
-        with pytest.raises(LeaseLost):
-            async with Lock(faulty_store, "report"):
-                group.start_soon(next_one)
-                await anyio.sleep(7.5)
-                faulty.pause(before_effect=before_effect)  # only for this process
-                try:
-                    await anyio.sleep_forever()
-                finally:
-                    ended.append(virtual_clock.now())
-        await virtual_clock.advance(5)
-        faulty.resume()
-    assert ended == [pytest.approx(9.7)]
-    assert 9.9 <= entered[0] <= 11.5
-
-
-@pytest.mark.parametrize("tenths", range(0, 35, 5))
-async def test_a_stall_while_acquiring_never_locks_anybody_out(faulty, virtual_clock, nothing_of, tenths):
-    async with open_store(faulty, ttl=2.0) as store:
-        for seconds in (0.0, 0.3, 1.0):  # cut short before, while and after the stall, or not at all
-            faulty.pause(before_effect=tenths % 2 == 0)
-            async with anyio.create_task_group() as group:
-
-                async def acquire(limit):
-                    with anyio.move_on_after(limit):
-                        try:
-                            async with Lock(store, "report"):
-                                pass
-                        except LeaseLost:
-                            pass
-
-                for limit in (seconds, seconds + tenths / 10, math.inf):
-                    group.start_soon(acquire, limit)
-                await anyio.sleep(tenths / 10)
-                faulty.resume()
-            async with Lock(store, "report").hold(timeout=0.1):
-                pass
-            await nothing_of(store, KEY)
-
-
-async def test_a_release_that_comes_again_later_does_not_touch_the_next_holder(store, virtual_clock):
-    lock = Lock(store, "report")
-    async with lock:
-        (first,) = (await store.call(Holders(KEY))).holders
-    async with lock as lease:
-        assert await store.call(Release(KEY, first.holder)) is Reply.UNKNOWN
-        (holder,) = (await store.call(Holders(KEY))).holders
-        assert holder.token == lease.token
-        assert holder.holder != first.holder
-
-
-async def test_a_waiter_outlives_many_ttls(store, open_store_on, virtual_clock):
-    async with open_store_on(ttl=0.5) as other, anyio.create_task_group() as group:
-        entered = []
-
-        async def wait():
-            async with Lock(other, "report") as lease:
-                lease.check()
-                entered.append(virtual_clock.now())
-
-        async with Lock(store, "report"):
-            group.start_soon(wait)
-            await virtual_clock.advance(50)
-    assert entered == pytest.approx([50], abs=0.1)
 
 
 async def test_an_engine_that_refuses_to_grant_says_why(faulty, faulty_store, virtual_clock, nothing_of):

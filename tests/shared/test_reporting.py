@@ -9,7 +9,7 @@ import traceback
 import anyio
 import pytest
 
-from tenure import Discard, Lock, Retry, RetryLater, Task, Worker, WorkQueue
+from tenure import Lock, Retry, Task, Worker, WorkQueue
 from tenure.engine import CloseSession, Put
 from tenure.errors import LeaseLost
 from tenure.local import Threads
@@ -38,28 +38,6 @@ class Trouble(Exception):
 
 def warnings_in(caplog):
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-async def test_each_try_has_one_event_with_its_exception(open_store_on, virtual_clock, seen, caplog):
-    raised = [Trouble("once"), RetryLater(1), Trouble("twice"), Discard("enough")]
-    left = iter(raised)
-
-    async def handler(task: Task):
-        raise next(left)
-
-    async with open_store_on(observer=seen) as store:
-        queue = WorkQueue(store, "jobs", retry=Retry(attempts=5, backoff=1))
-        await queue.put("x")
-        worker = Worker(queue, handler)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
-            await queue.join()
-            await worker.drain()
-    found = seen.of_tasks()
-    assert [event for event, _ in found] == ["task.retry", "task.postponed", "task.retry", "task.discarded"]
-    assert [fields["error"] for _, fields in found] == raised
-    assert all(fields["error"].__traceback__ is not None for _, fields in found)
-    assert warnings_in(caplog) == []
 
 
 @pytest.mark.parametrize("how", ["worker", "block"])

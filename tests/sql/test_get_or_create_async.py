@@ -4,11 +4,9 @@ import anyio
 import pytest
 from sql.tables import Account, Note
 from sqlalchemy import func, insert, select, text
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from tenure.sql import StaleSnapshot, get_or_create
-from tenure.testing import race
+from tenure.sql import get_or_create
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop")
 DRIVERS = pytest.mark.parametrize("driver", ["asyncpg", "psycopg", "aiosqlite"])
@@ -49,15 +47,6 @@ async def test_the_first_creates_and_the_second_finds(async_engine_of, driver):
 
 
 @DRIVERS
-async def test_the_rollback_of_the_caller_takes_the_row_back(async_engine_of, driver):
-    engine = async_engine_of(driver)
-    async with AsyncSession(engine) as session:
-        assert (await get_or_create(session, Account, email="a@b"))[1]
-        await session.rollback()
-    assert await count(engine) == 0
-
-
-@DRIVERS
 async def test_the_loser_of_a_race_gets_the_row_of_the_winner(
     async_engine_of, driver, elsewhere, after_reading
 ):
@@ -82,61 +71,6 @@ async def test_a_relationship_in_the_identity_can_be_read_after_a_lost_race(
             _, created = await get_or_create(session, Note, account=account, title="x")
         assert not created
         assert account.email == "a@b"
-
-
-@DRIVERS
-async def test_a_refusal_that_was_no_collision_is_raised_as_it_is(async_engine_of, driver):
-    async with AsyncSession(async_engine_of(driver)) as session:
-        with pytest.raises(IntegrityError, match=r"(?i)not.null"):
-            await get_or_create(session, Note, account_id=7)
-        assert await session.scalar(select(1)), "the transaction goes on"
-
-
-@SERVERS
-async def test_a_collision_with_a_row_not_asked_for_is_raised(async_engine_of, driver, elsewhere, statements):
-    elsewhere(driver, Account, email="other", slug="same")()
-    engine = async_engine_of(driver)
-    async with AsyncSession(engine) as session:
-        with statements(engine) as seen, pytest.raises(IntegrityError, match="slug"):
-            await get_or_create(session, Account, {"slug": "same"}, email="a@b")
-    assert sum(statement.startswith("INSERT") for statement in seen) == 1
-
-
-@SERVERS
-@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-async def test_a_transaction_begun_by_the_call_begins_again_to_see_the_winner(
-    async_engine_of, driver, level, elsewhere, after_reading
-):
-    engine = async_engine_of(driver, isolation_level=level)
-    async with AsyncSession(engine) as session:
-        with after_reading(engine, "account", elsewhere(driver, Account, email="a@b", plan="theirs")):
-            account, created = await get_or_create(session, Account, email="a@b")
-        assert (account.plan, created) == ("theirs", False)
-
-
-@SERVERS
-async def test_a_transaction_of_the_callers_learns_that_its_snapshot_is_too_old(
-    async_engine_of, driver, elsewhere, after_reading
-):
-    engine = async_engine_of(driver, isolation_level="REPEATABLE READ")
-    async with AsyncSession(engine) as session, session.begin():
-        with after_reading(engine, "account", elsewhere(driver, Account, email="a@b", plan="theirs")):
-            with pytest.raises(StaleSnapshot):
-                await get_or_create(session, Account, email="a@b")
-        assert await session.scalar(select(1)), "the transaction goes on"
-
-
-@DRIVERS
-async def test_of_many_at_once_one_creates(async_engine_of, driver):
-    engine = async_engine_of(driver)
-
-    async def ask():
-        async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
-            return await get_or_create(session, Account, email="a@b")
-
-    outcomes = await race(*[ask] * 10)
-    assert sorted(created for _, created in outcomes) == [False] * 9 + [True]
-    assert len({account.id for account, _ in outcomes}) == 1
 
 
 @SERVERS

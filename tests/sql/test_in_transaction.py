@@ -126,17 +126,6 @@ async def test_after_a_rollback_nothing_has_happened(queue, db):
     assert effects(db) == [task.id]
 
 
-async def test_a_block_that_ends_without_the_commit_is_reported_and_tried_again(queue, db):
-    await queue.put("job")
-    with pytest.raises(LeaseLost, match="uncommitted"):
-        async with queue.take() as task:
-            await task.complete_in(db)
-            db.rollback()
-    async with queue.take() as task:
-        assert task.attempt == 2
-    assert await state_of(queue) == {"done": 1}
-
-
 async def test_the_engine_refuses_by_token_and_by_session(engine, store, queue, db, address):
     await queue.put("job")
     session = (await store.session(3.0)).id
@@ -313,23 +302,6 @@ async def test_asynchronous_connections(queue, postgres, address, db):
     assert await state_of(queue) == {"waiting": 1, "done": 4}
 
 
-async def test_handlers_in_threads(queue, address, db):
-    await queue.put_many(range(20))
-
-    def handler(task: tenure.Task):
-        with psycopg.connect(**address) as own:
-            note(own, task)
-            task.complete_in(own)
-
-    worker = Worker(queue, handler, concurrency=3)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await queue.join()
-        await worker.drain()
-    assert worker.statistics().done == 20
-    assert len(effects(db)) == len(set(effects(db))) == 20
-
-
 @pytest.mark.parametrize("results_ttl", [None, 60.0])
 @pytest.mark.parametrize("awaited", [False, True])
 async def test_a_batch_is_completed_by_one_commit(store, address, db, results_ttl, awaited):
@@ -365,24 +337,6 @@ async def test_a_batch_is_completed_by_one_commit(store, address, db, results_tt
     assert (statistics.done, statistics.discarded, statistics.lost) == (19, 1, 0)
     assert effects(db) == [task_id for task_id in ids if task_id != ids[3]]
     assert await state_of(queue) == {"done": 19, "discarded": 1}
-
-
-async def test_a_batch_that_is_rolled_back_is_tried_again(queue, db):
-    ids, tries = await queue.put_many(range(5)), []
-
-    async def handler(tasks: list[tenure.Task]):
-        tries.append(len(tasks))
-        with db.transaction(force_rollback=len(tries) == 1):
-            for task in await queue.complete_in(db, tasks):
-                note(db, task)
-
-    worker = Worker(queue, handler, batch=10, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await queue.join()
-        await worker.drain()
-    assert tries == [5, 5] and effects(db) == ids
-    assert await state_of(queue) == {"done": 5}
 
 
 @ASYNCIO

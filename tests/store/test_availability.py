@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from wires import at_home
 
 from tenure import Lock, Schedule, StoreUnavailable, WorkQueue, open_store
 from tenure.engine import Engine, Hint, Notice, NotSent, Ping, Reply
@@ -110,7 +111,7 @@ class Failing(Engine):
 
 async def test_it_is_asked_whether_it_is_back_when_nobody_waits_any_more(virtual_clock):
     engine = Failing(3)
-    dispatcher = Dispatcher(engine)
+    dispatcher = Dispatcher(engine, at_home())
     async with anyio.create_task_group() as group:
         group.start_soon(dispatcher.run)
         with anyio.move_on_after(0.001):
@@ -145,7 +146,7 @@ class Scripted(Engine):
 async def test_only_an_operation_without_an_answer_is_reported_as_sent_again(virtual_clock, answers, reports):
     seen = Seen()
     engine = Scripted(*answers)
-    dispatcher = Dispatcher(engine, None, Availability(engine, Reporter(seen)))
+    dispatcher = Dispatcher(engine, at_home(), Availability(engine, Reporter(seen)))
     async with anyio.create_task_group() as group:
         group.start_soon(dispatcher.run)
         assert await dispatcher.call(Ping()) is Reply.OK
@@ -156,7 +157,7 @@ async def test_only_an_operation_without_an_answer_is_reported_as_sent_again(vir
 async def test_what_is_sent_again_says_for_how_long_the_engine_was_away(virtual_clock):
     seen = Seen()
     engine = Failing(1)
-    dispatcher = Dispatcher(engine, None, Availability(engine, Reporter(seen)))
+    dispatcher = Dispatcher(engine, at_home(), Availability(engine, Reporter(seen)))
     async with anyio.create_task_group() as group:
         group.start_soon(dispatcher.run)
         await dispatcher.call(Ping())

@@ -133,7 +133,7 @@ async def test_a_session_that_had_gone_before_it_was_sent(link, virtual_clock):
         owner = BatchOwner(store)
         owner.say()
         await virtual_clock.settle()
-        session = store.session_at_once(3.0)
+        session = store.sessions.current(3.0)
         await store.call(CloseSession(session.id))
         owner.say()
         await virtual_clock.settle()

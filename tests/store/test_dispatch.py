@@ -4,7 +4,7 @@ from collections import deque
 
 import anyio
 import pytest
-from wires import Wire
+from wires import Wire, at_home
 
 from tenure.engine import CAP, Count, Engine, NotSent, Ping, Release, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
@@ -76,7 +76,7 @@ def engine():
 async def dispatcher(engine, virtual_clock):
     """One over a link on which batches travel."""
     link = engine.link()
-    dispatcher = Dispatcher(link)
+    dispatcher = Dispatcher(link, at_home())
     async with anyio.create_task_group() as group:
         await group.start(link.serve, "p", lambda _: None)
         group.start_soon(dispatcher.run)
@@ -244,7 +244,7 @@ async def test_settled_means_answered(dispatcher, engine, virtual_clock):
 
 
 async def test_closed_it_wakes_those_that_still_wait(engine, virtual_clock):
-    dispatcher = Dispatcher(engine)
+    dispatcher = Dispatcher(engine, at_home())
     caught = []
 
     async def call():
@@ -267,7 +267,7 @@ async def test_an_engine_that_raises_what_it_may_not_is_a_fault(virtual_clock):
         def submit(self, operation, on_answer):
             raise ZeroDivisionError
 
-    dispatcher = Dispatcher(Faulty())
+    dispatcher = Dispatcher(Faulty(), at_home())
     answers = []
     dispatcher.send(op("a"), answers.append)
     dispatcher.send(op("b"), answers.append)
@@ -280,7 +280,8 @@ async def test_an_engine_that_raises_what_it_may_not_is_a_fault(virtual_clock):
 
 async def test_an_immediate_engine_is_called_at_once():
     dispatcher = Dispatcher(
-        Immediate(Reply.MORE, Reply.MORE, "sent", EngineError("bad"), "called", EngineError("worse"))
+        Immediate(Reply.MORE, Reply.MORE, "sent", EngineError("bad"), "called", EngineError("worse")),
+        at_home(),
     )
     answers = []
     dispatcher.send(Ping(), answers.append)
@@ -294,7 +295,7 @@ async def test_an_immediate_engine_is_called_at_once():
 
 async def test_an_immediate_engine_that_answers_more_for_ever_is_given_up(monkeypatch):
     monkeypatch.setattr(_dispatch, "MOST_REPEATS", 50)
-    dispatcher = Dispatcher(Immediate(*[Reply.MORE] * 100, "called"))
+    dispatcher = Dispatcher(Immediate(*[Reply.MORE] * 100, "called"), at_home())
     answers = []
     dispatcher.send(Ping(), answers.append)
     assert isinstance(answers[0], EngineError)
@@ -343,7 +344,7 @@ def sending():
 @pytest.fixture
 async def direct(sending, virtual_clock):
     """A dispatcher over it."""
-    dispatcher = Dispatcher(sending)
+    dispatcher = Dispatcher(sending, at_home())
     async with anyio.create_task_group() as group:
         group.start_soon(dispatcher.run)
         await virtual_clock.settle()

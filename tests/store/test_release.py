@@ -7,7 +7,7 @@ import pytest
 
 from tenure.engine import Release, Reply
 from tenure.errors import EngineError
-from tenure.store._release import PendingRelease, SettleTimeouts
+from tenure.store._acquire import PendingRelease, SettleTimeouts
 from tenure.store._sessions import Session
 from tenure.store._timers import Timers
 

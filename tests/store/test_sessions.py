@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from wires import Wire
+from wires import Wire, at_home
 
 from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
 from tenure.engines.memory import MemoryEngine
@@ -54,13 +54,13 @@ def link():
 @pytest.fixture
 async def sessions(link, virtual_clock):
     wire = link.link()
-    dispatchers = Dispatchers(wire)
+    dispatchers = Dispatchers(wire, at_home())
     async with anyio.create_task_group() as group:
         await group.start(wire.serve, "process", lambda _: None)
-        upkeep = Upkeep(group)
+        dispatchers.home.upkeep = upkeep = Upkeep(group)
         upkeep.start("wire", dispatchers.of("").run)
-        sessions = Sessions("process", dispatchers, lambda: upkeep)
-        sessions.upkeep = upkeep
+        sessions = Sessions("process", dispatchers)
+        sessions.home, sessions.upkeep = dispatchers.home, upkeep
         yield sessions
         upkeep.cancel()
         group.cancel_scope.cancel()
@@ -263,7 +263,7 @@ async def test_one_that_still_has_somebody_is_not_forgotten(sessions, virtual_cl
 
 async def test_closed_there_are_no_new_ones(sessions, virtual_clock):
     session = await sessions.get(3.0)
-    sessions.closed = True
+    sessions.home.closed = True
     assert sessions.current(3.0) is session
     for ttl in (3.0, 4.0):
         with pytest.raises(StoreClosed):
@@ -284,7 +284,7 @@ async def test_a_waiter_for_it_to_open_is_woken_by_closing(sessions, link, virtu
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
         await anyio.sleep(1)
-        sessions.closed = True
+        sessions.home.closed = True
         for session in sessions:
             session.dismiss("closed")
     assert caught == [1]
@@ -323,7 +323,7 @@ async def test_on_its_own_thread_the_loops_clock_counts_too(sessions, link, virt
 
 
 def test_names_are_used_once():
-    session = Session("process/1", 3.0, Dispatcher(MemoryEngine()))
+    session = Session("process/1", 3.0, Dispatcher(MemoryEngine(), at_home()))
     names = [session.new_name() for _ in range(100)]
     assert len(set(names)) == 100
     assert all(name.startswith("process/1.") for name in names)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import inspect
 
 import anyio
@@ -425,38 +424,6 @@ async def test_cancelled_it_still_waits_for_bodies_in_other_tasks(away, virtual_
         assert repr(away._engine) == "<MemoryEngine sessions=0>"
 
 
-@pytest.mark.backends("asyncio")
-@pytest.mark.parametrize("blows", [1, 2, 3, 4])
-async def test_a_native_cancellation_while_it_closes_leaves_nothing(away, virtual_clock, blows):
-    async def hold(store):
-        try:
-            async with Lock(store, "a"):
-                with anyio.CancelScope(shield=True):
-                    await anyio.sleep(3)
-        except tenure.LeaseLost:
-            pass
-
-    async with anyio.create_task_group() as group:
-        stores = []
-
-        async def main():
-            async with open_store(away) as store:
-                stores.append(store)
-                group.start_soon(hold, store)
-                await virtual_clock.settle()
-                away.down = True
-
-        task = asyncio.create_task(main())
-        await virtual_clock.advance(1)
-        for _ in range(blows):
-            task.cancel()
-            await virtual_clock.settle()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert virtual_clock.now() < 3
-        assert (await stores[0].statistics()).jobs == ()
-
-
 async def test_several_stores_over_one_engine_are_several_processes():
     engine = MemoryEngine()
     async with open_store(engine) as one, open_store(engine) as two:
@@ -476,10 +443,10 @@ async def test_one_that_is_granted_in_the_turn_of_closing_does_not_enter():
         session = await store.session(30.0)
 
         def submit(operation, on_answer):
-            store._sessions.closed = True  # what closing does first
+            store.home.closed = True  # what closing does first
             engine.submit(operation, on_answer)
 
-        store._dispatchers.of("")._engine_submit = submit
+        store.dispatchers.of("")._engine_submit = submit
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

@@ -313,4 +313,4 @@ def test_a_job_that_waits_for_the_loop_is_not_waited_for_for_ever():
 
         assert await asyncio.to_thread(work) == "done"
 
-    run(scenario, clock=VirtualClock(patience=0.05))
+    run(scenario, clock=VirtualClock(deadlock_timeout=0.05))

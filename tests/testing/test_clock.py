@@ -129,28 +129,28 @@ class TestDeadlock:
             async with anyio.create_task_group() as group:
                 group.start_soon(waits_for_nothing, name="the-stuck-one")
 
-        clock = VirtualClock(backend, patience=0.1)
+        clock = VirtualClock(backend, deadlock_timeout=0.1)
         with pytest.raises(DeadlockError, match="no timer is set") as caught:
             run(main, clock=clock)
         assert "the-stuck-one" in str(caught.value)
         assert "waits_for_nothing" in str(caught.value)
         assert clock.deadlock is caught.value
 
-    def test_a_thread_has_the_clocks_patience(self, backend):
+    def test_a_thread_has_the_clocks_deadlock_timeout(self, backend):
         async def main():
             return await anyio.to_thread.run_sync(lambda: time.sleep(0.2) or "woken")
 
-        assert run(main, clock=VirtualClock(backend, patience=2)) == "woken"
+        assert run(main, clock=VirtualClock(backend, deadlock_timeout=2)) == "woken"
 
     def test_a_busy_loop_of_threads_is_none(self, backend):
         async def main():
             for _ in range(30):
                 await anyio.to_thread.run_sync(time.sleep, 0.01)
 
-        run(main, clock=VirtualClock(backend, patience=0.15))
+        run(main, clock=VirtualClock(backend, deadlock_timeout=0.15))
 
     def test_the_clock_goes_on_afterwards(self, backend):
-        clock = VirtualClock(backend, patience=0.05)
+        clock = VirtualClock(backend, deadlock_timeout=0.05)
         with pytest.raises(DeadlockError):
             run(anyio.sleep_forever, clock=clock)
         run(anyio.sleep, 3, clock=clock)
@@ -200,7 +200,7 @@ def test_options_lead_back_to_their_clock():
         ({"backend": "uvloop"}, "backend"),
         ({"settle": -1}, "settle"),
         ({"settle": math.nan}, "settle"),
-        ({"patience": 0}, "patience"),
+        ({"deadlock_timeout": 0}, "deadlock_timeout"),
     ],
 )
 def test_arguments_are_checked(arguments, named):
@@ -230,7 +230,7 @@ from tenure.testing import VirtualClock
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request):
-    return request.param, VirtualClock(request.param, patience=0.1).backend_options
+    return request.param, VirtualClock(request.param, deadlock_timeout=0.1).backend_options
 
 @pytest.mark.anyio
 async def test_stuck(virtual_clock):

@@ -24,7 +24,7 @@ each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 def deadlock(main, backend):
     with pytest.raises(DeadlockError) as caught:
-        run(main, clock=VirtualClock(backend, patience=0.02))
+        run(main, clock=VirtualClock(backend, deadlock_timeout=0.02))
     return caught.value
 
 
@@ -444,7 +444,7 @@ from tenure.testing import VirtualClock
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request):
-    return request.param, VirtualClock(request.param, patience=0.05).backend_options
+    return request.param, VirtualClock(request.param, deadlock_timeout=0.05).backend_options
 
 @pytest.mark.anyio
 async def test_stuck(virtual_clock):

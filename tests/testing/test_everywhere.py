@@ -106,7 +106,7 @@ def test_what_is_right_passes_in_every_window(backend, cancel):
 @each_backend
 @pytest.mark.parametrize("forgets", ["W1", "W3"])
 def test_a_lock_that_forgets_a_window_is_caught(backend, forgets):
-    with pytest.raises(ScheduleFailed, match=f"on {backend}: block 1 cancelled") as failure:
+    with pytest.raises(ScheduleFailed, match=f"\non {backend}, block 1 cancelled") as failure:
         cancel_everywhere(contended(lambda: PlainLock(forgets)), backends=[backend])
     assert "is cancelled" in failure.value.trace
 
@@ -217,8 +217,10 @@ def test_a_scenario_that_fails_by_itself_says_so(backend):
         with cancellable():
             raise OSError("broken")
 
-    with pytest.raises(ScheduleFailed, match="with nothing cancelled: OSError: broken"):
+    with pytest.raises(ScheduleFailed, match="^OSError: broken\non") as failure:
         cancel_everywhere(scenario, backends=[backend])
+    assert f"on {backend}, with nothing cancelled, " in str(failure.value)
+    assert "fails in scenario" in failure.value.trace
 
 
 def test_a_scenario_that_marks_nothing_is_refused():

@@ -116,7 +116,7 @@ def test_the_trace_shows_which_tasks_ran_and_where_each_waits(backend):
         re.search(r"add#\d+ +waits in add, test_explore.py:\d+: await checkpoint\(\)", line) for line in lines
     )
     assert any(re.search(r"add#\d+ +ends", line) for line in lines)
-    assert failure.value.trace in str(failure.value)
+    assert str(failure.value).endswith(failure.value.trace)
 
 
 @each_backend
@@ -412,7 +412,12 @@ def test_the_options_of_pytest(pytester, monkeypatch):
             print("runs:", len(runs))
     """)
     quiet = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout", "-s")
-    for arguments, runs in (((), 6), (("--explore-seeds=7",), 14), (("--explore-seed=5",), 2)):
+    for arguments, runs in (
+        ((), 6),
+        (("--explore-seeds=7",), 14),
+        (("--explore-seconds=1e-9",), 2),
+        (("--explore-seed=5",), 2),
+    ):
         result = pytester.runpytest_inprocess(*quiet, *arguments)
         result.assert_outcomes(passed=2)
         result.stdout.fnmatch_lines([f"*runs: {runs}*"])
@@ -425,6 +430,8 @@ def test_the_options_of_pytest(pytester, monkeypatch):
     [
         ({"seeds": 0}, "seeds"),
         ({"seeds": []}, "seeds"),
+        ({"seconds": 0}, "seconds"),
+        ({"seconds": float("nan")}, "seconds"),
         ({"backends": "asyncio"}, "backends"),
         ({"backends": ()}, "backends"),
         ({"backends": ["uvloop"]}, "backends"),
@@ -458,7 +465,7 @@ def test_a_group_of_one_is_not_the_first_line(backend):
 
     with pytest.raises(ScheduleFailed) as failure:
         explore(fails, seeds=1, backends=(backend,))
-    assert str(failure.value).splitlines()[0] == f"seed=0 on {backend}: LookupError: the error"
+    assert str(failure.value).splitlines()[0] == "LookupError: the error"
     assert isinstance(failure.value.__cause__, ExceptionGroup)
     with pytest.raises(ScheduleFailed, match="LookupError: the error"):
         replay(fails, 0, backend)
@@ -505,7 +512,7 @@ def test_what_is_asyncios_own_gets_a_hint_on_trio(scenario):
     with pytest.raises(ScheduleFailed) as failure:
         explore(scenario, seeds=1, backends=("trio",))
     hint = "the scenario uses asyncio itself, not anyio: explore it with backends=('asyncio',)"
-    assert str(failure.value).splitlines()[1] == hint
+    assert str(failure.value).splitlines()[2] == hint
 
 
 def test_what_is_trios_own_gets_a_hint_on_asyncio():
@@ -550,7 +557,91 @@ def test_the_report_of_pytest_shows_the_test_and_none_of_our_frames(pytester):
     assert "wrong sum" in text and "repeat it with" in text
     assert not re.search(r"_(explored?|runs|everywhere|asyncio_time|tenure_pytest)\.py", text)
     assert "anyio/_core" not in text
-    assert len(result.outlines) < 80
+    assert len(result.outlines) < 75
+
+
+@each_backend
+def test_a_failure_is_told_in_few_lines(backend):
+    """The error, the schedule with the fewest switches, how to repeat it, where each task stood, the last steps."""
+
+    async def scenario():
+        count = 0
+
+        async def add():
+            nonlocal count
+            seen = count
+            await checkpoint()
+            assert count == seen, "overtaken"
+            count = seen + 1
+
+        async def bystander():
+            await anyio.sleep(5)
+
+        async with anyio.create_task_group() as group:
+            for call in [bystander] * 12 + [add] * 3:
+                group.start_soon(call)
+
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(scenario, backends=[backend], cancel=False)
+    first, schedule, repeat, found, *rest = str(failure.value).splitlines()
+    assert first == "AssertionError: overtaken"
+    assert re.fullmatch(rf"on {backend}, \d+ switches: .*add#\d+", schedule)
+    assert (
+        repeat == f"repeat it with: replay(scenario, {failure.value.schedule!r}, {backend!r}, cancel=False)"
+    )
+    assert found.startswith(f"found by seed={failure.value.seed}: ")
+    assert "where each task stood:" in rest
+    assert re.search(
+        r"\n  add#\d+ +fails in add, test_explore.py:\d+: assert count == seen", str(failure.value)
+    )
+    # the failing step is the last; what came of it is not shown
+    assert re.search(r"add#\d+ +fails in add", failure.value.trace.splitlines()[-1])
+    assert len(str(failure.value).splitlines()) <= 27
+
+
+@each_backend
+def test_the_shortest_schedule_has_the_fewest_switches(backend):
+    """Two steps of one task between two of another are enough, whatever the seed has done besides."""
+    for seed in range(3):
+        with pytest.raises(ScheduleFailed) as failure:
+            explore(order_matters, seeds=range(seed * 100, 2000), backends=[backend])
+        assert f"on {backend}, 3 switches: main#0, say#2, say#1, main#0" in str(failure.value)
+
+
+# how much is explored
+
+
+def test_the_coverage_of_schedules_is_told_for_each_loop():
+    found = explore(start_nothing, seeds=10, cancel=False)
+    assert found.interleavings == {"asyncio": 1, "trio": 1}
+    assert found.newest == {"asyncio": 1, "trio": 1}
+    found = explore(guarded_update, seeds=50)
+    for backend in BACKENDS:
+        assert 20 < found.interleavings[backend] <= 50
+        assert found.interleavings[backend] <= found.newest[backend] <= 50
+
+
+async def start_nothing():
+    await checkpoint()
+
+
+def test_a_budget_of_time_ends_an_exploration(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tenure.testing._explore.monotonic", lambda: now[0])
+
+    async def a_second():
+        now[0] += 1
+        await checkpoint()
+
+    found = explore(a_second, seconds=20, cancel=False)
+    assert found.runs == 22  # the run in which the time is up is finished
+    assert set(found.interleavings) == set(BACKENDS)
+    assert explore(a_second, seconds=1e-9).runs == 2
+    assert explore(a_second, seconds=20, seeds=3).runs == 6
+
+
+def test_without_a_budget_200_seeds_are_tried():
+    assert explore(start_nothing, backends=["asyncio"]).runs == 200
 
 
 # without trio
@@ -596,9 +687,10 @@ def test_without_trio_asyncio_alone_is_explored():
     )
     assert said.startswith("Exploration(runs=3, steps=")
     assert "backends=('asyncio',)" in said.splitlines()[0]
-    assert said.splitlines()[1].startswith("ScheduleFailed: seed=0 on asyncio: AssertionError")
-    assert said.splitlines()[-1] == (
+    assert said.splitlines()[1] == "ScheduleFailed: AssertionError"
+    assert (
         "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
+        in said.splitlines()
     )
 
 

@@ -132,19 +132,6 @@ async def test_a_waiter_can_be_granted_only_once():
 
 
 @ON_UVLOOP_TOO
-async def test_w1_cancelled_while_parked_it_leaves_the_line(how):
-    owner = Ticket()
-    async with anyio.create_task_group() as group:
-        first, second = await line_up(group, owner, "ab", how)
-        first.cancel()
-        await anyio.wait_all_tasks_blocked()
-        assert owner.left == [("a", False)]
-        assert len(owner.line) == 1
-        owner.give(1)
-    assert (first.outcome[0], second.outcome) == ("cancelled", ("returned", 1))
-
-
-@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -158,34 +145,6 @@ async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how)
     assert (first.outcome[0], second.outcome) == ("cancelled", ("returned", 1))
     assert owner.left == [("a", False)]
     assert owner.tickets == []
-
-
-@ON_UVLOOP_TOO
-async def test_w2_the_cancelled_are_passed_over_in_the_middle_too(how):
-    owner = Ticket()
-    async with anyio.create_task_group() as group:
-        callers = await line_up(group, owner, "abc", how)
-        callers[1].cancel()
-        assert [waiter.want for waiter in owner.line] == ["a", "c"]
-        owner.give(1)
-        owner.give(2)
-    assert [caller.outcome[0] for caller in callers] == ["returned", "cancelled", "returned"]
-
-
-@ON_UVLOOP_TOO
-async def test_w2n_a_newcomer_does_not_queue_behind_the_dead(how):
-    owner = Ticket()
-    async with anyio.create_task_group() as group:
-        (first,) = await line_up(group, owner, "a", how)
-        first.cancel()
-        owner.give(1)
-        assert owner.take_nowait() == 1
-        newcomer = owner.line.join("n")
-        owner.give(2)
-        assert newcomer.granted
-        assert await owner.line.wait(newcomer) == 2
-    assert first.outcome[0] == "cancelled"
-    assert owner.left == [("a", False)]
 
 
 @ON_UVLOOP_TOO
@@ -205,22 +164,6 @@ async def test_w3_granted_and_then_cancelled_nothing_is_lost(how):
             assert first.outcome[0] == "cancelled"
             assert owner.left == [("a", True)]
     assert second.outcome == ("returned", 2 if how == "scope" else 1)
-
-
-@ON_UVLOOP_TOO
-async def test_w3_the_owner_may_grant_within_on_leave_to_one_that_is_cancelled_too(how):
-    owner = Ticket()
-    async with anyio.create_task_group() as group:
-        callers = await line_up(group, owner, "abcd", how)
-        owner.give(1)
-        for caller in callers[:3]:
-            caller.cancel()
-        await anyio.wait_all_tasks_blocked()
-        if how == "scope":
-            assert callers[0].outcome == ("returned", 1)
-            owner.give(1)
-    assert [caller.outcome[0] for caller in callers[1:]] == ["cancelled", "cancelled", "returned"]
-    assert owner.tickets == []
 
 
 async def test_a_cancelled_caller_still_joins_and_leaves_cleanly():
@@ -320,23 +263,3 @@ async def test_leaving_twice_calls_the_owner_once():
     owner.line.leave(waiter)
     assert owner.left == [("x", False)]
     assert repr(waiter) == "<Waiter gone want='x'>"
-
-
-@ON_UVLOOP_TOO
-@pytest.mark.parametrize("order", ["forwards", "backwards"])
-async def test_many_leave_at_once_and_nobody_is_stranded(how, order):
-    owner = Ticket()
-    async with anyio.create_task_group() as group:
-        callers = [Trier(how) for _ in range(1000)]
-        for number, caller in enumerate(callers):
-            group.start_soon(caller.run, owner.take, number)
-        await anyio.wait_all_tasks_blocked()
-        last = callers[500]
-        for caller in callers if order == "forwards" else reversed(callers):
-            if caller is not last:
-                caller.cancel()
-        await anyio.wait_all_tasks_blocked()
-        assert len(owner.line) == 1
-        assert len(owner.left) == 999
-        owner.give("ticket")
-    assert last.outcome == ("returned", "ticket")

@@ -431,7 +431,7 @@ async def test_the_times_of_a_processor_can_be_read_on_a_phone(visit):
     async def handler(payload):
         pass
 
-    async with tenure.Processor(visit.store, "harvest", handler, rate=None, look_every=0.1) as processor:
+    async with tenure.Processor(visit.store, "harvest", handler, rate=None, poll_every=0.1) as processor:
         await processor.submit(1)
         await processor.join()
 

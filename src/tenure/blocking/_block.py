@@ -79,14 +79,14 @@ class Hold(Request):
             raise
 
     def leave(self, error: BaseException | None, finished: bool) -> None:
-        """Give back what is held: the thread has left its body with this error, or was interrupted."""
+        """Give back the hold: the thread has left its body with this error, or was interrupted."""
         if self._leave is not None and self.state == "held":
             self.state, self._error, self.finished = "leaving", error, finished
             self._disclaim()
             wake(self._leave)
 
     def withdraw(self) -> None:
-        """Give back what is held, or cancel the request."""
+        """Give back the hold, or cancel the request."""
         self.leave(None, finished=False)
         self._disclaim()
         super().withdraw()

@@ -1,4 +1,4 @@
-"""The patterns for synchronous code. tests/blocking/write_stubs.py writes what type checkers see of them."""
+"""The patterns for synchronous code. tests/blocking/write_stubs.py writes their types."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ class Lease:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
         written.
 
-        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
         """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
-        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
+        `key` keeps the newest token, by default "fence:" and the name of the hold. Raises as `sql_guard` does."""
 
     def remaining(self) -> float:
         """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
@@ -73,8 +73,8 @@ class Lease:
 class Task(Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
-    `id`, `priority`, `token` (the fence); `group` is the one that it was put into, or None; `attempt` is the number of
-    this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
+    `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
+    of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
     was requested.
     Thread safety: any."""
@@ -101,14 +101,14 @@ class Task(Generic[P_co]):
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
         written.
 
-        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
         """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
-        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
+        `key` keeps the newest token, by default "fence:" and the name of the hold. Raises as `sql_guard` does."""
 
     @property
     def payload(self) -> P_co:
@@ -147,7 +147,7 @@ class Task(Generic[P_co]):
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
         that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
         and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. Connections are those of `SqlGuard.enforce`;
+        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
         synchronous code needs a blocking connection.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
@@ -167,7 +167,7 @@ class Lock:
     `lease.check()` right before side effects.
 
     Thread safety: any.
-    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens are those of
+    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
     Chubby (Burrows 2006, "sequencers")."""
 
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None: ...
@@ -206,7 +206,7 @@ class Lock:
 
         The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
         still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
-        must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
+        must be fenced by its token, as with any loss. Returns False if the token holds nothing.
         Interruption: it may or may not be applied."""
 
 class RWLock:
@@ -248,8 +248,9 @@ class RWLock:
 class Semaphore:
     """So many permits over all processes that use the store, taken in weights, first come, first served.
 
-    A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
-    permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its `ttl`.
+    A holder that wants many permits is not overtaken by later holders that want few. Everybody must agree on the number
+    of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
+    `ttl`.
 
     Thread safety: any. Source: the weighted queue of tokio's
     `batch_semaphore`, on a server."""
@@ -381,7 +382,7 @@ class WorkQueue(Generic[P]):
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
     group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
     apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
@@ -389,7 +390,7 @@ class WorkQueue(Generic[P]):
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
-    Descriptions of one queue in one process should agree: the one made last counts.
+    Descriptions of one queue in one process should agree: the newest counts.
 
     Thread safety: any. Source: leases fenced by token
     as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
@@ -523,7 +524,7 @@ class WorkQueue(Generic[P]):
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
         call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
-        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        the queue has count. Connections are as for `SqlGuard.enforce`; synchronous code needs a blocking connection.
         With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
@@ -556,7 +557,7 @@ class WorkQueue(Generic[P]):
         Raises `StoreClosed`, `EngineError`."""
 
     def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
-        """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
         Returns False if there is no such task, it is leased, or it has ended. Interruption: it may or may not be
         applied."""
@@ -587,7 +588,7 @@ class WorkQueue(Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
         Interruption: it may or may not be applied, or only in the next session."""
 
     def cursors(self) -> dict[str, Any]:
@@ -629,7 +630,7 @@ class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
 
     The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
-    those that were given, so that defaults are those of the process that works. The function gets what the queue's
+    the given ones, so that the process that works supplies the defaults. The function gets what the queue's
     codec makes of them: with JSON, a list for a tuple. If they do not fit the function there, which may be of another
     version, the try fails. Each function needs a queue of its own. A sync function runs in a thread, as any handler.
 
@@ -652,7 +653,7 @@ class Job(Generic[Params, R]):
     def options(self, **options: Unpack[PutOptions]) -> Self:
         """The same job, whose tasks are put with these options of `WorkQueue.put`.
 
-        For `item`, an `on_duplicate` of None is that of `put_many`."""
+        For `item`, an `on_duplicate` of None means the argument of `put_many`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.

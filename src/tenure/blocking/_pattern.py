@@ -1,4 +1,4 @@
-"""Classes for synchronous code, made from the asynchronous ones.
+"""Classes for synchronous code, made from the asynchronous classes.
 
 A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is taken over:
 names, arguments, exceptions, docstrings. `_made.pyi` says the same to type checkers; tests/blocking/write_stubs.py

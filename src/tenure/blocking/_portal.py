@@ -106,7 +106,7 @@ class Portal:
             except RuntimeError:
                 if not self.ended:
                     raise
-        if self._drained:  # the loop does not look any more
+        if self._drained:  # the loop does not look again
             self._take_in()
         return get_ident() != self._ident
 
@@ -315,7 +315,7 @@ class Caller:
         return request.value
 
     def withdraw(self) -> None:
-        """Give back what is held, or give up."""
+        """Give back the hold, or give up."""
         request = self.request
         if request is not None and request.over.locked() and self._portal.send(request.withdraw):
             pass_through(request.over)
@@ -333,7 +333,7 @@ class _Process:
 
 _process = _Process()
 _of_parents: list[Any] = []
-"""Portals of parents: a child must not finalize what is in them, such as connections."""
+"""Portals of parents: a child must not finalize their contents, such as connections."""
 
 
 def portal_for(handle: Handle) -> Portal:
@@ -419,7 +419,8 @@ def _forget() -> None:
 
 atexit.register(_end)
 # Python calls this before it joins threads. It is private: without it, a thread that waits keeps the process, unless it
-# is a daemon. The function that is registered last is called first, and that of `concurrent.futures` joins its workers.
+# is a daemon. The function that is registered last is called first, and the function of `concurrent.futures` joins its
+# workers.
 if register := getattr(threading, "_register_atexit", None):
     import_module("concurrent.futures.thread")
     register(_on_end_of_main_thread)

@@ -41,7 +41,7 @@ from tenure.waiting import known_in, new_scope
 
 
 class PortalEnded(Exception):
-    """The portal has ended, and has not begun the request."""
+    """Note that the portal has ended without beginning the request."""
 
 
 def latch() -> LockType:
@@ -108,7 +108,7 @@ class Request:
         self.value = await self._function()
 
     def withdraw(self) -> None:
-        """Cancel the request: the thread does not want it any more."""
+        """Cancel the request: the thread no longer wants it."""
         if self.state == "new":
             self.finish()
         elif self.state == "running":

@@ -37,7 +37,7 @@ def open_store(
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
     It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each
-    child. Stores with equal arguments share one connection in a process, those of `memory:` do not. A relative path of
+    child. Stores with equal arguments share one connection in a process, stores of `memory:` do not. A relative path of
     SQLite is relative to the working directory at this call.
 
     Thread safety: any.
@@ -76,8 +76,8 @@ class Store(SyncBlock, Handle):
 
     `with open_store(url) as store` opens it for a block. It may also be kept for the life of the process: the first
     call opens it, and it is closed when the process ends, or by `close`. After a fork, the child's first call opens
-    another connection. An engine whose link ends for good ends the store: calls that wait get `StoreClosed`, what is
-    held is lost ("closed"), and the next call opens the store again.
+    another connection. An engine whose link ends for good ends the store: calls that wait get `StoreClosed`, whatever
+    is held is lost ("closed"), and the next call opens the store again.
 
     Thread safety: any.
     """

@@ -1,4 +1,4 @@
-"""Answers for programs."""
+"""Answers of commands as JSON, for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure doctor URL`: connects, examines, and reports each problem in a line that says what to do."""
+"""`tenure doctor URL`: connects, checks the store, and reports each problem in a line with its remedy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def doctor(words: Sequence[str]) -> int:
     if url.partition(":")[0].lower() != "memory":
         check_place(url, store_option(named))
     with warnings.catch_warnings():
-        # what is warned of when a store is opened is found here, too
+        # this finds the faults, too, of which opening a store warns
         warnings.simplefilter("ignore", RuntimeWarning)
         finding = anyio.run(_examine, url, args.namespace, args.repair)
     code = 1 if finding.problems else 0

@@ -1,4 +1,4 @@
-"""A terminal that is drawn over: its other screen, without a cursor, and keys as they are pressed."""
+"""A full-screen terminal: the alternate screen, without a cursor, and keys as they are pressed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def other_screen(stream: TextIO) -> Generator[None]:
 
 
 def draw(stream: TextIO, lines: list[str]) -> None:
-    """Draw over what is there, without a moment of emptiness."""
+    """Draw over the old text, without an empty screen in between."""
     stream.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
     stream.flush()
 

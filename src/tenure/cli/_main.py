@@ -1,4 +1,4 @@
-"""The way from the words of the command line to an exit code."""
+"""The command line: its words are parsed, the command runs, and an exit code is returned."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _flush() -> None:
 
 
 def _end_in_spite_of_threads(code: int) -> None:
-    """Python waits at its end for threads, such as those of handlers that were abandoned; here it does not."""
+    """Python waits at its end for threads, such as threads of abandoned handlers; here it does not."""
     limit = time.monotonic() + _TIMEOUT
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:

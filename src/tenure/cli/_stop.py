@@ -56,5 +56,5 @@ class Stop:
                 self._scopes.discard(scope)
 
     def spare(self, scope: CancelScope) -> None:
-        """The stretch is not to be cancelled any more."""
+        """End the stretch: it is no longer to be cancelled."""
         self._scopes.discard(scope)

@@ -1,4 +1,4 @@
-"""Tables for people: columns that line up, and nothing in them that a terminal would obey."""
+"""Tables for people: aligned columns, without control characters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A printable text of at most that many columns: what is left out of its middle is a ~, since names of a kind often
+    """A printable text of at most that many columns: a ~ stands for its middle, since names of a kind often
     begin, and sometimes end, alike.
     """
     if width(text) <= room:

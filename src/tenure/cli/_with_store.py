@@ -1,4 +1,4 @@
-"""Commands that look at a store, or change it by hand: where it is, and how it is opened."""
+"""The base of commands that read a store, or change it by hand: the store's address, and its opening."""
 
 from __future__ import annotations
 

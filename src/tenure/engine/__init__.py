@@ -1,12 +1,12 @@
 """The engine contract: coarse operations, values in and out, safe to send again.
 
 An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*. An
-operation is a value, so an operation that is sent again is the same value. `Engine.submit` is the one way in; how
+operation is a value, so an operation that is sent again is the same value. `Engine.submit` is the only way in; how
 operations travel, one by one or in batches (`Batches`), is the engine's own affair. Every engine obeys these rules:
 
-Order. What is submitted to a shard takes effect in the order of submitting. Each operation is answered exactly once.
-The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent; nothing of it
-takes effect after that.
+Order. Operations that are submitted to a shard take effect in the order of submitting. Each operation is answered
+exactly once. The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent;
+nothing of it takes effect after that.
 
 Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
 them once. `Put`, `Exchange`, `Spend`, `Refund` and `HoldOff` carry `(session, n)`: n rises from batch to batch, per
@@ -28,7 +28,7 @@ sends the same operation again at once. The operation itself may already have be
 safe and returns the final answer. The cost of an operation depends on what it returns or changes, never on how much is
 stored.
 
-Names leave nothing. What is kept for a name is removed when it carries no information any more, also while sessions
+Names leave nothing. The state of a name is removed when it carries no information, also while sessions
 live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
 few names with any operation. This holds for:
 - a key without holders and waiters, unless `Resize` has set its capacity; a pool without resources and claimers;
@@ -115,6 +115,7 @@ from ._counters import (
 )
 from ._durations import (
     clamp_durations,
+    clamp_of,
 )
 from ._engine import Engine
 from ._enlisting import (
@@ -345,6 +346,7 @@ __all__ = (
     "Withdraw",
     "after_verdict",
     "clamp_durations",
+    "clamp_of",
     "handlers",
     "how_many_to_forget",
     "without_verdict",

@@ -1,4 +1,4 @@
-"""Answers and hints: what an engine says."""
+"""The answers and the hints of an engine."""
 
 from __future__ import annotations
 

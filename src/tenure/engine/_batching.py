@@ -1,4 +1,4 @@
-"""Batching, for engines to which operations travel in batches: one at a time, and what comes meanwhile forms the next.
+"""Batching, for engines to which operations travel in batches: while a batch is under way, the next batch gathers.
 
 | state     | where       | event                        | goes to                              |
 |-----------|-------------|------------------------------|--------------------------------------|
@@ -63,7 +63,7 @@ class Batches:
             self._start()
 
     def open(self, start: Callable[[], object]) -> None:
-        """Call `start()` from now on when there is something to take, and nothing is under way."""
+        """From now on, call `start()` when operations wait and no batch is under way."""
         self._start = start
 
     def take(self) -> list[Operation[Any]]:
@@ -100,7 +100,7 @@ class Batches:
             on_answer(NotSent(*problem.args))
 
     def close(self) -> None:
-        """Carry no batches any more, until it is opened again."""
+        """Carry no more batches, until it is opened again."""
         self._start = None
         self.fail(StoreUnavailable(f"{self._url}: the engine no longer serves"))
 

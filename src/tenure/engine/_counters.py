@@ -34,7 +34,7 @@ class Booking(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """Booked: act after `delay` seconds. Not booked: `delay` is what it would have been, and there are no `bookings`.
+    """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
     `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in
     `LimiterStatus` delays everyone that waits by the difference.

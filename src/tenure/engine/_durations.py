@@ -1,4 +1,4 @@
-"""Durations that are too long, or no numbers."""
+"""Limits of durations: a long duration is clamped, a duration that is not a number is refused."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ T = TypeVar("T")
 
 def clamp_durations(operation: T) -> T:
     """The operation with no duration longer than `LONGEST`. Raises `EngineError` for a duration of NaN."""
-    bound = _BOUNDS.get(type(operation))
+    bound = clamp_of(type(operation))
     return operation if bound is None else bound(operation)
+
+
+def clamp_of(kind: type) -> Callable[[Any], Any] | None:
+    """The function that clamps the durations of an operation of this class; None for a class without durations."""
+    return _BOUNDS.get(kind)
 
 
 def _seconds(operation: object, value: float) -> float:
@@ -116,7 +121,7 @@ def _refund(operation: Refund) -> Refund:
     return replace(operation, requests=requests, limits=limits)
 
 
-def _look(operation: ReadLimiter) -> ReadLimiter:
+def _read_limiter(operation: ReadLimiter) -> ReadLimiter:
     limits = _limits(operation, operation.limits)
     return operation if limits is operation.limits else replace(operation, limits=limits)
 
@@ -179,7 +184,7 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Spend: _spend,
     Refund: _refund,
     HoldOff: _fields("seconds"),
-    ReadLimiter: _look,
+    ReadLimiter: _read_limiter,
     SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,

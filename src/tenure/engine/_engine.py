@@ -75,7 +75,7 @@ class Engine(Protocol):
         any other calls it from the event loop, never from within `submit`. It does not raise, and may submit operations
         itself.
 
-        After a `StoreUnavailable` nothing of the operation may take effect any more that has not done so already: an
+        After a `StoreUnavailable` no part of the operation may take effect that has not done so already: an
         acquisition must not arrive behind its own release. What was submitted to the shard behind it and has not taken
         effect is answered in the same way, so that all can be submitted again in their order.
         """

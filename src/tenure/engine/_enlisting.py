@@ -1,4 +1,4 @@
-"""Operations within a transaction of the user's, on the user's connection to the database that the engine uses.
+"""Operations within a transaction of the user, on the user's connection to the engine's database.
 
 An engine that can do this implements `Engine.enlist`, which returns how an operation is applied. It may be called in
 any thread, also while other operations are under way, and the operation does not go through `submit`:

@@ -71,7 +71,7 @@ class SetValue(Operation[Reply]):
 class BreakHold(Operation[Reply]):
     """Take a hold from its holder. -> OK, REFUSED (not the holder with this token), MORE
 
-    The holder's process is hinted BROKEN. What it held is granted to those that wait, as if it had been released.
+    The holder's process is hinted BROKEN. The hold is granted to waiters, as if it had been released.
     """
 
     key: str

@@ -117,7 +117,7 @@ class Limiter:
         self.held_until = end
         return True
 
-    def look(self, limits: tuple[RateLimit, ...], now: float) -> LimiterStatus:
+    def status(self, limits: tuple[RateLimit, ...], now: float) -> LimiterStatus:
         """The bookings of each limit, and the seconds for which the limiter is held off."""
         time = self.time(now)
         debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)
@@ -131,6 +131,6 @@ class Limiter:
         return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
 
     def _forget(self, time: float) -> None:
-        """Forget the limits of which nothing is booked any more: perhaps no caller has them now."""
+        """Forget the limits without bookings: perhaps no caller has them now."""
         for name in [name for name, booked in self.booked.items() if booked.end <= time]:
             del self.booked[name]

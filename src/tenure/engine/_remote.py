@@ -99,7 +99,7 @@ class Remote(Engine):
         raise NotImplementedError
 
     def _forget(self, process: str) -> None:
-        """Receive nothing for it any more."""
+        """Receive no more hints for the process."""
         raise NotImplementedError
 
     async def _run(self, started: Callable[[], None] | None) -> None:

@@ -1,4 +1,4 @@
-"""Introspection: what is stored, which session has it, and the health of the engine. For tools."""
+"""Introspection: the stored objects, the sessions that have them, and the health of the engine. For tools."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CheckHealth(Operation["Health"]):
 class Health:
     """The health of the server or file, for people.
 
-    `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `clock_skew`
+    `facts` are names and values; each of `problems` is one line with a fault and its remedy. `clock_skew`
     is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
     """
 

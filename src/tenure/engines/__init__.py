@@ -1,4 +1,4 @@
-"""The engines, `open_store`, which finds the one that a URL means, and the guide from an operation to its rule.
+"""The engines, `open_store`, which finds the engine that a URL means, and the guide from an operation to its rule.
 
 The contract (`tenure.engine`) says what each operation promises. An engine keeps the promise in one atomic step, and
 all four engines do so by the same rules: in Python over dictionaries (`memory`) and over a file (`sqlite`), in Lua on
@@ -126,14 +126,14 @@ def open_store(
 
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
-    `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the one that Sentinels name,
+    `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the server that Sentinels name,
     `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`); `postgresql://[user:password@]host/database`
     in a PostgreSQL database (this needs the extra `postgres`). An engine object may be given instead of a URL; with
     neither, the environment variable `TENURE_STORE` holds the URL.
 
     `response_timeout` (5.0; also `?response_timeout=` in the URL) is for how many seconds a server of Redis or
     PostgreSQL may not answer before the connection is made anew. Opening waits for up to `retry` seconds for a server
-    that cannot be reached yet. The other options are those of `Store`.
+    that cannot be reached yet. The other options are as of `Store`.
     Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
     what is neither a URL nor an engine, `ModuleNotFoundError` when the extra is missing.
     """
@@ -202,8 +202,8 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
     raise ValueError(f"{_shown(scheme)!r} is not an engine; use {_KNOWN}")
 
 
-def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
-    """The URL without this option, and what was given, else what the URL says, else the default."""
+def _response_timeout_in(url: str, argument: float | None) -> tuple[str, float]:
+    """The URL without this option, and the argument, else the option of the URL, else the default."""
     found = _OPTION.search(url)
     if found is not None:
         url = _OPTION.sub("", url, count=1).rstrip("?&")
@@ -213,8 +213,10 @@ def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
             raise ValueError(
                 f"response_timeout must be a number of seconds in the URL, not {found[1]!r}"
             ) from None
-        given = seconds if given is None else given
-    return url, RESPONSE_TIMEOUT if given is None else check_seconds("response_timeout", given, least=None)
+        argument = seconds if argument is None else argument
+    return url, RESPONSE_TIMEOUT if argument is None else check_seconds(
+        "response_timeout", argument, least=None
+    )
 
 
 def _path(url: str) -> str:

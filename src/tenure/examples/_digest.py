@@ -1,4 +1,4 @@
-"""Four figures about the content of a file."""
+"""A digest of a file: four figures about its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that fails, to see what becomes of it."""
+"""A handler that fails now and then, to watch retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that takes time but no processor."""
+"""A handler that sleeps: it takes time but no processor."""
 
 from __future__ import annotations
 

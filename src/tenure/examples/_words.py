@@ -1,4 +1,4 @@
-"""The least handler that does something."""
+"""The smallest handler: it counts the words of a line."""
 
 from __future__ import annotations
 

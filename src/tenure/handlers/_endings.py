@@ -1,7 +1,7 @@
 """The two endings of a handler by an exception: a failure concerns its task, an interruption goes on beyond it.
 
 Interruptions are cancellations that somebody has requested, exceptions that a signal's handler has raised, and the
-closing of the coroutine. Everything else is a failure, also what is no `Exception`: a handler that calls `sys.exit()`
+closing of the coroutine. Everything else is a failure, also a `BaseException`: a handler that calls `sys.exit()`
 or raises `KeyboardInterrupt` must neither end its worker nor come back to it for ever.
 
 A signal is known by the traceback, since no loop says more. The exception passed through the function that is installed

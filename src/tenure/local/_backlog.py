@@ -80,7 +80,8 @@ class Fifo(Generic[T]):
 class Ranked(Generic[T]):
     """Higher priority first; with `aging`, entries older than that many seconds go first, the oldest first.
 
-    A heap by priority and one by age hold the same entries; what is taken from one becomes dead in the other.
+    A heap by priority and one by age hold the same entries; an entry that is taken from one heap becomes dead in the
+    other.
     """
 
     __slots__ = ("_aging", "_by_age", "_heap", "size")

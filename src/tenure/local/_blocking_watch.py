@@ -1,4 +1,4 @@
-"""A watch over the event loop: which task has kept it from turning, where, and for how long.
+"""A watch over the event loop: it reports the task that blocked the loop, the line, and the time.
 
 A thread looks at the loop ten times within the threshold. Finding the same step of the same task for as long
 as the threshold, it takes that thread's stack, which names the line; when it finds another step, the block is
@@ -47,7 +47,7 @@ class Blocked:
     """The place of the block: ``file:line, in function: code``. The innermost line that is neither of the standard
     library nor of an installed package, if there is such a line."""
     seconds: float
-    """The duration in seconds; up to a fifth of the threshold too much, as it was seen from outside."""
+    """The duration in seconds, measured from another thread: up to a fifth of the threshold too much."""
     stack: str
     """The task's whole stack, the innermost line last."""
 

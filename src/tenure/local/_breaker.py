@@ -1,4 +1,4 @@
-"""The circuit breaker: calls to something that is down are refused at once, until a few of them get through again."""
+"""The circuit breaker: calls to a service that is down are refused at once, until a few of them get through again."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class CircuitBreaker(AsyncBlock):
 
     ``await breaker.call(fn, *args)``, ``async with breaker:`` and ``@breaker`` are three ways to guard a call.
 
-    *Closed*, it remembers the last `window` calls, or those of the last `window_seconds`. When `failure_rate` of them
-    failed, or `slow_call_rate` of them took more than `slow_call_seconds`, it opens; but not on fewer than `min_calls`
-    calls (a window of fewer calls is judged when it is full). *Open*, it refuses all calls for `open_seconds`; each
-    time that it opens again without having closed, `open_factor` times longer, up to `max_open_seconds`, and shortened
-    at random by up to the share `open_jitter`, so that a fleet does not come back at one moment. Then the next call
-    makes it *half open*: `probes` calls are let through and the rest refused, and the same rates, over `probes` calls,
-    decide, as soon as they are certain, whether it closes or opens again. A probe that has said nothing for
-    `probe_seconds` loses its place to the next call.
+    *Closed*, it remembers the last `window` calls, or the calls of the last `window_seconds`. When `failure_rate` of
+    them failed, or `slow_call_rate` of them took more than `slow_call_seconds`, it opens; but not on fewer than
+    `min_calls` calls (a window of fewer calls is judged when it is full). *Open*, it refuses all calls for
+    `open_seconds`; each time that it opens again without having closed, `open_factor` times longer, up to
+    `max_open_seconds`, and shortened at random by up to the share `open_jitter`, so that a fleet does not come back at
+    one moment. Then the next call makes it *half open*: `probes` calls are let through and the rest refused, and the
+    same rates, over `probes` calls, decide, as soon as they are certain, whether it closes or opens again. A probe that
+    has said nothing for `probe_seconds` loses its place to the next call.
 
     A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
     a call that raises what `record` matches has failed; any other is a success. Both take exception classes or a
@@ -87,7 +87,7 @@ class CircuitBreaker(AsyncBlock):
     says nothing in the next: its outcome is dropped. Mistakes of the program say nothing about the service either:
     a call with wrong arguments, or of anything but an async function, is a `TypeError` that does not count.
 
-    `state` and the rest are those of this process; nothing is shared. `observer` gets the event
+    `state` and the rest belong to this process; nothing is shared. `observer` gets the event
     ``breaker.changed`` (name, old, new). What a function in `record` or `ignore` or a listener raises is logged
     with its traceback, as a warning of the logger "tenure", and is the `error` of the event
     ``breaker.matcher_failed`` (name) or ``breaker.listener_failed`` (name, old, new); the call goes on, and an
@@ -268,7 +268,7 @@ class CircuitBreaker(AsyncBlock):
         self._states.change("closed")
 
     def on_change(self, callback: Callable[[State, State], object]) -> Callable[[], None]:
-        """Have ``callback(old, new)`` called after each change of state; what is returned unregisters it.
+        """Have ``callback(old, new)`` called after each change of state; the returned function unregisters it.
 
         It is called in the middle of whatever made the change: it must be quick, and what it raises (an `Exception`) is
         logged with its traceback.
@@ -344,7 +344,7 @@ class CircuitBreaker(AsyncBlock):
 
 
 def _check_async(fn: Any) -> None:
-    """Refuse what is surely no async function; what cannot be seen from outside passes."""
+    """Refuse an object that is surely no async function; an object that cannot be judged from outside passes."""
     inner = fn
     while True:
         if isinstance(inner, FunctionType):

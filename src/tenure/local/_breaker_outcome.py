@@ -14,7 +14,7 @@ Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Ca
 class Outcomes:
     """Sorts exceptions: what `ignore` matches says nothing, what `record` matches is a failure, the rest a success.
 
-    What is no `Exception` (cancellation above all) says nothing. A group is as bad as the worst exception in it: a
+    A `BaseException` (cancellation above all) says nothing. A group is as bad as the worst exception in it: a
     failure if one of them is, else nothing if one says nothing.
 
     Thread safety: any, if the matching functions are.
@@ -23,7 +23,7 @@ class Outcomes:
     __slots__ = ("_ignored", "_recorded")
 
     def __init__(self, record: Matcher, ignore: Matcher) -> None:
-        """Take the two matchers; TypeError for what is none."""
+        """Take the two matchers; TypeError for an object that is no matcher."""
         self._recorded = _matching("record", record)
         self._ignored = _matching("ignore", ignore)
 

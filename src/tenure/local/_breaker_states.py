@@ -9,7 +9,7 @@ and from anywhere, by hand, to forced_open, disabled, metrics_only and (back) to
 A call that is admitted gets a *permit*, a number, and hands it back when it ends. While closed it is the number of
 this *era*, which ends with the state; a probe gets a number of its own. So an outcome of an earlier era, or of a probe
 whose place went to another one meanwhile, is recognised as stale and dropped, whatever the state has become. The
-generations are those of sony/gobreaker, the windows, rates and the further states those of resilience4j.
+generations come from sony/gobreaker, the windows, rates and the further states from resilience4j.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class States:
     state: State
     """The state as the last call left it: an open breaker becomes half open when a call comes after its time."""
     window: CountWindow | TimeWindow
-    """The calls of this era; those of the probes while half open; those that opened it while open."""
+    """The calls of this era: the probes while half open, the calls that opened it while open."""
     probes: dict[int, float]
     """The permits of the probes that are under way, and since when, the eldest first."""
     refused: int
@@ -183,7 +183,7 @@ class States:
             return
         window, settings = self.window, self.settings
         window.add(failed if now - since <= self._slow_seconds else failed | SLOW, now)
-        # decided as soon as the outcomes that are still missing cannot change it any more
+        # decided as soon as the outcomes that are still missing cannot change it
         missing = settings.probes - window.calls
         if settings.reached(settings.probes, window.failures, window.slow):
             self._open(now)

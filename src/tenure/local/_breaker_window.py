@@ -1,4 +1,4 @@
-"""The memory of a circuit breaker: the calls it let through, the last `n` or those of the last seconds.
+"""The memory of a circuit breaker: the calls it let through, the last `n` or the calls of the last seconds.
 
 A call is remembered as a *mark*: 0, or FAILED, or SLOW, or both. Both windows count in O(1) a call: one in a ring,
 as resilience4j's count-based window; the other in ten slices of time, as failsafe-go's.
@@ -52,7 +52,7 @@ class CountWindow:
 class TimeWindow:
     """The calls of the last `seconds`, forgotten a slice of a tenth at a time: when they are 0.9 to 1 times so old.
 
-    The slices begin with the first call. The counts are those of the moment of the last `add`.
+    The slices begin with the first call. The counts are as of the last `add`.
     """
 
     __slots__ = ("_ends", "_slices", "_width", "calls", "failures", "slow")

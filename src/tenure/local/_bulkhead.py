@@ -98,7 +98,7 @@ class Bulkhead:
         max_waiting: int | None = None,
         shares: Mapping[Hashable, float] | None = None,
     ) -> None:
-        """Make an empty one; outside a running loop too. TypeError or ValueError for what makes no sense."""
+        """Make an empty bulkhead; outside a running loop too. TypeError or ValueError for wrong settings."""
         if shares is not None and not shares:
             raise ValueError("shares must have at least one kind, or be None")
         self._limit = check_count("limit", limit)

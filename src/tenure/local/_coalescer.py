@@ -1,8 +1,8 @@
-"""Many puts, few flushes: what is put within a window goes out together, one value for each key.
+"""Many puts, few flushes: values put within a window go out together, one value for each key.
 
 The timing is as in lodash's `debounce` (wait, maxWait, leading), for all puts together: each put starts the
 window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
-first put, or when it has `max_items` keys. What is decided is plain and synchronous (`put`, `_next`); one job
+first put, or when it has `max_items` keys. The decisions are plain and synchronous (`put`, `_next`); one job
 sleeps and flushes.
 """
 
@@ -96,7 +96,7 @@ class _Batch(Generic[K, V]):
 
 
 class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
-    """Gathers what is put and hands it over in batches: ``await flush({key: value, ...})``.
+    """Gathers values and hands them over in batches: ``await flush({key: value, ...})``.
 
     Times are in seconds. A batch is flushed when `window` has passed since the last put, at the latest
     `max_wait` after its first put (None: a stream of puts without a pause is never flushed), or as soon as it
@@ -104,17 +104,17 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     is flushed at once, on its own, and those that follow it are gathered.
 
     Of several values for a key the last one counts, or what ``merge(earlier, later)`` makes of them, in the
-    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; what is put
+    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; values put
     meanwhile is gathered, and no batch grows beyond `max_items`.
 
     A put waits until its batch is flushed; that is what keeps fast producers back. If the flush, or `merge`,
     raises an `Exception`, every put of the batch raises it, and the next batch is flushed all the same.
 
-    Leaving the block refuses new puts (`ClosedResourceError`) and flushes what is gathered at once, shielded
+    Leaving the block refuses new puts (`ClosedResourceError`) and flushes the gathered values at once, shielded
     from cancellation, for at most `close_timeout` seconds (None: as long as it takes); puts that are then not
     flushed raise `BrokenResourceError`, and what was being flushed may or may not be done.
 
-    Cancellation: see `put`. A block that is cancelled still flushes what is gathered.
+    Cancellation: see `put`. A block that is cancelled still flushes the gathered values.
 
     Thread safety: none; all on the thread of one loop.
     """
@@ -151,14 +151,14 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         self._close_timeout = close_timeout
         self._batches: deque[_Batch[K, V]] = deque()
         self._flushing: _Batch[K, V] | None = None
-        self._quiet_from = -inf
+        self._window_end = -inf
         self._open = False
         self._news = anyio.Event()
         self._flushed = self._failed = 0
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        """Start gathering; see the class for what leaving does."""
+        """Start gathering; the class describes the effects of leaving."""
         async with in_one_task("coalescer"), unwrapped_task_group() as group:
             self._open = True
             finished = anyio.Event()
@@ -189,8 +189,8 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         if self._batches and not self._batches[-1].keys:
             self._batches.pop()  # all were cancelled: its times belong to no caller
         now = anyio.current_time()
-        leads = self._leading and now >= self._quiet_from and not self._batches
-        self._quiet_from = now + self._window
+        leads = self._leading and now >= self._window_end and not self._batches
+        self._window_end = now + self._window
         if not self._batches or self._batches[-1].full:
             self._batches.append(_Batch(now + self._max_wait, self._reporter))
             self._news.set()

@@ -1,9 +1,9 @@
 """Pools of resources by key, such as connections by host, under limits for each key and for all together.
 
-Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for what is returned or
-created, first come first served. Keys compete for slots. When all are in use, the resource that has been
-idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has
-waited longer than all of its own. So a busy key cannot starve an idle one.
+Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for a resource that is
+returned or created, first come first served. Keys compete for slots. When all are in use, the resource that has been
+idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has waited
+longer than all of its own. So a busy key cannot starve an idle one.
 
 A key is forgotten when it has no resource and no waiter. Counting waiters in is what maps of locks get
 wrong (LightRAG #3439), and forgetting them late is how they leak (aden-hive #2584).
@@ -84,24 +84,24 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     `create(key)` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
     returns False if not), and `reset(resource)` cleans it up when it comes back. They are async functions, or plain
     ones that do not block. At most one creation runs for a key at a time, in a task of the pool's own; it is cancelled
-    when no task waits for that key any more. What it raises is raised in every task that waits for the key, and is
+    when no more tasks wait for that key. Its error is raised in every task that waits for the key, and is
     not remembered.
 
     A key never uses more than `max_per_key` slots, and all keys together never more than `max_total`. With
     `evict="oldest"` what has been idle for longest, of whatever key, is closed when another key needs its slot; with
-    "never" that key waits. What is lent is never closed. `max_waiting` is how many tasks may wait, for each key, until
-    a resource is returned (None: any number). Tasks for which there is an idle one, one to share, or one that will be
-    created, are not counted. Times are in seconds, and None is never:
+    "never" that key waits. A lent resource is never closed. `max_waiting` is how many tasks may wait, for each key,
+    until a resource is returned (None: any number). Tasks for which there is an idle resource, a resource to share, or
+    a resource that will be created, are not counted. Times are in seconds, and None is never:
 
     - `idle_timeout`: closed when unused for this long;
     - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
       no further task shares such a one;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
-      take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
+      take. Leaving the pool also waits `close_timeout` for lent resources, and then closes these too;
     - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled
+    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was cancelled
     has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
     of its users has left; without `reset` it is kept, and checked before it is lent again if a body raised.
 
@@ -176,9 +176,9 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     ) -> AbstractAsyncContextManager[T]:
         """Borrow a resource of `key` for a block: ``async with pool.acquire("example.org") as resource``.
 
-        One that is not `exclusive` is shared: other tasks that ask for one to share get the same one. `timeout` in
-        seconds limits the wait, the creation and the check included (None: for ever; 0: only what is idle or shared).
-        Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`, `BulkheadFull` if
+        A resource that is not `exclusive` is shared: other tasks that ask for a shared one get the same one. `timeout`
+        in seconds limits the wait, the creation and the check included (None: for ever; 0: only an idle or shared
+        resource). Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`, `BulkheadFull` if
         `max_waiting` tasks wait already, and what `create` raised. Leaving raises nothing of its own, and waits only
         for `reset` and, after an exception, for `check`.
 
@@ -234,7 +234,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         for subpool in list(self._subpools.values()):
             if subpool.creator is not None:
                 subpool.creator.cancel()
-            subpool.shared = None  # no task joins any more
+            subpool.shared = None  # no more tasks join
             subpool.line.fail_all(lambda: PoolClosed("the pool was closed"))
             self._look_at(subpool)
         for entry in list(self._state.idle):
@@ -318,7 +318,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         if self._max_waiting is None:
             return False
         state = self._state
-        # what is not lent and not for others: it is free, or comes free without a return
+        # slots that are not lent and not for others: they are free, or become free without a return
         free = state.max_size - len(state.lent) - state.creating - len(self._slot_queue)
         free += (subpool.creator is not None) + (subpool in self._slot_queue)
         if not self._evicts:

@@ -1,7 +1,7 @@
 """The base of pools: how a resource is lent, checked, returned and closed.
 
-A pool decides what is available at once, which task waits for what, and which gets what becomes free; the rest is
-here.
+A pool decides which resources are available at once, which task waits for what, and which gets what becomes free; the
+rest is here.
 """
 
 # The classes of this file are one idea.
@@ -94,7 +94,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """Prepare the closing of an entry. Cancellation: passed on."""
 
     def _look_over_idle(self, time: float) -> None:
-        """Begin to check what is due for it."""
+        """Begin to check the resources that are due for it."""
 
     # lending
 
@@ -165,13 +165,11 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
         """Take back a resource that needs a reset, or whose body raised.
 
-        Cancellation: shielded, but for asyncio's native one, which has the resource closed.
+        Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
         """
         hooks = self._hooks
         closing = self._phase == "closing"
-        if hooks.reset is not None and not isinstance(
-            error, GeneratorExit
-        ):  # that one must not await any more
+        if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):

@@ -15,7 +15,7 @@ MADE_UP = 0.05
 the bucket has what fits into it, or what fell due in that time if that is more."""
 
 _ONE_UNIT = Limits((Limit(1e12),))
-"""A bucket with a rate counts requests."""
+"""The unit of a bucket with a plain rate: requests."""
 
 
 class Arithmetic(Protocol):
@@ -55,7 +55,7 @@ class Arithmetic(Protocol):
         """Take the amount ahead of its time."""
 
     def give_back(self, n: Any) -> None:
-        """Undo a taking."""
+        """Give a taken amount back."""
 
     def ends(self) -> list[float]:
         """The time at which the last taken amount will be back, in each limit."""
@@ -123,7 +123,7 @@ class Level:
         full_at = self._full_at
         if full_at < time:
             full_at = max(full_at, time - self._slack) if late else time
-        # the sums are those of `due`, so that what is due is never refused for a rounding error
+        # `due` has the same sums, so that a due amount is never refused for a rounding error
         if full_at + (n - self.burst) * self.per > time:
             return False
         self._full_at = full_at + n * self.per

@@ -59,7 +59,7 @@ class Levels:
         after: list[float] = []
         for amount, full_at, (per, fills_in, slack) in zip(n, self._full_at, self._terms, strict=True):
             least = time - slack if late else time
-            # the sums are those of `due`, so that what is due is never refused for a rounding error
+            # `due` has the same sums, so that a due amount is never refused for a rounding error
             least = max(least, full_at)
             then = least + amount * per
             if amount and then - fills_in > time:

@@ -22,7 +22,7 @@ class Returned(Generic[T]):
         self._value = value
 
     def result(self) -> T:
-        """Return the value that the call has returned."""
+        """Return the return value of the call."""
         return self._value
 
 

@@ -84,8 +84,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
                 ...
 
     `create()` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
-    returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain ones
-    that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the borrower's.
+    returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain
+    functions that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the
+    borrower's.
 
     `min_size` is how many are kept at least: entering the pool waits for them, until one creation has failed (which
     is not raised, but tried again in the background). `max_size` is how many slots there are. `max_waiting` is how
@@ -95,13 +96,14 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     - `idle_timeout`: closed when unused for this long, while there are more than `min_size`;
     - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
-      take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
+      take. Leaving the pool also waits `close_timeout` for lent resources, and then closes these too;
     - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `check_every`: an idle one is checked this often, and replaced if it fails;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled,
-    or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that is closed.
+    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was
+    cancelled, or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that
+    is closed.
 
     An error of `create` is raised in every waiting task, if nothing is lent that could come back for them; otherwise
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as
@@ -181,7 +183,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         return Loan(self, None, timeout)
 
     def reload(self) -> None:
-        """Replace everything: close now what is idle, and what is lent when it comes back. Goes on lending."""
+        """Replace everything: close idle resources now, and lent resources when they come back. Goes on lending."""
         self._check_open()
         self._state.generation += 1
         for entry in list(self._state.idle):
@@ -282,7 +284,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         most = self._max_waiting
         if most is None:
             return False
-        # so many need no return: what is to be created, or closed before that, serves them
+        # so many need no return: resources that are to be created, or closed before that, serve them
         served = max(0, self._state.max_size - len(self._state.lent) + self._state.checking)
         return len(self._line) - served >= most and sum(1 for _ in self._line) - served >= most
 
@@ -378,7 +380,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         if not self._state.lent:
             self._line.fail_all(lambda: error)
 
-    # closing, and checking what is idle
+    # closing, and checking idle resources
 
     def _slot_is_free(self, entry: Entry[T], reason: str) -> None:  # noqa: ARG002
         self._grow()

@@ -60,7 +60,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
 
     @abstractmethod
     def _begin_closing(self) -> None:
-        """Stop creating, fail the waiting tasks, close what is idle; the state is "closing" then."""
+        """Stop creating, fail the waiting tasks, close idle resources; the state is "closing" then."""
 
     @abstractmethod
     def _close_lent(self) -> None:

@@ -111,7 +111,7 @@ class PoolState(Generic[E]):
         self.idle[entry] = None
 
     def take_for_check(self, now: float) -> list[E]:
-        """Take the idle ones that are due for a check; they are lent then, as to any borrower."""
+        """Take the idle entries that are due for a check; they are lent then, as to any borrower."""
         entries = [entry for entry in self.idle if now >= entry.since + self._check_every]
         for entry in entries:
             self.lend(entry, now)
@@ -134,13 +134,13 @@ class PoolState(Generic[E]):
         return False
 
     def worn(self, entry: E, now: float) -> str | None:
-        """Return the reason why an entry must not be lent any more; None if it may be."""
+        """Return the reason why an entry must not be lent again; None if it may be."""
         if entry.generation != self.generation:
             return "reloaded"
         return "lifetime" if now >= entry.expires else None
 
     def overdue(self, now: float) -> Iterator[tuple[E, str]]:
-        """Go through the idle ones that have to be closed, the least recently used first, keeping `min_size`.
+        """Go through the idle entries that have to be closed, the least recently used first, keeping `min_size`.
 
         Dropping them on the way is expected.
         """
@@ -153,8 +153,8 @@ class PoolState(Generic[E]):
     def next_look(self, now: float) -> float:
         """Return when `overdue` or `take_for_check` can have more; `inf` for never.
 
-        Whatever happens meanwhile: what is made, lent or becomes idle later is due later than a whole limit from now,
-        and what is lent may be back, and idle, when its lifetime ends.
+        Whatever happens meanwhile: a resource that is made, lent or becomes idle later is due later than a limit from
+        now, and a lent resource may be back, and idle, when its lifetime ends.
         """
         limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every)
         due = now + min(limits)

@@ -1,4 +1,4 @@
-"""Bounded queues: what is put is taken once, or is still there, whatever is cancelled meanwhile."""
+"""Bounded queues: an item is taken once, or is still there, whatever is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Queue(Generic[T]):
     # getting
 
     def get_nowait(self) -> T:
-        """Take the next item, or raise `anyio.WouldBlock`; `anyio.EndOfStream` if there will be none any more."""
+        """Take the next item, or raise `anyio.WouldBlock`; `anyio.EndOfStream` if no more items will come."""
         entry = self._next()
         if entry is None:
             raise WouldBlock
@@ -229,7 +229,7 @@ class _Queue(Generic[T]):
     def close(self) -> None:
         """Take no more items: later and waiting puts raise `anyio.ClosedResourceError`.
 
-        What is in the queue can still be taken; after that, takers get `anyio.EndOfStream`. Closing again does nothing.
+        Items in the queue can still be taken; after that, takers get `anyio.EndOfStream`. Closing again does nothing.
         """
         self._closed = True
         self._refuse_putters()
@@ -341,7 +341,7 @@ class Queue(_Queue[T]):
 
         Cancellation: the item is not in the queue.
         """
-        # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
+        # first the checkpoint: an item in the queue may be taken at once, and can no longer be withdrawn
         await checkpoint()
         if not self._put_now(item, 0):
             await self._wait_for_room(item, 0)
@@ -380,7 +380,7 @@ class PriorityQueue(_Queue[T]):
             raise WouldBlock
 
     async def put(self, item: T, priority: int = _UNSAID) -> None:
-        """Put an item; waits while the queue is full, behind those of higher or equal priority. Always a checkpoint.
+        """Put an item; waits while the queue is full, behind items of higher or equal priority. Always a checkpoint.
 
         Raises `anyio.ClosedResourceError` when the queue is closed, also meanwhile.
 

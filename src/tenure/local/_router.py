@@ -137,7 +137,7 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
         workers.unfinished += 1
 
     async def join(self) -> None:
-        """Wait until everything that was put is handled; what is put meanwhile counts too.
+        """Wait until all items are handled; items put meanwhile count too.
 
         Cancellation: nothing happens to the items. Always a checkpoint.
         """

@@ -1,4 +1,4 @@
-"""A lock that many tasks may hold to read, or one to write, with a choice of policy.
+"""A lock that many tasks may hold to read, or a single task to write, with a choice of policy.
 
 Readers and writers stand in two lines, with tickets in the order in which they came. Whatever the policy, a
 reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer
@@ -6,8 +6,8 @@ goes in if the lock is free and no waiting reader is ahead. The policies differ 
 
 - fair: those that came before the first waiting writer. It is the rule of tokio's ``RwLock``: readers go in
   together, and none overtakes a writer.
-- writers: those that waited already when the last writer went in. So a reader waits for two writers at most: the one
-  that was in when it came, and one more.
+- writers: the readers that waited already when the last writer went in. So a reader waits for two writers at most: the
+  one that was in when it came, and one more.
 - readers: all, while a reader is in that was in before the first writer waited, and after each write those
   that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
   to its wait is the time for which the last that overtook it stays in.

@@ -1,6 +1,6 @@
 """Calls shared by all tasks that ask for the same key meanwhile: one call at a time for each key.
 
-The semantics are those of Go's `singleflight`, but the call belongs to all waiting tasks and not to
+The semantics come from Go's `singleflight`, but the call belongs to all waiting tasks and not to
 the first: it runs in a task of its own, goes on while any task waits for it, and is cancelled
 when the last one has left.
 

@@ -42,7 +42,7 @@ class Slots:
 
     @property
     def in_use(self) -> int:
-        """The number of taken slots, including those of waiters that were granted but have not run yet."""
+        """The number of taken slots, including slots of waiters that were granted but have not run yet."""
         return self._in_use
 
     @property

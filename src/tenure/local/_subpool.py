@@ -88,7 +88,7 @@ class SubPool(Generic[K, T]):
     def held_up(self, slots: int, exclusive: bool) -> int:
         """Count the waiters for which `slots` are not enough, if one more comes; -1 if even that one is served.
 
-        Those that share need one slot together, and none if there is one that they may share.
+        Tasks that share need one slot together, and none if there is a resource to share.
         """
         shared = self.shared is not None or self.probing > 0
         wants = [waiter.want.exclusive for waiter in self.line]
@@ -109,7 +109,7 @@ class SubPool(Generic[K, T]):
 
 
 class SlotQueue(Generic[K, T]):
-    """The subpools that want a slot when all are in use: the one whose first waiter came first is next.
+    """The subpools that want a slot when all are in use: the subpool whose first waiter came first is next.
 
 
     Thread safety: none; all on the thread of one loop.

@@ -6,7 +6,7 @@ ended.
 
 A call is handed over to its thread by a claim that only one side can win. The thread claims it when it
 starts; a caller that is cancelled before that claims it back, and the function never runs. The side
-that claimed the call is the one that gives the slot back.
+that claimed the call gives the slot back.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class TokenBucket(AsyncBlock):
 
     With `limits=` there are several limits at once, also of several units: an amount is taken from all of them or
     from none. `n` may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`.
-    `rate`, `burst` and `statistics` are those of the first limit.
+    `rate`, `burst` and `statistics` belong to the first limit.
 
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 
@@ -383,7 +383,7 @@ class TokenBucket(AsyncBlock):
     # the rate
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate; waiting tasks use the new one from now on. What is in the bucket stays."""
+        """Change the rate; waiting tasks use the new rate from now on. The tokens in the bucket stay."""
         self._level.set_rate(rate, lambda: max(now(), self._held_until))
         self._set_alarm()
 

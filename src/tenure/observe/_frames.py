@@ -1,4 +1,4 @@
-"""The user's frames of a traceback, told apart from those of libraries."""
+"""The user's frames of a traceback, told apart from frames of libraries."""
 
 from __future__ import annotations
 

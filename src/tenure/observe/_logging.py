@@ -32,7 +32,7 @@ class LoggingObserver:
     The fields stand in the message and, as `tenure_` attributes, on the record. What the library has logged already,
     to its logger "tenure", this does not log there once more; to another logger it does, with the traceback.
 
-    Thread safety: as that of the logger.
+    Thread safety: as of the logger.
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:

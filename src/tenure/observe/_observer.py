@@ -13,7 +13,7 @@ class Observer(Protocol):
     reason), `link.lost` (url, error), `link.back` (url, seconds), `operation.resent` (operation, key, outage),
     `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.postponed`, `task.given_back`,
     `task.lost` (queue: its name, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource,
-    token, error), and those of a processor, which begin with `processor.`. A task's event has an `error` if its try
+    token, error), and events of a processor, which begin with `processor.`. A task's event has an `error` if its try
     ended with an exception: that exception. More events and more fields may come.
 
     An observer that also makes spans has an attribute `tracing`: a `Tracing`. The store looks at it once.

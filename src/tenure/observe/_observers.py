@@ -11,7 +11,7 @@ class Observers:
 
     One of them may trace, such as a `TracingObserver`. `ValueError` for more: a task carries one context.
 
-    Thread safety: as that of the observers.
+    Thread safety: as of the observers.
     """
 
     def __init__(self, *observers: Observer) -> None:

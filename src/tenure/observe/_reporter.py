@@ -1,4 +1,4 @@
-"""Reports events to the observer, and what an operator should see to the log as well."""
+"""Reports of events to the observer, and to the log if an operator should see them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reporter:
     `LoggingObserver` leaves out what this has logged. What an observer raises is logged. What the user's filters and
     handlers of log records raise is printed to stderr. Neither goes further.
 
-    Thread safety: as that of the observer.
+    Thread safety: as of the observer.
     """
 
     __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer", "tracing")
@@ -120,7 +120,7 @@ def _left_out(kind: str, count: int) -> None:
 def log(
     level: int, text: str, fields: Mapping[str, object] = MappingProxyType({}), *, stack: str = ""
 ) -> None:
-    """Log a line of tenure. Raises nothing: what a filter or handler of the user's raises is printed to stderr."""
+    """Log a line of tenure. Raises nothing: an exception of the user's filter or handler is printed to stderr."""
     try:
         write_record(_logger, level, text, fields, exc_info(fields.get("error")), stack)
     except Exception:  # noqa: BLE001 - printed, as `logging` does itself where a handler lets it

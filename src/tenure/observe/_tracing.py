@@ -35,7 +35,7 @@ class Trying(Protocol):
         ...
 
     def end(self, verdict: str, error: BaseException | None) -> None:
-        """The engine has answered the verdict, or cannot any more. Called once, in any context."""
+        """The engine has answered the verdict, or can no longer answer. Called once, in any context."""
         ...
 
 

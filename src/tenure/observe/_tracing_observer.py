@@ -20,10 +20,10 @@ class TracingObserver:
     Each call that puts makes a PRODUCER span, "send <queue>", whose context travels in the task's `meta` as
     `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current one while the handler
     or the block runs, and linked to the span that put the task; with `parent="put"`, that is its parent. The span ends
-    when the engine has answered, with what became of the try as the attribute `tenure.task.verdict`. What is waited for
-    in a span and held, and its loss, are events of the span, `lease.acquired` and `lease.lost`.
+    when the engine has answered, with the outcome of the try as the attribute `tenure.task.verdict`. Whatever is waited
+    for in a span and held, and its loss, are events of the span, `lease.acquired` and `lease.lost`.
 
-    `tracer` is that of the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
+    `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
     extra `otel` is not installed, `ValueError` for another parent.
 
     Thread safety: as `Tracing`.
@@ -151,7 +151,7 @@ def _name(attributes: dict[str, Any]) -> str:
 def _record(api: Any, span: Any, error: BaseException) -> None:
     if not span.is_recording():
         return
-    text = traceback.format_exception_only(error)[-1].strip()  # also of one that cannot say what it is
+    text = traceback.format_exception_only(error)[-1].strip()  # also of an exception that has no text
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     span.set_attribute("error.type", name)

@@ -86,7 +86,7 @@ class Context:
         """Hold the shared `Lock` of that name for a block: `async with context.lock("cache") as lease`.
 
         It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: the
-        processor's `lock_timeout`). Entering and leaving raise what those of `Lock.hold` do.
+        processor's `lock_timeout`). Entering and leaving raise as `Lock.hold` does.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         limit = self._lock_timeout if timeout is None else timeout

@@ -55,7 +55,7 @@ class Fleet:
     """The processors of one name, in all processes (at most 1,000 of them).
 
     `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up what each process has
-    last reported, which it does every `look_every` seconds; the quantiles of `latency` are those of all tasks together.
+    last reported, which it does every `poll_every` seconds; the quantiles of `latency` cover all tasks together.
     """
 
     members: tuple[Member, ...]
@@ -69,7 +69,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one process; `minutes` are those of the last hour that it has run through, the oldest first."""
+    """The report of one process; `minutes` are the complete minutes of its last hour, the oldest first."""
 
     workers: int
     busy: int

@@ -1,6 +1,6 @@
-"""The workers of one kind of task, and what each of its tasks enters and leaves.
+"""The workers of one kind of task, and the steps that each of its tasks enters and leaves.
 
-The order is the same for every task. What is expensive to hold comes late, and what is spent rather than held comes
+The order is the same for every task. A step that is expensive to hold comes late, and a rate, which is spent, comes
 last:
 
 1. while the circuit breaker is open, wait; nothing is held but the task
@@ -98,7 +98,7 @@ class GivenBack(Exception):
 
 
 class _Refused(Exception):
-    """The circuit breaker does not let the task start."""
+    """The refusal of a circuit breaker to let the task start."""
 
 
 class KindWorkers:

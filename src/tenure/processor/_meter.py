@@ -15,7 +15,7 @@ class Meter:
     def __init__(self, processor: str, kind: str | None, observer: Observer) -> None:
         self._names = {"processor": processor, "kind": kind}
         self._observer = observer
-        self._looked_at = self._born = now()
+        self._polled_at = self._born = now()
         self._depth = 0
         self._oldest = 0.0
         self._lock_waits: dict[str, int] = {}  # how many wait for it here
@@ -63,11 +63,11 @@ class Meter:
         """Note that this process has added tasks to the queue."""
         self._depth += by
 
-    def looked(self, counts: QueueStatistics) -> None:
+    def polled(self, counts: QueueStatistics) -> None:
         """The engine has returned the state of the queue."""
         self._depth = counts.waiting + counts.delayed
         self._oldest = counts.oldest
-        self._looked_at = now()
+        self._polled_at = now()
 
     @property
     def depth(self) -> int:
@@ -80,9 +80,9 @@ class Meter:
         return self._oldest if self.depth else 0.0
 
     @property
-    def since_look(self) -> float:
+    def since_poll(self) -> float:
         """The seconds since the engine was asked."""
-        return now() - self._looked_at
+        return now() - self._polled_at
 
     # locks
 

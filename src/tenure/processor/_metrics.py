@@ -69,7 +69,7 @@ class LockTimes:
 class Utilisation:
     """The shares of the capacity that were in use on the mean of the window; 0 for parts that are not used at all.
 
-    By Little's law it is the rate of arrivals times the mean stay, over the capacity. `claims` are those of this
+    By Little's law it is the rate of arrivals times the mean stay, over the capacity. `claims` are the claims of this
     process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses places that others
     lend it has more than 1 of its `workers` in use.
     """
@@ -103,7 +103,7 @@ class Metrics:
 
     `workers`, of which at most `limit` may be `busy` at present; `throughput` is tasks done per second. `queue_depth`
     is how many tasks wait in the queue, delayed ones included, and `oldest` for how many seconds the first of them has
-    been ready: the engine's figures, `looked` seconds ago, the depth brought up to date with what was done here
+    been ready: the engine's figures, `figures_age` seconds old, the depth brought up to date with what was done here
     since. `heartbeats_late` is how many came late in the window. `totals` are counts since the start, by name, 0 where
     nothing was counted. `kinds` has the same for each kind of task.
     """
@@ -117,7 +117,7 @@ class Metrics:
     waits: Waits
     queue_depth: int
     oldest: float
-    looked: float
+    figures_age: float
     utilisation: Utilisation
     errors: Errors
     locks: LockTimes
@@ -139,7 +139,7 @@ def metrics_of(
     busy: int,
     depth: int,
     oldest: float,
-    looked: float,
+    figures_age: float,
     resources: int,
     connections: int,
     permits: int,
@@ -166,7 +166,7 @@ def metrics_of(
         waits=Waits(*times("claim", "connection", "rate", "place", "limit")),
         queue_depth=depth,
         oldest=oldest,
-        looked=looked,
+        figures_age=figures_age,
         utilisation=Utilisation(
             share("busy", workers),
             share("claims", resources),

@@ -29,7 +29,7 @@ class Minutes:
         self._next: float | None = None
 
     def taken(self, tally: Tally, now: float) -> Sequence[Minute]:
-        """The minutes that have ended since the first call; the tally is that of the last minute."""
+        """The minutes that have ended since the first call; the tally covers the last minute."""
         if self._next is None:
             self._next = now + _MINUTE
         while now >= self._next:

@@ -1,4 +1,4 @@
-"""Metrics, again and again."""
+"""The monitor: an iterator that yields the metrics of a processor at intervals."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Monitor:
     Ends with the processor.
     """
 
-    __slots__ = ("_closed", "_every", "_look", "_next")
+    __slots__ = ("_closed", "_every", "_next", "_read")
 
-    def __init__(self, look: Callable[[], Metrics], closed: anyio.Event, every: float) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], Metrics], closed: anyio.Event, every: float) -> None:
+        self._read = read
         self._closed = closed
         self._every = every
         self._next: float | None = None
@@ -37,4 +37,4 @@ class Monitor:
             raise StopAsyncIteration
         # a slow consumer does not get what it has missed at once
         self._next = max(due, anyio.current_time()) + self._every
-        return self._look()
+        return self._read()

@@ -48,7 +48,7 @@ class SharedSlots:
         return _LEND_AFTER if self._kept[kind] else inf
 
     def found_none(self, kind: str | None) -> None:
-        """The kind has no task that may start, and lends what it does not use."""
+        """Note that the kind has no task that may start, so that it lends its unused places."""
         if self._kept[kind]:
             self._kept[kind] = 0
             self._notify_others(kind)

@@ -12,11 +12,11 @@ from tenure.shared import WorkQueue
 from ._meter import Meter
 
 
-async def poll(look: Callable[[], Awaitable[object]], every: float) -> None:
-    """Call `look` every `every` seconds, until cancelled or the store is closed; a failure is retried the next time."""
+async def poll(read: Callable[[], Awaitable[object]], every: float) -> None:
+    """Call `read` every `every` seconds, until cancelled or the store is closed; a failure is retried the next time."""
     while True:
         try:
-            await look()
+            await read()
         except EngineError:
             pass
         except StoreClosed:
@@ -39,9 +39,9 @@ async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
         due = anyio.current_time() + step
         await anyio.sleep_until(due)
         overslept = anyio.current_time() - due
-        session = store.session_at_once(store.ttl, queue.key)
+        session = store.sessions.current(store.ttl, queue.key)
         age = 0.0 if session is None else session.ttl - session.margin - session.remaining()
-        # of a session that is renewed late each look finds the same, until it has been renewed
+        # of a session that is renewed late each poll finds the same, until it has been renewed
         renewal = due if session is None else session.deadline
         if (overslept > step or age > 3 * step) and reported != renewal:
             reported = renewal

@@ -1,4 +1,4 @@
-"""Sizes that go together, as plain data."""
+"""Presets: sizes of a processor that fit one another, as plain data."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     `adaptive` lowers the number of tasks at once when they take longer than they need to. `timeout` limits the handler,
     `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for ever), `grace` how long `drain` waits
-    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are those of `WorkQueue`. Every
-    `look_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
+    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are options of `WorkQueue`. Every
+    `poll_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
     the events that begin with `processor.`.
 
     Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
@@ -113,7 +113,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         adaptive: bool | Adaptive = False,
         grace: float | None = None,
         retry: Retry | None = None,
-        look_every: float = 5.0,
+        poll_every: float = 5.0,
         observer: Observer | None = None,
         queue_options: Mapping[str, Any] | None = None,
         **overrides: Unpack[Overrides],
@@ -150,12 +150,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._adaptive = check_adaptive(adaptive)
         self._grace = check_timeout("grace", grace)
         self._retry = retry
-        self._look_every = check_seconds("look_every", look_every, least=None)
+        self._poll_every = check_seconds("poll_every", poll_every, least=None)
         self._observer = check_observer(observer) or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
         self._workers: dict[str | None, KindWorkers] = {}
-        self._resources = self._looks = 0
+        self._resources = self._polls = 0
         self._fleets = Fleets(store, name, self._report)
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
@@ -183,7 +183,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
-        Options and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
+        Options and errors are as of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
@@ -278,7 +278,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         return await self._fleets.read(self._queues, self._claims)
 
     def samples(self) -> tuple[Sample, ...]:
-        """The figures as they were last taken, every `look_every` seconds, for collectors. Works from any thread."""
+        """The figures as they were last taken, every `poll_every` seconds, for collectors. Works from any thread."""
         return self._samples
 
     def monitor(self, every: float = 10.0) -> Monitor:
@@ -296,7 +296,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             busy=sum(each.busy for each in workers),
             depth=sum(each.meter.depth for each in workers),
             oldest=max(each.meter.oldest for each in workers),
-            looked=max(each.meter.since_look for each in workers),
+            figures_age=max(each.meter.since_poll for each in workers),
             resources=self._resources,
             connections=0 if self._make_pool is None else self.preset.connections,
             permits=0 if self._limit is None else self._limit.permits,
@@ -309,7 +309,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._state != "new":
             raise RuntimeError(f"{self!r}: entered before; make a new one")
-        self._store.check_here()
+        self._store.home.check()
         self._state = "running"
         if self._rate_of is not None:
             limit = f"limited to {self.preset.rate:g} tasks/s by preset {self._rate_of}"
@@ -326,8 +326,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))
-                upkeep.start(f"processor {self.name} polls", poll, self._look, self._look_every)
-                upkeep.start(f"processor {self.name} reports", self._fleets.belong, self._look_every)
+                upkeep.start(f"processor {self.name} polls", poll, self._poll, self._poll_every)
+                upkeep.start(f"processor {self.name} reports", self._fleets.belong, self._poll_every)
                 upkeep.start(
                     f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
                 )
@@ -371,14 +371,14 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._state = "ended"
         self._closed.set()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             for workers in self._workers.values():
-                workers.meter.looked(await workers.queue.statistics())
+                workers.meter.polled(await workers.queue.statistics())
             # that lists the whole pool, and changes seldom
-            if self._claims is not None and self._looks % 12 == 0:
+            if self._claims is not None and self._polls % 12 == 0:
                 self._resources = (await self._claims.statistics()).size
-            self._looks += 1
+            self._polls += 1
         finally:
             self._samples = samples_of(self.name, self.metrics())
 

@@ -14,7 +14,7 @@ _LEAST_BUCKET = ceil(log(_LEAST) * _PER_LOG)
 
 
 class Sketch:
-    """Counts values in buckets whose borders grow by two percent each; what is below a millionth counts as 0.
+    """Counts values in buckets whose borders grow by two percent each; a value below a millionth counts as 0.
 
     Sketches of different processes are merged without any loss: a merged one is what one sketch of all values would be.
     Values of a microsecond to a year fall into some 1,500 buckets, of which only those in use take memory.
@@ -31,7 +31,7 @@ class Sketch:
         self.greatest: float = 0.0
 
     def record(self, value: float) -> None:
-        """Take in a value; what is below 0 counts as 0."""
+        """Take in a value; a value below 0 counts as 0."""
         bucket = ceil(log(value) * _PER_LOG) if value > _LEAST else _LEAST_BUCKET
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         self.count += 1

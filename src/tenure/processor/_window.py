@@ -48,7 +48,7 @@ class Tally:
         self.sketches: defaultdict[str, Sketch] = defaultdict(Sketch)
 
     def add(self, other: Tally) -> None:
-        """Take in what another holds."""
+        """Add the counts of another window."""
         self.seconds = max(self.seconds, other.seconds)
         self.counts.update(other.counts)
         self.totals.update(other.totals)
@@ -123,7 +123,7 @@ class Window:
         return self._last
 
     def tally(self, now: float) -> Tally:
-        """Add up what is in the window."""
+        """Add up the slices in the window."""
         self.at(now)
         first = self._slices[0]
         tally = Tally(now - first.began)

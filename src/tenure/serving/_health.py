@@ -18,25 +18,25 @@ from tenure.observe import log
 from ._pulse import Pulse
 
 _LONGEST_HEAD = 8192
-_PATIENCE = 5.0
+_REQUEST_TIMEOUT = 5.0
 """Seconds for a request and its answer."""
 
 _MOST_CONNECTIONS = 100
 _BETWEEN = 0.5
-_MOMENT = 0.1
+_SECOND_CHECK = 0.1
 
 Answer = tuple[HTTPStatus, str]
 
 
 @contextmanager
 def answering(
-    host: str | None, port: int, stalled: float, look: Callable[[], str | None]
+    host: str | None, port: int, stalled: float, problem: Callable[[], str | None]
 ) -> Generator[list[int]]:
     """A block in which health checks are answered; it gets the ports. Raises `OSError`.
 
-    `look()` returns why the process is not ready, or None. It is called on the running loop, several times a second.
+    `problem()` returns why the process is not ready, or None. It is called on the running loop, several times a second.
     """
-    health = _Health(Pulse(look), stalled)
+    health = _Health(Pulse(problem), stalled)
     with start_blocking_portal("asyncio") as portal:
         listening, ports = portal.start_task(health.listen, host, port)
         asking = portal.start_task_soon(health.ask)
@@ -83,7 +83,7 @@ class _Health:
         try:
             async with stream:
                 if self._connections <= _MOST_CONNECTIONS:
-                    with anyio.move_on_after(_PATIENCE):
+                    with anyio.move_on_after(_REQUEST_TIMEOUT):
                         await stream.send(await self._exchange(stream))
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client has gone
@@ -110,7 +110,7 @@ class _Health:
             return HTTPStatus.NOT_FOUND, "there is /live and /ready"
         if self._pulse.silence() > self._stalled:
             # if the whole process was frozen, the loop needs a moment too
-            await anyio.sleep(_MOMENT)
+            await anyio.sleep(_SECOND_CHECK)
         if (silence := self._pulse.silence()) > self._stalled:
             return HTTPStatus.SERVICE_UNAVAILABLE, f"the event loop has been blocked for {silence:.1f} s"
         if path == b"/ready" and (reason := self._pulse.seen) is not None:

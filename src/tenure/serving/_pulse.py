@@ -1,4 +1,4 @@
-"""A check from another thread that a loop turns."""
+"""A check from another thread that an event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tenure.waiting import loop_caller
 
 
 class Pulse:
-    """Asks the loop on which it was made for a sign of life, which brings what `look()` returns there.
+    """Asks the loop on which it was made for a sign of life, which brings what `problem()` returns there.
 
     Thread safety: `ask` belongs to one thread; the rest is for any.
     """
 
-    def __init__(self, look: Callable[[], str | None]) -> None:
-        self._look = look
+    def __init__(self, problem: Callable[[], str | None]) -> None:
+        self._problem = problem
         self._on_loop = loop_caller()
         self._asked: float | None = None
         self.seen: str | None = "starting"
-        """The last return value of `look()`."""
+        """The last return value of `problem()`."""
 
     def ask(self) -> None:
         """Ask for a sign of life, unless one is awaited already. Raises `RuntimeError` when the loop has ended."""
@@ -33,5 +33,5 @@ class Pulse:
         return 0.0 if asked is None else monotonic() - asked
 
     def _answer(self) -> None:
-        self.seen = self._look()
+        self.seen = self._problem()
         self._asked = None

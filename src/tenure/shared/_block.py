@@ -1,4 +1,4 @@
-"""The leased block: one `async with` for all that is held, be it a hold, a claim, a term or a task.
+"""The leased block: the `async with` of a hold, a claim, a term or a task.
 
 A block passes through these states, each left for the next one only::
 
@@ -124,7 +124,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
                 # trio's scopes also say so where there is no exception
                 ended_by_us = bool(scope.__exit__(kind, error, trace)) and error is not None
             except BaseException as rest:
-                # the scope took its own cancellations out of a group, and raises what is left of it
+                # the scope took its own cancellations out of a group, and raises the rest of it
                 await _wait_for(acknowledgement)
                 if held.lost is not None:
                     self._note_loss(held, rest)

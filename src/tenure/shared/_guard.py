@@ -35,7 +35,7 @@ end
 class SqlGuard:
     """Refuses the writes of a transaction in a PostgreSQL or SQLite database once a newer token than its own was seen.
 
-    `name` says what is fenced: one row of the table `table`, which `create_table` makes, in the database that is
+    `name` is the name of the fence: one row of the table `table`, which `create_table` makes, in the database that is
     written to. Run `enforce(connection)`, or the `statement` by yourself, in the transaction of the writes and before
     them: it returns one row if they may go on, and none if a holder with a newer token has begun to write. Until the
     transaction ends, others with the same name wait, so no newer holder can come between the guard and the writes.
@@ -66,7 +66,7 @@ class SqlGuard:
     @overload
     def statement(self, paramstyle: str) -> tuple[LiteralString, Any]: ...
     def statement(self, paramstyle: str) -> tuple[LiteralString, Any]:
-        """The guard as SQL text and its parameters, in that order those of `execute`.
+        """The guard as SQL text and its parameters, the arguments of `execute` in that order.
 
         `paramstyle` is "qmark" or "named" (sqlite3, aiosqlite; "named" for SQLAlchemy's `text` as well), "format" or
         "pyformat" (psycopg) or "numeric_dollar" (asyncpg, whose methods take the parameters one by one); else
@@ -173,7 +173,7 @@ class Guarded:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
         written.
 
-        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another.
         """
@@ -183,7 +183,7 @@ class Guarded:
     def lua_guard(self, key: str | None = None) -> LuaGuard:
         """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
-        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does.
+        `key` keeps the newest token, by default "fence:" and the name of the hold. Raises as `sql_guard` does.
         """
         fenced, token = self._fence()
         return LuaGuard(key or f"fence:{fenced}", token)

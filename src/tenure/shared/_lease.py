@@ -1,4 +1,4 @@
-"""The lease: what a block holds, for exactly as long as its session can be trusted, and the block that obtains it.
+"""The lease: the hold of a block, for exactly as long as its session can be trusted, and the block that obtains it.
 
 A lock, a semaphore, a read-write lock, an election and a resource pool differ in what they ask the engine for. How the
 block is entered and left is `_block`'s.
@@ -180,7 +180,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         if store.observer is not None:
             self._since = now()
         if self._timeout is None:
-            return store.acquire(self._request, self._ttl, self._on_position)
+            return store.acquisitions.acquire(self._request, self._ttl, self._on_position)
         return self._acquire_within(self._timeout)
 
     async def _acquire_within(self, timeout: float) -> Grant:
@@ -193,7 +193,7 @@ class Hold(LeasedBlock[H, Grant, None]):
 
         request = self._request if timeout else replace(self._request, wait=False)
         with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
-            grant = await self._store.acquire(request, self._ttl, on_position)
+            grant = await self._store.acquisitions.acquire(request, self._ttl, on_position)
             if grant.answer is not Reply.REFUSED:
                 return grant
         raise self._timed_out(timeout, last)
@@ -215,7 +215,8 @@ class Hold(LeasedBlock[H, Grant, None]):
 
     def _give_back(self, held: H, error: BaseException | None) -> None:
         del error
-        self._release = self._store.release(self._request, self.grant)
+        grant = self.grant
+        self._release = self._store.acquisitions.release(self._request, grant.name, grant.session)
         held.end(self._release.since)
         if self._store.observer is not None and not held.lost:
             since = now() - self._since

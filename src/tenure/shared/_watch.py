@@ -1,4 +1,4 @@
-"""Waiting for something to change: hinted when it does, asked for again when no hint comes."""
+"""Waiting for a change: a hint announces it, and without hints the engine is asked again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watch(Held):
             self._session.drop(self)
 
     def lose(self, reason: str) -> None:
-        """The engine sends no more hints to this session: ask again. For the session alone."""
+        """Ask again, since the engine sends no more hints to this session. Only the session calls this."""
         del reason
         self._line.grant(self._waiter, None)
 

@@ -1,4 +1,4 @@
-"""Rows for one transaction alone, past those that others have claimed."""
+"""Claiming rows for one transaction, past rows that other transactions have claimed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
 def _claim(session: Session, select: Select[Any], limit: int) -> list[Any]:
     entity: Any = select.column_descriptions[0].get("entity")
     mapper = None if entity is None else inspect(entity).mapper
-    # what was changed and not written yet would be overwritten by what is read
+    # reading would overwrite changes that are not written yet
     session.flush()
     connection = session.connection(bind_arguments={"mapper": mapper, "clause": select})
     kind = connection.dialect.name

@@ -36,7 +36,7 @@ _ONE_SNAPSHOT = {"REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT"}
 
 
 class _Gone(Exception):
-    """The row that was in the way is not there any more; the refusal is the cause."""
+    """The row that was in the way has gone; the refusal is the cause."""
 
 
 class _Wanted(NamedTuple):
@@ -62,7 +62,7 @@ def get_or_create(
     """Return the row of `model` with these attributes, and whether it had to be created, with `defaults` besides.
 
     The attributes of `identity` must be covered by a unique constraint or index; without one, two may create a row
-    each. What is pending in `session` is flushed first, and the transaction stays open for the caller to commit: until
+    each. Pending changes of `session` are flushed first, and the transaction stays open for the caller to commit: until
     then others who create the same row wait.
 
     With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it.

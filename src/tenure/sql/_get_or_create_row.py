@@ -22,9 +22,9 @@ def get_or_create_row(
     The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each.
     `table` may have a schema before a dot. All names are quoted, so they are given as the database has them. It is done
     in the transaction of the connection, inside a savepoint, and is yours to commit: until then others who create the
-    same row wait. Connections, and which of them have to be awaited, are those of `SqlGuard.enforce`; a blocking one
-    returns the answer at once, as `.value`. Nothing but the driver has to be installed. What is pending in a session of
-    SQLAlchemy is not written before: `get_or_create` is for those.
+    same row wait. Connections, and which of them have to be awaited, are as for `SqlGuard.enforce`; a blocking one
+    returns the answer at once, as `.value`. Nothing but the driver has to be installed. Pending changes of a session of
+    SQLAlchemy are not written before: `get_or_create` is for sessions.
 
     Raises the driver's own error when the row was refused for another reason than a race, or at the fifth attempt;
     `StaleSnapshot` in a transaction that cannot see the row (REPEATABLE READ, SERIALIZABLE): roll back and run all of

@@ -1,4 +1,4 @@
-"""The number of tries, and the pauses in between."""
+"""The number of attempts of a transaction, and the pauses in between."""
 
 from __future__ import annotations
 

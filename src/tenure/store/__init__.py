@@ -12,8 +12,8 @@ The way of a lock
     -------------                                             -----------------------
     Lock.__aenter__             shared/holds/_lock
     LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
-    Store.acquire               store/_store
     Acquisitions.acquire        store/_acquire
+      Home.running              store/_dispatch  whether the store is open, and here
       Sessions.current          store/_sessions  which session
       Acquisition.answer        store/_acquire   the name is known from here on
         Dispatcher.send         store/_dispatch
@@ -28,11 +28,11 @@ The way of a lock
     Lease                       shared/_lease    the cancel scope; the session knows it
     ...the body...
     LeasedBlock.__aexit__       shared/_block
-      PendingRelease            store/_release   sent before the first await
+      PendingRelease            store/_acquire   sent before the first await
         Dispatcher.send, and so on as above
         park until it is acknowledged, in a shield; SettleTimeouts ends it in time
 
-SQLite and PostgreSQL gather what is submitted in a turn of the loop, and while a batch is on its way (`Batches` in
+SQLite and PostgreSQL gather the operations of a turn of the loop, and while a batch is on its way (`Batches` in
 engine/_batching.py). Memory answers before `submit` returns.
 
 If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint
@@ -48,7 +48,7 @@ The way of a task
     -------------                      -----------                          -------------
     Takers.take     shared/queue/_takes
     Batcher.schedule  store/_batcher
-    Store.call_soon
+    Dispatcher.call_soon
     wait in a Line  waiting/_line
     ...                                Dispatcher.run    store/_dispatch
     ...                                Batcher._flush    all that has gathered
@@ -74,14 +74,14 @@ Which file to open
 | a session is lost too early or too late                | `_sessions.Session.keep`                          |
 | a blocked loop loses its leases                        | `_watchdog`                                       |
 | a lost grant is not noticed after a failover           | `_reconciling`                                    |
-| a release is not sent again                            | `_release`, `Session._look_after_the_unreleased`  |
+| a release is not sent again                            | `_acquire`, `Session._look_after_the_unreleased`  |
 | an operation is sent twice, or out of order            | `_dispatch`; in batches: `_batching` of `engine`  |
 | a put or a verdict takes effect twice after an outage  | `_batcher`, and the engine's numbered answers     |
 | closing hangs, or loses something                      | `_store.Store._close`                             |
 | a background job is left behind                        | `tenure.upkeep`                                   |
 | a wake-up is lost inside the process                   | `tenure.waiting._line`, `_park`                   |
 | works on asyncio, fails on trio (or the reverse)       | `tenure.waiting._park`                            |
-| "belongs to another thread"                            | `_home`                                           |
+| "belongs to another thread"                            | `_dispatch.Home`                                  |
 | what the engine answers is wrong                       | `tenure.engines.memory`: the readable one         |
 
 Seven files to read first, in this order
@@ -112,13 +112,12 @@ Where the defaults are
 | "Cancellation" and "Thread safety" of a docstring  | `tenure/__init__.py`                                      |
 """
 
-from ._acquire import AcquireRequest, Acquisition, Grant
+from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
-from ._release import PendingRelease
 from ._sessions import Held, Session, numbers
 from ._store import Store, StoreStatistics, check_ttl
 from ._timers import Timer

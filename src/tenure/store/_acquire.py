@@ -1,11 +1,12 @@
-"""Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant.
+"""Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant; and
+releasing it.
 
 One `Acquisition` is one attempt under one session and one name. It owns what it asked and what came back. It waits in
 no queue of this process, since the engine keeps the order: its task parks until news comes, whichever way that takes
 (the answer to the question, a hint, the answer to asking again, the loss of the session, the closing of the store).
 
-The states, by what is known. `reply` is the engine's last answer to our question, `queued` its last answer that said to
-wait, `news` what ends the wait:
+The states, by the known facts. `reply` is the engine's last answer to our question, `queued` its last answer that said
+to wait, `news` what ends the wait:
 
 | state   | `call` | `reply` | `queued`    | `news` | event -> next state                                          |
 |---------|--------|---------|-------------|--------|--------------------------------------------------------------|
@@ -16,13 +17,28 @@ wait, `news` what ends the wait:
 | ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
 
 A store knows the name from before the question is sent until what was granted under it is released. So a hint that
-comes early finds its acquisition, and what is granted too late is released instead of being held without a holder.
+comes early finds its acquisition, and a late grant is released instead of being held without a holder.
+
+A release is handed over synchronously, before the caller's first await, so that nothing can stop it. Its states:
+
+| state   | `_refused` | `settled` | event                   | goes to                            |
+|---------|------------|-----------|-------------------------|------------------------------------|
+| waiting | False      | False     | `after` is answered     | sent (without `after` at once)     |
+| sent    | False      | False     | an acknowledgement      | settled: `answer` is set           |
+|         |            |           | an `EngineError`        | refused                            |
+|         |            |           | `StoreClosed`           | settled, without an answer         |
+| refused | True       | False     | the session's heartbeat | sent                               |
+
+Until it is settled it stands in `Session.unreleased`; a release that stands there for a ttl ends the session.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
+
+from anyio import CancelScope
 
 from tenure.engine import (
     Acquire,
@@ -40,11 +56,10 @@ from tenure.engine import (
     Waiting,
 )
 from tenure.errors import CapacityMismatch, StoreClosed
-from tenure.waiting import Parked, checkpoint, park, this_task
+from tenure.waiting import Parked, checkpoint, now, park, this_task, wake
 
 from ._dispatch import Call, Dispatchers
 from ._reask import Reasker
-from ._release import PendingRelease
 from ._sessions import Held, Session, Sessions
 from ._timers import Timers
 
@@ -54,7 +69,7 @@ class AcquireRequest(Protocol):
 
     @property
     def key(self) -> str:
-        """The engine's key of what is wanted."""
+        """The engine's key of the wanted object."""
         ...
 
     def ask(self, session: str, name: str) -> Operation[Any]:
@@ -82,24 +97,22 @@ class Acquisitions:
         self.reasker: Reasker = Reasker(timers)
         self._dispatchers = dispatchers
         self._sessions = sessions
+        self.home = dispatchers.home
 
     def __len__(self) -> int:
         """The number of waiting tasks."""
         return sum(acquisition.waiting for acquisition in self.by_name.values())
-
-    @property
-    def closed(self) -> bool:
-        """True once the store closes or has closed: no news will come any more."""
-        return self._sessions.closed
 
     async def acquire(
         self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
     ) -> Grant:
         """Ask for it and wait until it is granted; `on_position(n)` is called when n others are before it in the queue.
 
-        Raises `CapacityMismatch`, `EngineError`, `StoreClosed`. The answer REFUSED is returned as it is.
+        Raises `CapacityMismatch`, `EngineError`, `StoreClosed`, and `RuntimeError` where the store is not open. The
+        answer REFUSED is returned as it is.
         Cancellation: the place in the queue is left, and what was granted meanwhile is released.
         """
+        self.home.running()
         while True:
             session = self._sessions.current(ttl, request.key) or await self._sessions.get(ttl, request.key)
             acquisition = Acquisition(self, session, request, on_position)
@@ -114,7 +127,7 @@ class Acquisitions:
             finally:
                 acquisition.end()
             # the session may have ended without anybody noticing yet
-            if session.check() is None and answer is not Reply.GONE and not self._sessions.closed:
+            if session.check() is None and answer is not Reply.GONE and not self.home.closed:
                 if isinstance(answer, (Granted, Claimed)):
                     return Grant(session, acquisition.name, answer)
                 del self.by_name[acquisition.name]
@@ -123,9 +136,14 @@ class Acquisitions:
                     raise CapacityMismatch(request.key, asked=asked, stored=answer.stored)
                 return Grant(session, acquisition.name, answer)
             self.release(request, acquisition.name, session)
-            if self._sessions.closed:
+            if self.home.closed:
                 raise StoreClosed("the store was closed")
             session.lose("gone")
+
+    def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
+        """An attempt to acquire a hold, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
+        self.home.running()
+        return Acquisition(self, session, request)
 
     def release(self, request: AcquireRequest, name: str, session: Session) -> PendingRelease:
         """Release the hold of this name, or leave the queue. Synchronous; nothing can stop it."""
@@ -242,7 +260,7 @@ class Acquisition(Held):
                     del news
             if not isinstance(news, Notice):
                 return news
-            if self._acquisitions.closed:
+            if self._acquisitions.home.closed:
                 return Reply.GONE
             self._asked_again = True
             self._news = self._reply = None
@@ -298,6 +316,123 @@ class Acquisition(Held):
             self.on_queued(answer)
         else:
             self.on_news(answer)
+
+
+class PendingRelease:
+    """A release on its way. `answer` is the engine's acknowledgement, None until it is there.
+
+    `since` is when it was handed over.
+
+    It is sent once `after` has been answered, whatever the answer is. If the engine refuses it with an error, it
+    is sent again at the session's next heartbeats, until the store closes.
+    """
+
+    __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")
+
+    def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
+        self.answer: Any = None
+        self._operation = operation
+        self.session: Session = session
+        self._refused = False
+        self.settled: bool = False
+        self.since: float = now()
+        self._parked: tuple[Parked, ...] = ()
+        if after is None:
+            session.dispatcher.send(operation, self._on_answer)
+        else:
+            after.on_answer = self._send
+        if not self.settled:
+            session.unreleased[self] = self.since
+
+    def send_again(self) -> None:
+        """Send the release once more if the engine has refused it."""
+        if self._refused:
+            self._refused = False
+            self._send()
+
+    def _send(self, _: object = None) -> None:
+        self.session.dispatcher.send(self._operation, self._on_answer)
+
+    def _on_answer(self, answer: Any) -> None:
+        self.settled = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
+        if not self.settled:
+            self._refused = True
+            return
+        if not isinstance(answer, StoreClosed):
+            self.answer = answer
+        self.session.unreleased.pop(self, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all that wait for the acknowledgement, be it there or not."""
+        for parked in self._parked:
+            wake(parked)
+
+    def waiter(self) -> Parked | None:
+        """The awaitable that ends with the acknowledgement, for a shield with a deadline; None if the
+        acknowledgement is there.
+        """
+        if self.settled:
+            return None
+        parked = park()
+        self._parked = (*self._parked, parked)
+        return parked
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the acknowledgement, at most so long, in a shield. The release goes on in any case.
+
+        Cancellation: only a native one is noticed, and has no effect on the release.
+        """
+        if self.settled:
+            return
+        with CancelScope(deadline=now() + seconds, shield=True):
+            # the loss of the session wakes it too
+            while (waiter := self.waiter()) is not None:
+                await waiter
+
+
+class SettleTimeouts:
+    """Ends waits for acknowledgements when their time is over: all with one timer, since all take equally long."""
+
+    def __init__(self, call_at: Callable[[float, Callable[[], None]], None], seconds: float) -> None:
+        self._call_at = call_at
+        self._seconds = seconds
+        self._waited_for: deque[PendingRelease] = deque()
+        self._armed = False
+        self._closed = False
+
+    def waiter(self, release: PendingRelease) -> Parked | None:
+        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for.
+
+        It ends with the acknowledgement, when the time is over, and when the session is lost.
+        """
+        parked = None if self._closed or release.session.lost else release.waiter()
+        if parked is not None:
+            waited_for = self._waited_for
+            while waited_for and waited_for[0].settled:
+                waited_for.popleft()
+            waited_for.append(release)
+            if not self._armed:
+                self._arm()
+        return parked
+
+    def close(self) -> None:
+        """End all waits; no caller may wait from now on, because nothing would end that wait."""
+        self._closed = True
+        while self._waited_for:
+            self._waited_for.popleft().wake()
+
+    def _arm(self) -> None:
+        self._armed = True
+        self._call_at(self._waited_for[0].since + self._seconds, self._on_time)
+
+    def _on_time(self) -> None:
+        time, waited_for = now(), self._waited_for
+        while waited_for and (waited_for[0].settled or waited_for[0].since + self._seconds <= time):
+            waited_for.popleft().wake()
+        self._armed = False
+        if waited_for:
+            self._arm()
 
 
 def _nothing(_: object) -> None:

@@ -1,4 +1,4 @@
-"""Batching: one numbered operation at a time for one object, made at the last moment of all that has gathered.
+"""Batching: one numbered operation at a time for one object, made at the last moment from all gathered requests.
 
 The states of a batcher:
 
@@ -57,6 +57,8 @@ class Batcher:
         self.call: Call[Any] | None = None
         """The operation that is under way; None for an operation that was answered at once."""
         self._store = store
+        self._sessions = store.sessions
+        self._dispatcher = store.dispatchers.of(key)
         self._key = key
         self._ttl = ttl
         self._owner = owner
@@ -65,12 +67,12 @@ class Batcher:
     def schedule(self) -> None:
         """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
         if not self.busy:
-            self._store.call_soon(self._flush, self._key)
+            self._dispatcher.call_soon(self._flush)
 
     def _flush(self) -> None:
         if self.busy:
             return
-        session = self._store.session_at_once(self._ttl, self._key)
+        session = self._sessions.current(self._ttl, self._key)
         if session is None:
             self._open()
             return
@@ -78,7 +80,7 @@ class Batcher:
         if operation is None:
             return
         self.busy, self.call = True, None
-        call = self._store.send(operation, partial(self._on_answer, session))
+        call = self._dispatcher.send(operation, partial(self._on_answer, session))
         if self.busy:
             self.call = call
 
@@ -109,6 +111,6 @@ class Batcher:
             # the owner fails whatever has gathered, so that callers do not ask over and over
             self._owner.on_error(problem, None)
         else:
-            self._store.call_soon(self._flush, self._key)
+            self._dispatcher.call_soon(self._flush)
         finally:
             self._opening = False

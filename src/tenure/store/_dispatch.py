@@ -21,20 +21,25 @@ Where an operation is, by the container that holds its `Call`:
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from typing import Any, Generic
+from weakref import WeakSet
 
 from tenure.engine import CAP, A, Engine, NotSent, Operation, Ping, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.observe import Reporter
-from tenure.waiting import Backoff, Line, Waiter, checkpoint
+from tenure.pages import doc_page
+from tenure.upkeep import Upkeep
+from tenure.waiting import Backoff, Line, Waiter, checkpoint, this_loop
 
 from ._availability import Availability
-from ._home import LoopAffinity
 
+_NOWHERE = -1
+_NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 WINDOW = 2 * CAP
@@ -44,6 +49,95 @@ operations need not wait for room."""
 MOST_REPEATS = 100_000
 """The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
 expiry."""
+
+
+class Home:
+    """The home of a store: its process, its thread and its loop, and whether it is open there.
+
+    While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
+    child has no home.
+
+    `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
+    or processes on one connection would ruin it for both.
+    Thread safety: any.
+    """
+
+    __slots__ = ("__weakref__", "_loop", "closed", "fault", "forked", "thread", "upkeep")
+
+    def __init__(self) -> None:
+        self.thread: int = _NOWHERE
+        self._loop: object = None
+        self.forked: bool = False
+        self.upkeep: Upkeep | None = None
+        """The jobs of the store, from its opening on."""
+        self.closed: bool = False
+        """True once the store closes."""
+        self.fault: Exception | None = None
+        """The fault that has ended the store."""
+        _homes.add(self)
+
+    def settle(self) -> bool:
+        """Belong to this thread of this process from now on. Returns whether it was made before a fork."""
+        forked, self.forked = self.forked, False
+        self.thread = get_ident()
+        self._loop = this_loop()
+        return forked
+
+    def check(self) -> None:
+        """Raise `RuntimeError` in any other thread or process, while another loop runs, and before the opening."""
+        if get_ident() != self.thread:
+            raise self.error()
+        loop = this_loop()
+        if loop is not self._loop and loop is not None:
+            raise RuntimeError(
+                "the store was opened in another event loop, which does not run now: open one in each loop, with "
+                f"open_store(...), or call anyio.run(...) once, around all; {_help()}"
+            )
+
+    def check_open(self) -> Upkeep:
+        """The jobs of the open store; raises `RuntimeError` before the opening, `StoreClosed`. From any thread."""
+        if self.upkeep is None:
+            raise RuntimeError(_NOT_OPEN)
+        if self.closed:
+            raise StoreClosed("the store is closed") from self.fault
+        return self.upkeep
+
+    def running(self) -> Upkeep:
+        """The jobs of the store, which is open, here. Raises `StoreClosed`, and what `check` raises."""
+        if self.upkeep is None or self.closed:
+            return self.check_open()
+        self.check()
+        return self.upkeep
+
+    def error(self) -> RuntimeError:
+        """The error for a call from another thread or process, or before the opening."""
+        if self.forked:
+            return RuntimeError(
+                "the store was opened before this process was forked, and belongs to the parent: open another one "
+                f"here, with open_store(...); {_help()}"
+            )
+        if self.thread == _NOWHERE:
+            return RuntimeError(_NOT_OPEN)
+        return RuntimeError(
+            "the store was opened in another thread, to whose event loop it belongs: call it there, as with "
+            f"anyio.from_thread.run(...) or through a BlockingPortal; {_help()}"
+        )
+
+
+def _help() -> str:
+    return f"see {doc_page('how-to/threads-and-processes')}"
+
+
+_homes: WeakSet[Home] = WeakSet()
+
+
+def _leave() -> None:
+    for home in _homes:
+        home.forked, home.thread = True, _NOWHERE
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave)
 
 
 class Call(Generic[A]):
@@ -70,13 +164,11 @@ class Dispatcher:
     Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
     """
 
-    def __init__(
-        self, engine: Engine, affinity: LoopAffinity | None = None, availability: Availability | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, home: Home, availability: Availability | None = None) -> None:
         self._url = engine.url
         self._availability = availability or Availability(engine)
         self._engine_submit = engine.submit
-        self._affinity = affinity or LoopAffinity()
+        self._home = home
         self._waiting: deque[Call[Any]] = deque()
         self._again: deque[Call[Any]] = deque()
         self._under_way: dict[Call[Any], None] = {}
@@ -112,8 +204,8 @@ class Dispatcher:
         if self._closed is not None:
             on_answer(StoreClosed(self._closed))
             return call
-        if get_ident() != self._affinity.thread:
-            raise self._affinity.error()
+        if get_ident() != self._home.thread:
+            raise self._home.error()
         if self._waiting or self._again or self._held_up or len(self._under_way) >= WINDOW:
             # nothing may overtake what has to be sent again
             if urgent:
@@ -129,7 +221,7 @@ class Dispatcher:
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a plain function at the end of the loop's turn, before the next batch; equal ones are called once."""
         if function not in self._soon and self._closed is None:
-            self._affinity.check()
+            self._home.check()
             self._soon[function] = None
             self._wake()
 
@@ -175,7 +267,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Send again what has to be, until cancelled. Raises what the engine raises by a fault of its own.
 
-        Cancellation: what is under way may or may not be applied.
+        Cancellation: operations under way may or may not be applied.
         """
         while True:
             while not (self._soon or self._held_up):
@@ -189,7 +281,7 @@ class Dispatcher:
                 self._held_up = self._fault is not None
                 self._go_on()
                 if self._down and not (self.pending or self._settles):
-                    # no caller waits any more for what was not answered: ask whether the engine is back
+                    # no caller waits for the operations without an answer: ask whether the engine is back
                     self.send(Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:
@@ -282,15 +374,13 @@ class Dispatcher:
 class Dispatchers:
     """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
 
-    def __init__(
-        self, engine: Engine, affinity: LoopAffinity | None = None, reporter: Reporter | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, home: Home, reporter: Reporter | None = None) -> None:
+        self.home = home
         self._shard = engine.shard
         shards = engine.shards
-        affinity = affinity or LoopAffinity()
         self.availability: Availability = Availability(engine, reporter)
         self.all: tuple[Dispatcher, ...] = tuple(
-            Dispatcher(engine, affinity, self.availability) for _ in range(shards + (shards > 1))
+            Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1))
         )
         self._only = self.all[0] if shards == 1 else None
 

@@ -39,7 +39,7 @@ import anyio
 from tenure.engine import CloseSession, OpenSession, Operation, RenewSession, Reply
 from tenure.errors import EngineError, StoreClosed
 from tenure.observe import Reporter
-from tenure.upkeep import Job, Upkeep
+from tenure.upkeep import Job
 from tenure.waiting import Line, now
 
 from ._dispatch import Dispatcher, Dispatchers
@@ -52,7 +52,7 @@ _FORGOTTEN = (
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
-# of numbered operations, one series for all: those of an object must rise, also when its batcher is made anew
+# of numbered operations, one series for all: the numbers of an object must rise, also when its batcher is made anew
 numbers: count[int] = count(1)
 
 
@@ -239,7 +239,7 @@ class Session:
         await self._line.wait(self._line.join(None))
 
     async def left(self) -> None:
-        """Wait until nothing is held under it any more."""
+        """Wait until nothing is held under the session."""
         while self.held:
             await self._leaving.wait(self._leaving.join(None))
 
@@ -310,7 +310,6 @@ class Sessions:
         self,
         process: str,
         dispatchers: Dispatchers,
-        upkeep: Callable[[], Upkeep],
         reporter: Reporter | None = None,
         on_open: Callable[[], object] = lambda: None,
     ) -> None:
@@ -318,11 +317,10 @@ class Sessions:
         self._on_open = on_open
         self._reporter = reporter
         self._dispatchers = dispatchers
-        self._upkeep = upkeep
+        self._home = dispatchers.home
         self._current: dict[tuple[Dispatcher, float], Session] = {}
         self._jobs: dict[Session, Job] = {}
         self._numbers = count(1)
-        self.closed = False
 
     def __iter__(self) -> Iterator[Session]:
         """The sessions that are alive, and lost sessions under which something is still held."""
@@ -342,7 +340,7 @@ class Sessions:
         """
         dispatcher = self._dispatchers.of(key or self.process)
         while True:
-            if self.closed:
+            if self._home.closed:
                 raise StoreClosed("the store was closed")
             session = self._current.get((dispatcher, ttl))
             if session is None or session.check() is not None:
@@ -352,7 +350,7 @@ class Sessions:
                 session = self._current[dispatcher, ttl] = Session(
                     self._new_name(dispatcher), ttl, dispatcher, self._reporter
                 )
-                self._jobs[session] = self._upkeep().start(
+                self._jobs[session] = self._home.running().start(
                     f"heartbeat {session.id}", session.keep, self._on_open
                 )
             elif session.deadline > -inf:
@@ -366,7 +364,7 @@ class Sessions:
         return name
 
     def lose_one(self, name: str, reason: str) -> None:
-        """The engine has taken what it had granted under this name."""
+        """Note that the engine has taken back its grant under this name."""
         for session in self:
             for held in list(session.held):
                 if (granted := held.granted_as) is not None and granted[0] == name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
@@ -22,14 +22,12 @@ from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import now
 
-from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
+from ._acquire import Acquisitions, PendingRelease, SettleTimeouts
 from ._availability import Availability
 from ._codec import Codec, JsonCodec, check_codec
-from ._dispatch import Call, Dispatchers
-from ._home import LoopAffinity
+from ._dispatch import Call, Dispatchers, Home
 from ._opening import serve
 from ._reconciling import OF_QUEUES, Reconciler, release_for
-from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._timers import Timers
 from ._watchdog import Watchdog
@@ -37,7 +35,6 @@ from ._watchdog import Watchdog
 T = TypeVar("T")
 
 _LEFT_ELSEWHERE = "how-to/threads-and-processes#a-store-for-hooks-in-different-tasks"
-_NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
 class Listener(Protocol):
@@ -82,7 +79,7 @@ class StoreStatistics:
 class Store(AsyncBlock, AsyncContextManagerMixin):
     """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
-    `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
+    `namespace` separates the users of one engine. `ttl` is for how many seconds holds outlive a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
     A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`).
@@ -90,7 +87,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     logger `tenure` warns of it at once (`link.lost`), and says when the engine has come (`link.back`).
 
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
-    raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
+    raises that error, all waiters get `StoreClosed`, and holds are lost ("closed").
 
     Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread or
     loop, or in a forked process, it raises `RuntimeError` at once, and nothing is sent.
@@ -126,21 +123,18 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.observer = observer
         """The observer that receives the events."""
         self.process: str = _new_process()
-        self._affinity = LoopAffinity()
+        self.home: Home = Home()
         self._engine = engine
         self._link = link = engine.link()
-        self._upkeep: Upkeep | None = None
-        self._closing = False
-        self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(link, self._affinity, self.reporter)
-        self.availability: Availability = self._dispatchers.availability
+        self.dispatchers: Dispatchers = Dispatchers(link, self.home, self.reporter)
+        self.availability: Availability = self.dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
-        self._sessions = Sessions(
-            self.process, self._dispatchers, self._running, self.reporter, self._watch_over_loop
+        self.sessions: Sessions = Sessions(
+            self.process, self.dispatchers, self.reporter, self._watch_over_loop
         )
-        self._watchdog = Watchdog(engine.url, self._sessions, engine.another, max_block)
-        self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
+        self._watchdog = Watchdog(engine.url, self.sessions, engine.another, max_block)
+        self.acquisitions: Acquisitions = Acquisitions(self.dispatchers, self.sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.entered: dict[tuple[str, object], AbstractAsyncContextManager[Any, None]] = {}
@@ -163,29 +157,29 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         """The reason why the store is not `ready`, in words; None if it is."""
         if (trouble := self.availability.trouble) is not None:
             return f"the store {self.url} {trouble}"
-        if self._upkeep is None or self._closing:
-            return f"the store {self.url} is {'closed' if self._closing else 'not open'}"
-        if all(session.usable for session in self._sessions if session.lost is None):
+        if self.home.upkeep is None or self.home.closed:
+            return f"the store {self.url} is {'closed' if self.home.closed else 'not open'}"
+        if all(session.usable for session in self.sessions if session.lost is None):
             return None
         return f"the session at the store {self.url} is not open"
 
     def __repr__(self) -> str:
-        state = "new" if self._upkeep is None else "closing" if self._closing else "open"
-        return f"<Store {self.url} {state} pending={self._dispatchers.pending}>"
+        state = "new" if self.home.upkeep is None else "closing" if self.home.closed else "open"
+        return f"<Store {self.url} {state} pending={self.dispatchers.pending}>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        if self._upkeep is not None:
+        if self.home.upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
-        if self._affinity.settle():
+        if self.home.settle():
             # its siblings were forked with the same name
-            self.process = self._sessions.process = _new_process()
+            self.process = self.sessions.process = _new_process()
         async with in_one_task("store", _LEFT_ELSEWHERE), unwrapped_task_group() as group:
-            self._upkeep = upkeep = Upkeep(group, self._fail)
+            self.home.upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await self._open_link(upkeep)
                 carriers = [
-                    *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
+                    *(upkeep.start("wire", dispatcher.run) for dispatcher in self.dispatchers.all),
                     upkeep.start("timers", self._run_timers),
                     link,
                 ]
@@ -197,10 +191,10 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
                     await self._close(carriers)
             finally:
                 # whatever stopped the closing, a native cancellation for instance: nothing is left
-                self._closing = self._sessions.closed = True
+                self.home.closed = True
                 self._watchdog.stop()
                 upkeep.cancel()
-                self._dispatchers.close("the store was closed")
+                self.dispatchers.close("the store was closed")
                 self.reporter.settle()
 
     async def _open_link(self, upkeep: Upkeep) -> Job:
@@ -226,19 +220,19 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     async def statistics(self) -> StoreStatistics:
         """The statistics of this store; also while it closes. Raises `RuntimeError` if it was never opened."""
         await anyio.lowlevel.checkpoint()
-        self.check_here()
-        assert self._upkeep is not None
-        sessions = [session for session in self._sessions if session.lost is None]
+        self.home.check()
+        assert self.home.upkeep is not None
+        sessions = [session for session in self.sessions if session.lost is None]
         return StoreStatistics(
             url=self.url,
             process=self.process,
             sessions=len(sessions),
             held=sum(len(session.held) for session in sessions),
-            waiting=len(self._acquisitions),
-            pending=self._dispatchers.pending,
-            jobs=self._upkeep.names,
+            waiting=len(self.acquisitions),
+            pending=self.dispatchers.pending,
+            jobs=self.home.upkeep.names,
             available=self.availability.trouble is None,
-            closing=self._closing,
+            closing=self.home.closed,
             blocks=self._watchdog.blocks,
             watchdog_renewals=self._watchdog.renewals,
         )
@@ -257,31 +251,24 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
-    def check_here(self) -> None:
-        """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
-        self._affinity.check()
-
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
 
         Cancellation: the operation may or may not be applied.
         """
-        self._running()
-        return await self._dispatchers.of(operation.key).call(operation)
+        self.home.running()
+        return await self.dispatchers.of(operation.key).call(operation)
 
     def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
         """Send an operation from plain code; also while the store closes."""
-        return self._dispatchers.of(operation.key).send(operation, on_answer)
+        return self.dispatchers.of(operation.key).send(operation, on_answer)
 
     def call_soon(self, function: Callable[[], object], key: str = "") -> None:
         """Call a plain function at the end of the loop's turn, to send what concerns a key; equal ones are called once.
 
         Also while the store closes.
         """
-        self.check_here()
-        self._dispatchers.of(key).call_soon(function)
+        self.dispatchers.of(key).call_soon(function)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Have a plain function called when the loop's clock shows `when`."""
@@ -289,52 +276,28 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
         """Start a background job that its owner ends."""
-        return self._running().start(name, function, *args)
+        return self.home.running().start(name, function, *args)
 
     def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
         """The way to apply an operation within a transaction of the user's. From any thread.
 
         Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
         """
-        if self._affinity.forked:
-            raise self._affinity.error()
-        self._check_open()
+        if self.home.forked:
+            raise self.home.error()
+        self.home.check_open()
         return self._engine.enlist(operation)
 
     async def session(self, ttl: float, key: str = "") -> Session:
-        """The session for a ttl, and for what is in the same shard of the engine as `key`.
+        """The session for a ttl, and for the objects in the same shard of the engine as `key`.
 
         Raises `EngineError`, `StoreClosed`.
         """
-        self._running()
-        return self._sessions.current(ttl, key) or await self._sessions.get(ttl, key)
-
-    def session_at_once(self, ttl: float, key: str = "") -> Session | None:
-        """The session for a ttl and a key if it is open already."""
-        return self._sessions.current(ttl, key)
-
-    def acquire(
-        self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
-    ) -> Coroutine[Any, Any, Grant]:
-        """Acquire the hold of a request, waiting for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
-
-        `on_position(n)` is called when n others are before it in the queue.
-        Cancellation: nothing is held, and the place in the queue is left.
-        """
-        self._running()
-        return self._acquisitions.acquire(request, ttl, on_position)
-
-    def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
-        """An attempt to acquire a hold, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
-        self._running()
-        return Acquisition(self._acquisitions, session, request)
-
-    def release(self, request: AcquireRequest, grant: Grant) -> PendingRelease:
-        """Release the hold; handed over synchronously."""
-        return self._acquisitions.release(request, grant.name, grant.session)
+        self.home.running()
+        return self.sessions.current(ttl, key) or await self.sessions.get(ttl, key)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:
-        """The one listener of this process for a key, made if there is none yet.
+        """The only listener of this process for a key, made if there is none yet.
 
         It receives hints for as long as something refers to it: its user, or a session on which the engine counts.
         """
@@ -356,38 +319,25 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def _log_later(self, function: Callable[[], None]) -> None:
         self._timers.call_at(now() + 1, function)
 
-    def _running(self) -> Upkeep:
-        if self._upkeep is None or self._closing:
-            return self._check_open()
-        self._affinity.check()
-        return self._upkeep
-
-    def _check_open(self) -> Upkeep:
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
-        if self._closing:
-            raise StoreClosed("the store is closed") from self._fault
-        return self._upkeep
-
     async def _run_timers(self) -> None:
         try:
             await self._timers.run()
         finally:
-            # also when the loop is torn down around the store: nothing would end a shielded wait any more
+            # also when the loop is torn down around the store: nothing would end a shielded wait
             self.settle_timeouts.close()
 
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
         if hint.news is Notice.MISSED:
             self.availability.check()
-            self._acquisitions.reasker.ask_everything()
+            self.acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
-            for session in self._sessions:
+            for session in self.sessions:
                 if session.usable:
                     self._reconciler.reconcile(session)
         elif hint.news is Notice.BROKEN:
-            self._sessions.lose_one(hint.name, "broken")
+            self.sessions.lose_one(hint.name, "broken")
         elif hint.news is Notice.LOST:
             self.availability.check()
         elif hint.news is Notice.HELD:
@@ -396,7 +346,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
             if limiters := self._listeners.get(self.prefix(kind)):
                 limiters.on_hint(hint)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
-            self._acquisitions.on_hint(hint)
+            self.acquisitions.on_hint(hint)
         else:
             listener.on_hint(hint)
 
@@ -404,49 +354,49 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         listener = self._listeners.get(item.key) if item.family in OF_QUEUES else None
         if listener is not None:
             listener.on_found(session, item)
-        elif item.name not in self._acquisitions.by_name:
+        elif item.name not in self.acquisitions.by_name:
             PendingRelease(release_for(session.id, item), session)
 
     def _fail(self, fault: Exception) -> None:
-        """A job has ended by a fault: nothing can be sent any more."""
-        assert self._upkeep is not None
-        self._fault = self._fault or fault
-        self._upkeep.cancel()
-        self._closing = self._sessions.closed = True
-        self._dispatchers.close(f"the store has ended by a fault: {fault!r}")
+        """A job has ended by a fault: nothing more can be sent."""
+        assert self.home.upkeep is not None
+        self.home.fault = self.home.fault or fault
+        self.home.upkeep.cancel()
+        self.home.closed = True
+        self.dispatchers.close(f"the store has ended by a fault: {fault!r}")
         self._refuse()
-        for session in self._sessions:
+        for session in self.sessions:
             session.lose("closed")
 
     @property
     def _consequences(self) -> tuple[type[Exception], ...]:
         """The errors that the store's block may raise only because the store has ended."""
-        return () if self._fault is None else (StoreClosed, LeaseLost)
+        return () if self.home.fault is None else (StoreClosed, LeaseLost)
 
     def _refuse(self) -> None:
-        self._acquisitions.close()
+        self.acquisitions.close()
         for listener in list(self._listeners.values()):
             listener.close()
         # the sessions last until the bodies have ended: what these clean up, they still hold
-        for session in self._sessions:
+        for session in self.sessions:
             session.dismiss("closed")
 
     async def _close(self, carriers: list[Job]) -> None:
         """Refuse calls, wake waiters, end bodies, wait for releases, close sessions, end jobs: in this order."""
-        self._closing = self._sessions.closed = True
+        self.home.closed = True
         with CancelScope(shield=True):
             self._refuse()
             with anyio.move_on_after(self.close_timeout):
-                for session in self._sessions:
+                for session in self.sessions:
                     await session.left()
             limit = anyio.current_time() + self.settle_timeout
             with CancelScope(deadline=limit):
-                await self._dispatchers.settled()
-            for session in self._sessions:
+                await self.dispatchers.settled()
+            for session in self.sessions:
                 session.lose("closed")
-            await self._sessions.end()
+            await self.sessions.end()
             with CancelScope(deadline=limit):
-                await self._dispatchers.settled()
+                await self.dispatchers.settled()
             for job in carriers:
                 await job.end()
 

@@ -12,6 +12,7 @@ from ._explored import explored
 from ._faults import Fault, FaultyEngine, LeapingClock
 from ._history import Call, Event, History
 from ._leaks import LeakCheck, LeakError, assert_no_leaks
+from ._machine import Machine, at_rest, invariant, rule
 from ._proxy import FaultProxy
 from ._race import race
 from ._referee_barrier import Generations, agreement
@@ -44,6 +45,7 @@ __all__ = (
     "LeakCheck",
     "LeakError",
     "LeapingClock",
+    "Machine",
     "RefereeError",
     "ScheduleFailed",
     "VirtualClock",
@@ -52,6 +54,7 @@ __all__ = (
     "assert_checkpoints",
     "assert_no_checkpoints",
     "assert_no_leaks",
+    "at_rest",
     "cancel_everywhere",
     "cancellable",
     "capacity",
@@ -61,12 +64,14 @@ __all__ = (
     "fair",
     "fifo",
     "in_order",
+    "invariant",
     "mutual_exclusion",
     "newcomer",
     "nothing_lost",
     "one_leader",
     "race",
     "replay",
+    "rule",
     "run",
     "virtual_backend_options",
 )

@@ -30,9 +30,9 @@ class AsyncioTime:
     director: Director | None = None
     """The director that decides what is open, while a scenario runs; only in loops that are `ordered`."""
 
-    def __init__(self, settle: float, patience: float) -> None:
-        self.quiet_for = settle
-        self.patience = patience
+    def __init__(self, settle: float, deadlock_timeout: float) -> None:
+        self.idle_for = settle
+        self.deadlock_timeout = deadlock_timeout
         self.seconds = 0.0
         self.is_ordered = False
         self.deadlock: DeadlockError | None = None
@@ -229,7 +229,7 @@ class _VirtualSelector(selectors.DefaultSelector):
                     virtual.seconds = max(virtual.seconds, timers[chosen])
             return super().select(0)
         # Nothing can run: `timeout` is how far away the next timer is, if there is one.
-        events = super().select(virtual.quiet_for) or self._from_outside()
+        events = super().select(virtual.idle_for) or self._from_outside()
         if events or (director is not None and director.idle()) or virtual.wake_settling():
             return events
         if timeout is not None:
@@ -240,8 +240,10 @@ class _VirtualSelector(selectors.DefaultSelector):
             return []
         only_the_loops_own_pipe = len(self.get_map()) <= 1
         # Only another thread could still help.
-        patience = 0 if virtual.is_ordered and threading.active_count() == 1 else virtual.patience
-        events = super().select(patience if only_the_loops_own_pipe else None)
+        deadlock_timeout = (
+            0 if virtual.is_ordered and threading.active_count() == 1 else virtual.deadlock_timeout
+        )
+        events = super().select(deadlock_timeout if only_the_loops_own_pipe else None)
         if not events and only_the_loops_own_pipe:
             raise virtual.deadlocked()
         return events
@@ -250,7 +252,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         """Wait for a job of an executor or a child process; but one that has been silent for long may wait for us."""
         outside = self._virtual.outside
         outside[:] = [ended for ended in outside if not ended()]
-        events = super().select(self._virtual.patience) if outside else []
+        events = super().select(self._virtual.deadlock_timeout) if outside else []
         if not events:
             outside.clear()
         return events

@@ -48,6 +48,10 @@ class ChanceDirector(Director):
         self._victim: Block | None = None
         self._steps_before = 0
 
+    @property
+    def choose(self) -> Callable[[int], int] | None:
+        return self._choose
+
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:
         super().arrange(tasks, now=now)
         order = self._shuffled(tasks) if self._reorder else range(len(tasks))
@@ -105,13 +109,12 @@ class ChanceDirector(Director):
         if victim is None or victim.cancel_called:
             return False
         if victim is self.whole:
-            who, native = "the whole scenario", not self._scoped
+            native = not self._scoped
         elif victim in self.blocks:
-            who, native = f"#{self.number(victim.host)}", self._native and self._natively()
+            native = self._native and self._natively()
         else:
             return False
-        self.note(f"{who} is cancelled{', natively' if native else ''}")
-        victim.cancel(native=native)
+        self.cancel(victim, native=native)
         return True
 
     def _natively(self) -> bool:

@@ -23,10 +23,10 @@ class VirtualClock:
     """A clock for one test, on asyncio or trio, that stands still while anything runs.
 
     When every task waits, the time jumps to the next timer, so that hours pass in no time and a test of a timeout
-    measures exact figures. If there is no timer either, the test would hang: after `patience` real seconds, in which
-    a thread could still have woken it, it fails with `DeadlockError`. While a socket or pipe is waited for, it goes on
-    waiting. (On trio the deadlocked run is cancelled, with the report as the reason. The pytest plugin and `run()`
-    turn that into the error.)
+    measures exact figures. If there is no timer either, the test fails with `DeadlockError` after `deadlock_timeout`
+    real seconds, in which a thread could still have woken a task. While a task waits for a socket or pipe, the clock
+    waits too. (On trio the deadlocked run is cancelled, with the report as the reason. The pytest plugin and `run()`
+    turn the cancellation into the error.)
 
     `backend` is "asyncio" or "trio" (uvloop's clock cannot be exchanged). `settle` is for how many real seconds
     nothing must happen before the time jumps. Zero is right for all that happens on the loop. Give it a few
@@ -39,16 +39,18 @@ class VirtualClock:
     Thread safety: for the thread of its event loop; `now()` may be read from any thread.
     """
 
-    def __init__(self, backend: str = "asyncio", *, settle: float = 0.0, patience: float = 5.0) -> None:
+    def __init__(
+        self, backend: str = "asyncio", *, settle: float = 0.0, deadlock_timeout: float = 5.0
+    ) -> None:
         if not 0 <= settle < math.inf:
             raise ValueError(f"settle: seconds, zero or more, not {settle!r}")
-        if not patience > 0:
-            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        if not deadlock_timeout > 0:
+            raise ValueError(f"deadlock_timeout: seconds, more than zero, not {deadlock_timeout!r}")
         self._time: AsyncioTime | TrioTime
         if backend == "asyncio":
-            self._time = AsyncioTime(settle, patience)
+            self._time = AsyncioTime(settle, deadlock_timeout)
         elif backend == "trio":
-            self._time = TrioTime(settle, patience)
+            self._time = TrioTime(settle, deadlock_timeout)
         else:
             reason = ": uvloop keeps its own time" if backend == "uvloop" else ""
             raise ValueError(
@@ -109,13 +111,15 @@ class VirtualClock:
         return f"<VirtualClock {self.backend} at {self.now():g} s>"
 
 
-def virtual_backend_options(backend: str, *, settle: float = 0.0, patience: float = 5.0) -> dict[str, Any]:
+def virtual_backend_options(
+    backend: str, *, settle: float = 0.0, deadlock_timeout: float = 5.0
+) -> dict[str, Any]:
     """The options that make anyio run `backend` ("asyncio" or "trio") on a new virtual clock.
 
     For an `anyio_backend` fixture: `return name, virtual_backend_options(name)`. The `virtual_clock` fixture finds the
     clock again. The other arguments are those of `VirtualClock`.
     """
-    return VirtualClock(backend, settle=settle, patience=patience).backend_options
+    return VirtualClock(backend, settle=settle, deadlock_timeout=deadlock_timeout).backend_options
 
 
 def run(

@@ -14,7 +14,7 @@ import anyio
 from ._trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 MAX_TURNS = 100_000
 
@@ -62,11 +62,31 @@ class Director:
         self.blocks: list[Block] = []
         self.endless: bool = False
         self.newcomers: list[Newcomer] = []
+        self.check: Callable[[], None] | None = None
+        """A function that raises what is wrong, between any two steps."""
+        self.broken: BaseException | None = None
+        """The first error that it raised."""
+        self.switches: int = 0
+        """The number of steps that were not of the task that took the step before, and of cancellations."""
+        self.interleaving: int = 0
+        """A hash of the order in which tasks took their steps and were cancelled; of two runs in one order the same."""
         self._numbers: dict[object, int] = {}
+        self._ran_last = -1
 
     def number(self, task: object) -> int:
         """Count the tasks of the run as they are first seen; unlike their ids, the same in every run."""
         return self._numbers.setdefault(task, len(self._numbers))
+
+    @property
+    def choose(self) -> Callable[[int], int] | None:
+        """A function that chooses from 0 to n - 1 for a scenario, where chance decides."""
+        return None
+
+    def begin(self, task: object) -> None:
+        """Note that the main task is in its first step, before which nothing could be decided."""
+        number = self.number(task)
+        if self.trace is not None:
+            self.trace.step(number, task, 0.0)
 
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:  # noqa: ARG002
         """Return the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
@@ -83,8 +103,27 @@ class Director:
     def before_step(self, task: object | None, *, now: float) -> None:
         """A task is about to take its step, or (None) a callback of the loop's own to be called."""
         self.steps += 1
-        if self.trace is not None and task is not None:
-            self.trace.step(self.number(task), task, now)
+        if self.check is not None:
+            self._verify(self.check)
+        if task is None:
+            return
+        number = self.number(task)
+        if number != self._ran_last:
+            self._ran_last = number
+            self.switches += 1
+        self.interleaving = hash((self.interleaving, number))
+        if self.trace is not None:
+            self.trace.step(number, task, now)
+
+    def _verify(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except BaseException as error:  # noqa: BLE001 # it is raised when the loop has ended
+            self.check = None
+            trace = error.__traceback__
+            self.broken = error.with_traceback(trace and trace.tb_next)
+            if self.whole is not None:
+                self.whole.cancel()
 
     def idle(self) -> bool:
         """Let newcomers arrive, since nothing else can run before the time jumps; return whether a task can run
@@ -110,6 +149,15 @@ class Director:
     def leave(self, block: Block) -> None:
         """Note the end of a block."""
         self.blocks.remove(block)
+
+    def cancel(self, block: Block, *, native: bool) -> None:
+        """Cancel a block."""
+        number = self.number(block.host)
+        self.switches += 1
+        self.interleaving = hash((self.interleaving, -1 - number, native))
+        who = "the whole scenario" if block is self.whole else f"#{number}"
+        self.note(f"{who} is cancelled{', natively' if native else ''}")
+        block.cancel(native=native)
 
     def note(self, what: str) -> None:
         """Put a line of its own into the trace."""

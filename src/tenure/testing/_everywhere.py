@@ -6,11 +6,12 @@ import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from ._director import Block, Director
 from ._explore import ScheduleFailed
-from ._runs import alone, checked_backends, is_asyncios_own, run_once, told, without_asyncio
+from ._report import report
+from ._runs import checked_backends, is_asyncios_own, run_once, without_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -122,8 +123,7 @@ class _CancelOnce(Director):
         block = self._entered[self._point.block]
         if block not in self.blocks:
             return False
-        self.note(f"#{self.number(block.host)} is cancelled{', natively' if self._native else ''}")
-        block.cancel(native=self._native)
+        self.cancel(block, native=self._native)
         if self._newcomer:
             self._arriving = {waiting.task for waiting in self.newcomers}
             super().idle()
@@ -163,13 +163,7 @@ def cancel_everywhere(
                 gc.collect()
                 break
         if error is not None:
-            raise ScheduleFailed(
-                f"on {backend}, with nothing cancelled: {told(alone(error), backend)}",
-                seed="AA",
-                schedule="AA",
-                backend=backend,
-                trace="",
-            ) from error
+            _raise(scenario, Director(tracing=True), error, backend, "with nothing cancelled")
         if not scout.entered:
             raise ValueError(
                 "scenario: it marks nothing by `with cancellable()`, so there is nothing to cancel"
@@ -197,13 +191,25 @@ def _run_cancelled_at(
     error = run_once(scenario, backend, director)
     if error is None:
         return
-    director = _CancelOnce(point, native=native, newcomer=newcomer, tracing=True)
-    run_once(scenario, backend, director)
-    trace = "" if director.trace is None else director.trace.text()
     how = f"block {point.block + 1} cancelled{' natively' if native else ''} before step {point.step + 1}"
     where = f"in {point.window}{', with a newcomer' if newcomer else ''}{', while all wait' if point.idle else ''}"
-    place = f"{backend}: {how}, {where}"
-    message = f"on {place}: {told(alone(error), backend)}\n{trace}"
+    director = _CancelOnce(point, native=native, newcomer=newcomer, tracing=True)
+    _raise(scenario, director, error, backend, f"{how}, {where}")
+
+
+def _raise(
+    scenario: Callable[[], Awaitable[object]],
+    director: Director,
+    error: BaseException,
+    backend: str,
+    how: str,
+) -> NoReturn:
+    """Report the error by which the scenario failed, from another run under a director that notes the trace."""
+    __tracebackhide__ = True
+    error = run_once(scenario, backend, director) or error
+    message = report(error, backend, director.trace, notes=[], how=f", {how}")
+    trace = "" if director.trace is None else director.trace.text()
+    place = f"{backend}: {how}"
     raise ScheduleFailed(message, seed=place, schedule=place, backend=backend, trace=trace) from error
 
 

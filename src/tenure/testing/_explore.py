@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import binascii
 import gc
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from random import Random
-from typing import TYPE_CHECKING
+from time import monotonic
 
 from ._chance import ChanceDirector
+from ._report import first_line, report
 from ._runs import (
     ASYNCIOS_OWN,
     By,
-    alone,
     checked_backends,
     is_asyncios_own,
+    leaves,
     run_once,
-    told,
     why_alone,
     without_asyncio,
 )
-from ._shrink import shrunk
+from ._shrink import Made, shrunk
 
-if TYPE_CHECKING:
-    from ._trace import Trace
-
+SEEDS = 200
 Scenario = Callable[[], Awaitable[object]]
 
 
@@ -49,6 +49,8 @@ class ScheduleFailed(AssertionError):
 class Exploration:
     """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in them.
 
+    `interleavings` says for each loop in how many different orders tasks took their steps and were cancelled, and
+    `newest` which run (counted from 1) was the last to show a new one: if that is long ago, more seeds promise little.
     `note` says why trio was left out, if nobody asked for that: it is missing, or the scenario uses asyncio itself.
     """
 
@@ -56,6 +58,8 @@ class Exploration:
     steps: int
     backends: tuple[str, ...]
     note: str = ""
+    interleavings: Mapping[str, int] = field(default_factory=dict[str, int])
+    newest: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class _Ways:
 def explore(
     scenario: Scenario,
     *,
-    seeds: int | Iterable[int] = 200,
+    seeds: int | Iterable[int] | None = None,
+    seconds: float | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -98,7 +103,9 @@ def explore(
     is set), by not ending, or by leaving a task behind. `seeds` is how many schedules to try on each of the `backends`
     ("asyncio", "trio"; by default those that are installed, and asyncio alone for a scenario that uses asyncio itself),
     or which: the same seed is the same schedule on the same loop, as long as all that the scenario does depends on
-    nothing else. Threads, sockets and the order of sets are not in the hand of a schedule.
+    nothing else. Threads, sockets and the order of sets are not in the hand of a schedule. `seconds` is how long to
+    try, in real time, in equal shares for the loops, at least one schedule on each; with `seeds` as well, what is
+    reached first ends it. Without both, 200 seeds are tried.
 
     A schedule decides in which order the tasks that are ready take their next step, in each turn of the loop;
     which timers that are close together (0.1 s) come late, together; and, with `cancel`, what is cancelled: the blocks
@@ -116,13 +123,18 @@ def explore(
     are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
     """
     __tracebackhide__ = True
-    numbers, loops = _checked(seeds), checked_backends(backends, cancel)
+    numbers, loops = _checked(seeds, seconds), checked_backends(backends, cancel)
     note = why_alone(backends, loops, cancel)
     ways = _Ways(strict, cancel)
+    share = math.inf if seconds is None else seconds / len(loops)
     runs = steps = 0
+    interleavings: dict[str, int] = {}
+    newest: dict[str, int] = {}
     for backend in loops:
+        seen: set[int] = set()
+        until = monotonic() + share
         with without_asyncio(backend):
-            for seed in numbers:
+            for number, seed in enumerate(numbers(), 1):
                 director, error, choices = _run(scenario, backend, ways, _drawing(seed))
                 if error is not None:
                     if not is_asyncios_own(backends, backend, error):
@@ -133,7 +145,12 @@ def explore(
                     break
                 runs += 1
                 steps += director.steps
-    return Exploration(runs, steps, loops, note)
+                if director.interleaving not in seen:
+                    seen.add(director.interleaving)
+                    interleavings[backend], newest[backend] = len(seen), number
+                if monotonic() > until:
+                    break
+    return Exploration(runs, steps, loops, note, interleavings, newest)
 
 
 def replay(
@@ -148,13 +165,13 @@ def replay(
     ways = _Ways(strict, cancel)
     choose = _drawing(seed) if isinstance(seed, int) else _repeating(_decoded(seed))
     director, error, choices = _run(scenario, backend, ways, choose, tracing=True)
-    trace = _text(director.trace)
+    schedule = _encoded(choices)
     if error is not None:
-        message = f"seed={seed!r} on {backend}: {told(alone(error), backend)}\n{trace}"
+        message = report(error, backend, director.trace, notes=[f"seed={seed!r}"])
         raise ScheduleFailed(
-            message, seed=seed, schedule=_encoded(choices), backend=backend, trace=trace
+            message, seed=seed, schedule=schedule, backend=backend, trace=_text(director)
         ) from error
-    return trace
+    return _text(director)
 
 
 def _run(
@@ -182,29 +199,30 @@ def _failure(
     choices: list[int],
     note: str,
 ) -> ScheduleFailed:
-    error = alone(error)
+    kinds = {type(each) for each in leaves(error)}
 
-    def fails(choose: Callable[[int], int]) -> tuple[bool, list[int]]:
-        _, problem, made = _run(scenario, backend, ways, choose)
-        return problem is not None and type(alone(problem)) is type(error), made
+    def fails(choices: Sequence[int]) -> Made | None:
+        director, problem, made = _run(scenario, backend, ways, _repeating(choices))
+        same = problem is not None and type(next(leaves(problem))) in kinds
+        return (director.switches, made) if same else None
 
-    shortest = shrunk(fails, choices)
+    shortest = choices
+    if (first := fails(choices)) is not None:
+        shortest = shrunk(fails, first)
     director, again, choices = _run(scenario, backend, ways, _repeating(shortest), tracing=True)
-    trace = _text(director.trace)
     schedule = _encoded(choices)
-    lines = [
-        f"seed={seed} on {backend}: {told(error, backend)}",
-        f"repeat it with: replay(scenario, {seed}, {backend!r}{ways})",
-        f"the shortest found that fails so: replay(scenario, {schedule!r}, {backend!r}{ways})",
-        trace,
+    notes = [
+        f"repeat it with: replay(scenario, {schedule!r}, {backend!r}{ways})",
+        f"found by seed={seed}: replay(scenario, {seed}, {backend!r}{ways})",
     ]
     if again is None:
-        lines.append("this time it did not fail: the scenario depends on something besides the schedule")
-    elif str(again := alone(again)) != str(error):
-        lines.append(told(again, backend))
+        notes.append("this time it did not fail: the scenario depends on something besides the schedule")
+    elif first_line(again) != (then := first_line(error)):
+        notes.append(f"found with another error: {then}")
     if note:
-        lines.append(note)
-    return ScheduleFailed("\n".join(lines), seed=seed, schedule=schedule, backend=backend, trace=trace)
+        notes.append(note)
+    message = report(again or error, backend, director.trace, notes=notes)
+    return ScheduleFailed(message, seed=seed, schedule=schedule, backend=backend, trace=_text(director))
 
 
 def _drawing(seed: int) -> Callable[[int], int]:
@@ -231,12 +249,17 @@ def _decoded(schedule: str) -> bytes:
         ) from error
 
 
-def _text(trace: Trace | None) -> str:
-    return "" if trace is None else trace.text()
+def _text(director: ChanceDirector) -> str:
+    return "" if director.trace is None else director.trace.text()
 
 
-def _checked(seeds: int | Iterable[int]) -> list[int]:
-    numbers = list(range(seeds) if isinstance(seeds, int) else seeds)
+def _checked(seeds: int | Iterable[int] | None, seconds: float | None) -> Callable[[], Iterable[int]]:
+    """The seeds to try on a loop, each time from the first on."""
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"seconds: more than zero, not {seconds!r}")
+    if seeds is None and seconds is not None:
+        return count
+    numbers = list(range(SEEDS if seeds is None else seeds) if isinstance(seeds, int | None) else seeds)
     if not numbers:
         raise ValueError(f"seeds: how many (at least 1) or which, not {seeds!r}")
-    return numbers
+    return lambda: numbers

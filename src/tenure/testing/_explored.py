@@ -20,7 +20,8 @@ def explored(test: AsyncTest, /) -> Test: ...
 @overload
 def explored(
     *,
-    seeds: int | Iterable[int] = 200,
+    seeds: int | Iterable[int] | None = None,
+    seconds: float | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -29,7 +30,8 @@ def explored(
     test: AsyncTest | None = None,
     /,
     *,
-    seeds: int | Iterable[int] = 200,
+    seeds: int | Iterable[int] | None = None,
+    seconds: float | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -39,18 +41,27 @@ def explored(
     Write `@explored` or `@explored(seeds=1000)`; the arguments are those of `explore()`. Fixtures are made once for all
     runs together, so what a run changes has to be made inside of the function.
 
-    With pytest, `--explore-seeds=N` sets how many seeds each such test tries, and `--explore-seed=S` (a seed, or a
-    schedule as a failure reports it) repeats that one alone, on `--explore-backend=NAME` if given.
+    With pytest, `--explore-seeds=N` and `--explore-seconds=T` set how many seeds each such test tries or for how long,
+    in place of what is written in the test, and `--explore-seed=S` (a seed, or a schedule as a failure reports it)
+    repeats that one alone, on `--explore-backend=NAME` if given. What was explored is printed: `pytest -rP` shows it.
     """
     if test is None:
-        return functools.partial(_explored, seeds=seeds, backends=backends, strict=strict, cancel=cancel)
-    return _explored(test, seeds=seeds, backends=backends, strict=strict, cancel=cancel)
+        return functools.partial(
+            _explored, seeds=seeds, seconds=seconds, backends=backends, strict=strict, cancel=cancel
+        )
+    return _explored(test, seeds=seeds, seconds=seconds, backends=backends, strict=strict, cancel=cancel)
 
 
 def _explored(
-    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str] | None, strict: bool, cancel: By
+    test: AsyncTest,
+    *,
+    seeds: int | Iterable[int] | None,
+    seconds: float | None,
+    backends: Sequence[str] | None,
+    strict: bool,
+    cancel: By,
 ) -> Test:
-    seeds = seeds if isinstance(seeds, int) else tuple(seeds)
+    seeds = seeds if isinstance(seeds, int | None) else tuple(seeds)
 
     @functools.wraps(test)
     def runs(*args: Any, **kwargs: Any) -> None:
@@ -70,13 +81,17 @@ def _explored(
                             raise
                     gc.collect()
             return
+        on_command = asked.get("seeds"), asked.get("seconds")
+        chosen_seeds, chosen_seconds = (seeds, seconds) if on_command == (None, None) else on_command
         exploration = explore(
             scenario,
-            seeds=seeds if asked.get("seeds") is None else asked["seeds"],
+            seeds=chosen_seeds,
+            seconds=chosen_seconds,
             backends=chosen,
             strict=strict,
             cancel=cancel,
         )
+        print(exploration)  # noqa: T201
         if exploration.note and plugin is not None:
             plugin.explored_alone.append(exploration.note)
 

@@ -15,17 +15,19 @@ import anyio
 import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED
 
-from tenure.engine import Engine
+from tenure.engine import Engine, Hint, Notice
 from tenure.errors import StoreUnavailable
+from tenure.upkeep import unwrapped_task_group
 
 from ._batch_link import BatchLink
+from ._failover import Failover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from anyio.abc import TaskStatus
 
-    from tenure.engine import Hint, Operation
+    from tenure.engine import Operation
 
 
 class Fault(Enum):
@@ -49,6 +51,10 @@ class Fault(Enum):
 
     REORDER = "reorder"
     """The next batch of another sender overtakes the batch; without such a batch, it arrives late."""
+
+    FAILOVER = "failover"
+    """The server goes down before the batch arrives, and another takes over that has missed the last moments, as a
+    Redis replica may: what was acknowledged then is forgotten. It needs `FaultyEngine(lose=...)`."""
 
     LOST_HINT = "lost hint"
     """A hint is not delivered."""
@@ -99,9 +105,11 @@ class FaultyEngine(Engine):
 
     Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a
     batch (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault
-    hits a batch. `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be
-    overtaken. `pause` freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the
-    clock that was given to the engine inside, if `jump` shall move it.
+    hits a batch. `delay` is how many seconds `Fault.DELAY` takes, for how long at most a batch waits to be
+    overtaken, and for how long nobody answers in a `Fault.FAILOVER`. `lose` is for how many seconds back at most a
+    failover forgets what was applied; the engine inside must be a `MemoryEngine` that nothing else uses. `pause`
+    freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the clock that was given to
+    the engine inside, if `jump` shall move it.
 
     Each store that is opened on it gets a link of its own (`link`), on which operations travel in batches, one batch at
     a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
@@ -118,9 +126,12 @@ class FaultyEngine(Engine):
         seed: int = 0,
         rates: Mapping[Fault, float] | None = None,
         delay: float = 1.0,
+        lose: float | None = None,
         clock: LeapingClock | None = None,
     ) -> None:
         rates = dict(rates or {})
+        if lose is None and Fault.FAILOVER in rates:
+            raise ValueError("rates: for Fault.FAILOVER, pass lose=, the seconds that it forgets")
         for kinds, name in ((_OF_HINTS, "hints"), (set(Fault) - set(_OF_HINTS), "batches")):
             if (
                 not 0 <= sum(rates.get(fault, 0) for fault in kinds) <= 1
@@ -141,6 +152,7 @@ class FaultyEngine(Engine):
         self._delay = delay
         self._clock = clock
         self._random = Random(seed)
+        self._failover = None if lose is None else Failover(engine, clock, lose, delay)
         self._planned: deque[_Planned] = deque()
         self._paused: anyio.Event | None = None
         self._before_effect = False
@@ -153,7 +165,7 @@ class FaultyEngine(Engine):
         """The error with which the engine inside cannot be reached, as it sees itself; not the faults of this
         object.
         """
-        return self._engine.unreachable
+        return self._engine.unreachable if self._failover is None else self._failover.down
 
     def shard(self, name: str) -> int:
         """The part in which the object or session of that name is."""
@@ -166,6 +178,8 @@ class FaultyEngine(Engine):
         """
         if times < 1:
             raise ValueError(f"times: at least 1, not {times!r}")
+        if fault is Fault.FAILOVER and self._failover is None:
+            raise ValueError("fault: for Fault.FAILOVER, pass lose= to the FaultyEngine")
         self._planned.extend([_Planned(fault, on)] * times)
 
     def pause(self, *, before_effect: bool = False) -> None:
@@ -239,18 +253,22 @@ class FaultyEngine(Engine):
                 await self._overtaking.wait()
         while (held := self._holding(operations)) is not None:
             await held.wait()
-        if fault in {Fault.LOST_REQUEST, Fault.CUT}:
+        if self._failover is not None:
+            if fault is Fault.FAILOVER:
+                self._engine = self._failover.replica(self._random, self.url)
+            await self._failover.up()
+        if fault in {Fault.LOST_REQUEST, Fault.CUT, Fault.FAILOVER}:
             if fault is Fault.CUT:
-                await self._engine.execute(operations[: self._random.randrange(len(operations))])
+                await self._apply(operations[: self._random.randrange(len(operations))])
             else:
                 await anyio.lowlevel.checkpoint()
             raise StoreUnavailable(f"{self.url}: {fault.value}")
-        answers = await self._engine.execute(operations)
+        answers = await self._apply(operations)
         if self._overtaking is not None:
             self._overtaking.set()
             self._overtaking = None
         if fault is Fault.DUPLICATE:
-            answers = await self._engine.execute(operations)
+            answers = await self._apply(operations)
         while self._paused is not None:
             await self._paused.wait()
         if fault is Fault.LOST_REPLY:
@@ -268,11 +286,33 @@ class FaultyEngine(Engine):
 
         Cancellation: this is how it ends.
         """
-        await self._engine.serve(process, partial(self._deliver, deliver), task_status=task_status)
+        hints = partial(self._deliver, deliver)
+        if (failover := self._failover) is None:
+            await self._engine.serve(process, hints, task_status=task_status)
+            return
+        is_open = False
+        while True:
+            async with unwrapped_task_group() as group:
+                over = failover.over
+                await group.start(self._engine.serve, process, hints)
+                if is_open:
+                    deliver(Hint(process, "", "", Notice.MISSED))
+                else:
+                    is_open = True
+                    task_status.started()
+                await over.wait()
+                group.cancel_scope.cancel()
+            deliver(Hint(process, "", "", Notice.LOST))
+            await failover.up()
 
     def __repr__(self) -> str:
         state = " paused" if self._paused or self._frozen else ""
         return f"<FaultyEngine{state} batches={self.batches} suffered={dict(self.suffered)} over {self._engine!r}>"
+
+    async def _apply(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
+        if self._failover is not None:
+            self._failover.note(operations)
+        return await self._engine.execute(operations)
 
     def _holding(self, operations: Sequence[Operation[Any]]) -> anyio.Event | None:
         """The pause that must be over before these operations may take effect."""

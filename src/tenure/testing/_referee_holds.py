@@ -123,7 +123,7 @@ def _same_term(first: Span, other: Span) -> bool:
 
 
 def _stale(subject: str, writes: list[Span]) -> Iterator[Breach]:
-    """Writes that were accepted although one with a higher token had been, before they began."""
+    """Writes that were accepted although a write with a higher token was accepted before they began."""
     accepted = [write for write in writes if write.ended_well]
     by_end = sorted(accepted, key=lambda write: write.until)
     before = 0

@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 By = bool | Literal["scope", "native"]
 
-PATIENCE = 5.0
+DEADLOCK_TIMEOUT = 5.0
 BACKENDS = ("asyncio", "trio")
 WITHOUT_TRIO = "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
 ASYNCIOS_OWN = "the scenario uses asyncio itself, so asyncio alone was explored"
@@ -100,17 +100,16 @@ def without_asyncio(backend: str) -> Generator[None]:
             asyncio.set_event_loop(current)
 
 
-def told(error: BaseException, backend: str) -> str:
-    """The type and the text of an error; and a hint if the scenario called the other loop itself."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def hint(error: BaseException, backend: str) -> str:
+    """A line on what to do if the scenario called the other loop itself; else nothing."""
     other = _OTHER[backend]
-    if _uses(other, error):
-        text += f"\nthe scenario uses {other} itself, not anyio: explore it with backends=({other!r},)"
-    return text
+    if not _uses(other, error):
+        return ""
+    return f"the scenario uses {other} itself, not anyio: explore it with backends=({other!r},)"
 
 
 def _uses(loop: str, error: BaseException) -> bool:
-    return any(_is_of(loop, leaf) for leaf in _leaves(error))
+    return any(_is_of(loop, leaf) for leaf in leaves(error))
 
 
 def _is_of(loop: str, error: BaseException) -> bool:
@@ -121,29 +120,20 @@ def _is_of(loop: str, error: BaseException) -> bool:
     return loop == "asyncio" and any(words in str(error) for words in _WORDS)
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, of groups in it too; or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(part)
+            yield from leaves(part)
     else:
         yield error
-
-
-def alone(error: BaseException) -> BaseException:
-    """The error itself, if it is in groups that hold nothing else."""
-    while isinstance(error, BaseExceptionGroup):
-        parts = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        if len(parts) != 1:
-            return cast("BaseException", error)
-        (error,) = parts
-    return error
 
 
 def run_once(
     scenario: Callable[[], Awaitable[object]], backend: str, director: Director
 ) -> BaseException | None:
     """Run the scenario in virtual time as the director decides; return the error by which it failed."""
-    time = AsyncioTime(0.0, PATIENCE) if backend == "asyncio" else TrioTime(0.0, PATIENCE)
+    time = AsyncioTime(0.0, DEADLOCK_TIMEOUT) if backend == "asyncio" else TrioTime(0.0, DEADLOCK_TIMEOUT)
     state = random.getstate()
     random.seed(0)
 
@@ -155,15 +145,16 @@ def run_once(
             time.director = None
 
     try:
-        with directing(director), time.ordered():
+        watching = nullcontext() if director.trace is None else director.trace.watching()
+        with directing(director), time.ordered(), watching:
             anyio.run(main, backend=backend, backend_options=time.options())
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 # whatever it is, it is what was looked for
-        return time.deadlock or _from_scenario(error)
+        return director.broken or time.deadlock or _from_scenario(error)
     finally:
         random.setstate(state)
-    return time.deadlock
+    return director.broken or time.deadlock
 
 
 def _from_scenario(error: BaseException) -> BaseException:
@@ -183,7 +174,7 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
     if own_task is not None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     with Cancellable(None) as director.whole:
-        director.number(director.whole.host)
+        director.begin(director.whole.host)
         await scenario()
     if director.endless:
         raise AssertionError(

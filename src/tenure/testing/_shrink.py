@@ -1,96 +1,94 @@
-"""Making a failing schedule short: hypothesis does it, from the choices that were made."""
+"""Making a failing schedule short: choices are left out, replaced by the natural one, and lowered, as long as it fails.
+
+The passes are those by which hypothesis and other integrated shrinkers make a sequence of choices simpler.
+"""
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 # Real seconds that may go into it.
 BUDGET = 10.0
 
+Made = tuple[int, list[int]]
+"""The switches between tasks in a run that failed, and the choices that were made in it."""
 
-class _Enough(BaseException):
-    pass
 
+def shrunk(fails: Callable[[Sequence[int]], Made | None], made: Made) -> list[int]:
+    """Return choices that still fail: none if the natural order fails, otherwise those with the fewest switches found,
+    and of those the shortest and the lowest.
 
-def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choices: list[int]) -> list[int]:
-    """Return a simpler list of choices that still fails; without hypothesis 6.125 or later, the same.
-
-    `fails(choose)` makes a run for which `choose(n)` chooses, and returns whether it failed and what was chosen.
+    `fails(choices)` makes a run with these choices, and natural ones when there are no more; None: it did not fail.
     """
-    try:
-        from hypothesis import Phase, Verbosity, find, settings, strategies
-        from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
-    except ImportError:
-        return choices
-    best = _beginning(fails, choices)
+    if fails([]) is not None:
+        return []
     until = time.monotonic() + BUDGET
-
-    def condition(source: Any) -> bool:
-        nonlocal best
-        if time.monotonic() > until:
-            raise _Enough
-        stopped: list[BaseException] = []
-
-        def choose(n: int) -> int:
-            if not stopped:
-                try:
-                    return source.randrange(n)
-                except BaseException as stop:  # noqa: BLE001
-                    # Hypothesis has seen enough of this run; but a loop must not be torn by it.
-                    stopped.append(stop)
-            return 0
-
-        failed, made = fails(choose)
-        if stopped:
-            raise stopped[0]
-        if failed and _weight(made) < _weight(best):
-            best = made
-        return failed
-
-    # The failing choices stand in for an example of an earlier session, which hypothesis repeats; and shrinks, since it
-    # is not to the last choice what was saved.
-    key = b"schedule"
-    database = InMemoryExampleDatabase()
-    database.save(key, choices_to_bytes([*best, 0]))
-    # It stops when it has done enough, or at a scenario that depends on more than its choices: the best so far is good.
-    with suppress(Exception, _Enough):
-        find(
-            strategies.randoms(use_true_random=False),
-            condition,
-            database_key=key,
-            settings=settings(
-                database=database,
-                phases=(Phase.reuse, Phase.shrink),
-                deadline=None,
-                verbosity=Verbosity.quiet,
-            ),
-        )
+    best = _trimmed(made[1])
+    least = (made[0], len(best), sum(best))
+    tried = {tuple(best)}
+    improved = True
+    while improved:
+        improved = False
+        # What a pass says next depends on the best so far, so that it goes on from there.
+        for each in (_beginnings, _without_blocks, _natural_blocks, _lower):
+            place = 0
+            while (candidate := next(islice(each(best), place, None), None)) is not None:
+                place += 1
+                if time.monotonic() > until:
+                    return best
+                if tuple(candidate) in tried:
+                    continue
+                tried.add(tuple(candidate))
+                if (made_now := fails(candidate)) is None:
+                    continue
+                choices = _trimmed(made_now[1])
+                if (weight := (made_now[0], len(choices), sum(choices))) < least:
+                    best, least, improved = choices, weight, True
     return best
 
 
-def _beginning(
-    fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choices: list[int]
-) -> list[int]:
-    """The first few choices, if they are enough; hypothesis looks for few choices, and we for few unnatural ones."""
-    for length in (0, *(2**power for power in range(len(choices).bit_length()))):
-        beginning = iter(choices[:length])
-
-        def choose(n: int, beginning: Iterator[int] = beginning) -> int:
-            return min(next(beginning, 0), n - 1)
-
-        failed, made = fails(choose)
-        if failed:
-            return made
-    return choices
+def _beginnings(best: list[int]) -> Iterator[list[int]]:
+    for power in range(len(best).bit_length()):
+        yield best[: 2**power]
 
 
-def _weight(choices: list[int]) -> tuple[int, int]:
-    made = len(choices)
-    while made and not choices[made - 1]:
-        made -= 1
-    return made, sum(choices)
+def _blocks(length: int) -> Iterator[slice]:
+    size = max(length // 2, 1)
+    while size:
+        for end in range(length, 0, -size):
+            yield slice(max(end - size, 0), end)
+        size //= 2
+
+
+def _without_blocks(best: list[int]) -> Iterator[list[int]]:
+    for block in _blocks(len(best)):
+        before, after = best[: block.start], best[block.stop :]
+        yield before + after
+        # The choice before may be the number of what was left out.
+        if before and before[-1]:
+            yield [*before[:-1], before[-1] - 1, *after]
+            yield [*before[:-1], 0, *after]
+
+
+def _natural_blocks(best: list[int]) -> Iterator[list[int]]:
+    for block in _blocks(len(best)):
+        if any(best[block]):
+            yield best[: block.start] + [0] * (block.stop - block.start) + best[block.stop :]
+
+
+def _lower(best: list[int]) -> Iterator[list[int]]:
+    for place, choice in enumerate(best):
+        for lower in sorted({choice // 2, choice - 1}) if choice > 1 else ():
+            yield [*best[:place], lower, *best[place + 1 :]]
+
+
+def _trimmed(choices: Sequence[int]) -> list[int]:
+    length = len(choices)
+    while length and not choices[length - 1]:
+        length -= 1
+    return list(choices[:length])

@@ -1,47 +1,108 @@
-"""The trace of a run: which task ran when, and where it waited afterwards."""
+"""The trace of a run: which task ran when, where it waited afterwards, and in which step the run failed."""
 
 from __future__ import annotations
 
 import linecache
+import math
+import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import FrameType
 
 LONGEST = 200
+OWN = f"{Path(__file__).parent}{os.sep}"
+
+
+class Line(NamedTuple):
+    """A line of the trace: a step of a task, or (without a task) an event between two steps."""
+
+    at: str
+    task: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.at}  {self.task:<22} {self.what}" if self.task else f"             -- {self.what}"
 
 
 class Trace:
-    """The steps of one run. The last is still open until the next one begins or `text` is asked for."""
+    """The steps of one run. The last is still open until the next one begins or the trace is read."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._open: tuple[str, Any] | None = None
+        self._lines: list[Line] = []
+        self._open: tuple[str, str, Any] | None = None
+        # Each error that was raised is kept, so that no other can have its id.
+        self._raised: dict[int, tuple[int, str, BaseException]] = {}
 
     def step(self, number: int, task: Any, now: float) -> None:
         """Task `number` takes a step at the time `now`."""
         self._close()
         name = (task.name if hasattr(task, "name") else task.get_name()).rpartition(".")[2]
         coroutine = task.coro if hasattr(task, "coro") else task.get_coro()
-        self._open = (f"{now:9.3f} s  {name}#{number}", coroutine)
+        self._open = (f"{now:9.3f} s", f"{name}#{number}", coroutine)
 
     def note(self, what: str) -> None:
         """Add a line for an event between two steps."""
         self._close()
-        self._lines.append(f"             -- {what}")
+        self._lines.append(Line("", "", what))
 
-    def text(self) -> str:
-        """The whole trace, one line for each step; of a very long run the end."""
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Note in which step each error is raised, while the block lasts; not below a debugger, which watches too."""
+        if sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(watch := self._watch)
+        try:
+            yield
+        finally:
+            if sys.gettrace() == watch:
+                sys.settrace(None)
+
+    def raised(self, error: BaseException) -> float:
+        """A number for the step in which `error` was raised; larger than any other if that is not known."""
+        return self._raised[id(error)][0] if id(error) in self._raised else math.inf
+
+    def end_at(self, error: BaseException) -> None:
+        """Leave out what came after the step in which `error` was raised, if that is known."""
         self._close()
-        left_out = len(self._lines) - LONGEST
-        if left_out <= 0:
-            return "\n".join(self._lines)
-        return "\n".join([f"  ... {left_out} earlier lines", *self._lines[-LONGEST:]])
+        if id(error) in self._raised:
+            length, place, _ = self._raised[id(error)]
+            del self._lines[length + 1 :]
+            if self._lines[length:]:
+                self._lines[length] = self._lines[length]._replace(what=place)
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines, in order."""
+        self._close()
+        return self._lines
+
+    def text(self, longest: int = LONGEST) -> str:
+        """The whole trace, one line for each step; of a very long run the end."""
+        lines = self.lines
+        left_out = len(lines) - longest
+        earlier = [f"  ... {left_out} earlier lines"] if left_out > 0 else []
+        return "\n".join([*earlier, *map(str, lines[-longest:])])
+
+    def _watch(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "exception":
+            error = argument[1]
+            if isinstance(error, BaseException) and id(error) not in self._raised:
+                self._raised[id(error)] = (len(self._lines), _raised_in(frame), error)
+        else:
+            frame.f_trace_lines = False
+        return self._watch
 
     def _close(self) -> None:
         if self._open is not None:
-            name, coroutine = self._open
+            at, task, coroutine = self._open
             self._open = None
-            self._lines.append(f"{name:<36} {where(coroutine)}")
+            self._lines.append(Line(at, task, where(coroutine)))
 
 
 def where(coroutine: Any) -> str:
@@ -49,16 +110,26 @@ def where(coroutine: Any) -> str:
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
     frame = _innermost(coroutine)
-    if frame is None:
-        return "waits"
+    return "waits" if frame is None else f"waits in {_place(frame)}"
+
+
+def _raised_in(frame: FrameType | None) -> str:
+    folders = _folders()
+    while frame is not None and frame.f_code.co_filename.startswith(folders):
+        frame = frame.f_back
+    # Below the loop there are our own frames.
+    ours = frame is None or frame.f_code.co_filename.startswith(OWN)
+    return "fails" if frame is None or ours else f"fails in {_place(frame)}"
+
+
+def _place(frame: FrameType) -> str:
     code = frame.f_code
     text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-    return f"waits in {code.co_name}, {Path(code.co_filename).name}:{frame.f_lineno}: {text}"
+    return f"{code.co_name}, {Path(code.co_filename).name}:{frame.f_lineno}: {text}"
 
 
-def _innermost(awaitable: Any) -> Any:
-    loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
-    folders = tuple(str(Path(file).parent) for file in loops if file)
+def _innermost(awaitable: Any) -> FrameType | None:
+    folders = _folders()
     innermost = None
     while awaitable is not None:
         for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
@@ -71,3 +142,8 @@ def _innermost(awaitable: Any) -> Any:
         else:
             break
     return innermost
+
+
+def _folders() -> tuple[str, ...]:
+    loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
+    return tuple(f"{Path(file).parent}{os.sep}" for file in loops if file)

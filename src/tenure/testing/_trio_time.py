@@ -31,12 +31,12 @@ class TrioTime:
     backend = "trio"
     director: Director | None = None
 
-    def __init__(self, settle: float, patience: float) -> None:
+    def __init__(self, settle: float, deadlock_timeout: float) -> None:
         extra("trio", "trio")
         from trio.testing import MockClock
 
-        self.quiet_for = settle
-        self.patience = patience
+        self.idle_for = settle
+        self.deadlock_timeout = deadlock_timeout
         self.is_ordered = False
         self._mock = MockClock(autojump_threshold=settle)
         self.deadlock: DeadlockError | None = None
@@ -51,7 +51,7 @@ class TrioTime:
     async def settle(self) -> None:
         from trio.testing import wait_all_tasks_blocked
 
-        await wait_all_tasks_blocked(self.quiet_for)
+        await wait_all_tasks_blocked(self.idle_for)
 
     def before_run(self) -> None:
         self.deadlock = None
@@ -77,10 +77,10 @@ class TrioTime:
             return
         now = time.perf_counter()
         # Only another thread could still help.
-        patience = 0 if self.is_ordered and threading.active_count() == 1 else self.patience
+        deadlock_timeout = 0 if self.is_ordered and threading.active_count() == 1 else self.deadlock_timeout
         if self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since >= patience:
+        elif now - self._stuck_since >= deadlock_timeout:
             self._stuck_since = None
             self._give_up()
         else:

@@ -1,4 +1,4 @@
-"""Pauses between tries: growing ones while something is away, and a little chance for everything that is periodic."""
+"""Pauses between tries: growing pauses while a server is away, and a random part for every periodic job."""
 
 from __future__ import annotations
 

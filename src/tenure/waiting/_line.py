@@ -1,4 +1,4 @@
-"""A queue of waiters: the one waiting primitive, on which everything that waits inside a process is built.
+"""A queue of waiters: the waiting primitive on which every wait inside a process is built.
 
 A *waiter* wants something (`Waiter.want`) and stands in the line in one of three states::
 
@@ -7,8 +7,8 @@ A *waiter* wants something (`Waiter.want`) and stands in the line in one of thre
        +---leave/fail-----+----(wait raises)-----> gone
 
 To give something back is to move it to the next waiter in the same synchronous step (`Line.grant`), so that
-no other task can barge in between the hand-over and the moment when the waiter runs. The line knows nothing of what
-is granted: its owner decides, in a *grant loop* of its own (look at `Line.head`, grant or stop), who may go.
+no other task can barge in between the hand-over and the waiter's next step. The line does not know the granted
+objects: its owner decides, in a *grant loop* of its own (read `Line.head`, grant or stop), who may go.
 
 The rule that makes it lossless: **a wait that raises had no effect**. Its waiter is taken out, and the line calls
 the owner's ``on_leave(waiter)``, once. If ``waiter.granted``, the owner takes the thing back; and in either case it
@@ -28,7 +28,7 @@ Cancellation can meet a waiter in four windows:
 
 A waiter that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
 
-The states and the windows are those of the many locks that got one of them wrong (python/cpython#90155 and
+The states and the windows come from the many locks that got one of them wrong (python/cpython#90155 and
 #112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
 are linked to each other.
 """
@@ -66,7 +66,7 @@ class Waiter(Generic[T, V]):
     granted: bool
     """True once the waiter was granted a value; stays True if it leaves after that."""
     gone: bool
-    """True once the waiter has left, or was failed: it will be granted nothing any more."""
+    """True once the waiter has left, or was failed: it will be granted nothing."""
     error: BaseException | None
     """The error with which `Line.fail` failed the waiter."""
     parked: Parked | None
@@ -207,9 +207,9 @@ class Line(Generic[T, V]):
 
     async def wait(self, waiter: Waiter[T, V]) -> V:
         """Park until the waiter, which this task has just made with `join`, is granted something; return
-        that.
+        the grant.
 
-        Always a checkpoint. Raises what the waiter was failed with.
+        Always a checkpoint. Raises the error of `fail`.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -232,7 +232,7 @@ class Line(Generic[T, V]):
         return waiter.value
 
     def leave(self, waiter: Waiter[T, V]) -> None:
-        """Give up the place, or what was granted; calls `on_leave`. Only before `wait` has returned.
+        """Give up the place, or the grant; calls `on_leave`. Only before `wait` has returned.
 
         Does nothing for a waiter that has gone already.
         """

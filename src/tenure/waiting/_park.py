@@ -1,4 +1,4 @@
-"""Parking and waking a task: the one place in the library that knows asyncio and trio by name.
+"""Parking and waking a task: the only place in the library that knows asyncio and trio by name.
 
 anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
 (benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
@@ -9,7 +9,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
-- `runs_in_real_time`: whether the loop's clock is that of the machine;
+- `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
@@ -138,9 +138,9 @@ def new_scope() -> CancelScope:
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
 
 
-def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
-    return asyncio._get_running_loop()
+# no function of our own: it is called for each operation
+this_loop: Callable[[], object] = asyncio._get_running_loop
+"""The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
 
 
 def runs_in_real_time() -> bool:
@@ -165,8 +165,8 @@ def this_task() -> object:
 def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
     """Call `callback` when `task` (from `this_task`) has ended, however it ended.
 
-    It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
-    is returned unregisters the callback again: call it any number of times, in the callback itself too. The
+    It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. The
+    returned function unregisters the callback again: call it any number of times, in the callback itself too. The
     callback runs on the loop, outside any task, and must not raise (trio would crash).
     """
     end = _task_end.get()

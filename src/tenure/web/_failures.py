@@ -18,7 +18,7 @@ from ._view import names, read_queues, together
 
 HOUR = 3600.0
 _FRESH = 5.0
-"""Seconds for which one look does for all."""
+"""Seconds for which one reading serves all clients."""
 
 _MOST_QUEUES = 100
 _MOST_KEPT = 1000
@@ -57,10 +57,10 @@ class Failures:
         """The kinds of failures, the newest first. Raises `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
-                self._seen = anyio.current_time(), await self._look()
+                self._seen = anyio.current_time(), await self._read()
             return self._seen[1]
 
-    async def _look(self) -> dict[str, Any]:
+    async def _read(self) -> dict[str, Any]:
         queues = await read_queues(self._store, await names(self._store, "queues", 500))
         failing = {name: counts for name, counts in queues.items() if counts.dead or counts.delayed}
         looked_at = dict(list(failing.items())[:_MOST_QUEUES])

@@ -15,7 +15,7 @@ from tenure.engine import QueueCounts
 from ._view import View
 
 _WINDOW = 10.0
-"""Seconds over which is counted."""
+"""The length of the counting window in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

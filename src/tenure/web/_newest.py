@@ -50,7 +50,7 @@ class Newest:
         return records
 
     async def _end(self, limit: int) -> int:
-        """A rank above those of all tasks, by at most about `limit`."""
+        """A rank above the ranks of all tasks, by at most about `limit`."""
         counts = await self._store.call(Count(self._key))
         assert isinstance(counts, QueueCounts)
         # a task that was requeued has had more ranks than endings are counted

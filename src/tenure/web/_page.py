@@ -1,4 +1,4 @@
-"""The one page, put together from its parts, and the policy that lets its own script and style work, and no others."""
+"""The page, put together from its parts, and the policy that lets its own script and style work, and no others."""
 
 from __future__ import annotations
 

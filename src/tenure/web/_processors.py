@@ -28,7 +28,7 @@ class SeenProcessor:
 
 
 def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
-    """The reports of a fleet together; those of other releases, in another form, are left out."""
+    """The reports of a fleet together; reports of other releases, in another form, are left out."""
     tally = Tally()
     reports: list[Report] = []
     for member in members:

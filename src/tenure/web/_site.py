@@ -110,11 +110,11 @@ class Site:
                 return plain(404, f"there is no such page; {doc_page('reference/web')} lists all pages")
 
     async def _reported(
-        self, look: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
+        self, read: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
     ) -> Answer:
         try:
             with anyio.fail_after(_TIMEOUT):
-                document = await look()
+                document = await read()
         except TimeoutError:
             return problem(503, f"{self._url}: {late} within {_TIMEOUT:g} s")
         except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""The view of a store at one moment: asked for in two or three round trips."""
+"""The view of a store at one time, read in two or three round trips."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:
 async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
     """The deadlocks among keys that were looked at; keys are named "kind name".
 
-    Keys are not all looked at in one moment. So what is found is looked at again: a circle of waits that lasted from
+    Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from
     the first look to the second was there in between, all of it at once.
     """
     deadlocks = _deadlocks(keys)

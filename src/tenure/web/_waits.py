@@ -1,9 +1,9 @@
-"""Deadlocks: which waiters wait for which holders, and which will wait for ever.
+"""Deadlocks: the waiters that wait for one another, and so for ever.
 
 Found is what the graph reduction leaves over (Holt 1972): let every task that waits for nothing finish and give back
 what it holds, serve the lines from their heads, and so on; the tasks that are left can never go on, unless a wait has
 a time limit or a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a
-time: so what is found among tasks is certain, as far as what was seen belongs to one moment.
+time: so a circle of tasks is certain, as far as the readings belong to one time.
 
 A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen there.
 So circles of processes are looked for too; these are possible only, since a process can hold with one task and wait
@@ -160,7 +160,7 @@ def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
 
 def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     """Circles of waits: each for a key whose one holder is the process of the next, which began to wait later."""
-    # in a long line those of one process are alike: each line and process is one node, not each waiter
+    # in a long line the waiters of one process are alike: each line and process is one node, not each waiter
     waits: dict[tuple[str, str], list[Holder]] = {}
     lines: dict[str, list[str]] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""The state that the page shows: looked up once, however many clients ask."""
+"""The state that the page shows: read once, however many clients ask."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from tenure.engine import CheckHealth
 from tenure.errors import StoreUnavailable
 from tenure.store import Store
 
@@ -15,7 +16,10 @@ from ._history import History
 from ._view import read_view
 
 _FRESH = 0.8
-"""Seconds for which one look does for all."""
+"""Seconds for which one reading serves all clients."""
+
+_FRESH_HEALTH = 15.0
+"""Seconds for which the problems of the server are as they were."""
 
 _TIMEOUT = 5.0
 _MOST = 500
@@ -30,18 +34,26 @@ class Watch:
         self.history: History = History()
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
+        self._health: tuple[float, tuple[str, ...]] | None = None
 
     async def state(self) -> dict[str, Any]:
         """The last view, or a new one. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
-                self._seen = anyio.current_time(), await self._look()
+                self._seen = anyio.current_time(), await self._read()
             return self._seen[1]
 
-    async def _look(self) -> dict[str, Any]:
+    async def _read(self) -> dict[str, Any]:
         with anyio.move_on_after(_TIMEOUT):
             view = await read_view(self._store, _MOST)
             seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))
+            seen["problems"] = await self._problems()
             self.history.add(seen, {processor.name: processor.minutes for processor in view.processors})
             return seen
         raise StoreUnavailable(f"{self._store.url}: no answer within {_TIMEOUT:g} s")
+
+    async def _problems(self) -> tuple[str, ...]:
+        if self._health is None or anyio.current_time() - self._health[0] >= _FRESH_HEALTH:
+            health = await self._store.call(CheckHealth())
+            self._health = anyio.current_time(), health.problems
+        return self._health[1]

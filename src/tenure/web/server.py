@@ -1,4 +1,4 @@
-"""The server of `tenure web`: who may ask, and connections that do no harm. What is answered: `_site`."""
+"""The server of `tenure web`: who may ask, and connections that do no harm. `_site` has the answers."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class _Conversation:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 
     async def refuse(self) -> None:
-        """Answer without having been asked. Cancellation: the connection is of no use any more."""
+        """Answer without having been asked. Cancellation: the connection is then useless."""
         await self._send(plain(503, "too many connections; try again later"), closes=True)
 
     async def exchange(self) -> bool:
@@ -192,7 +192,7 @@ class _Conversation:
             answer = plain(413, f"a request may have at most {MOST_BODY} bytes")
         else:
             answer = await self._answer(request, body, self._client)
-        # what is left of a body would have to be read before the next request: the client has to connect again
+        # the rest of a body would have to be read before the next request: the client has to connect again
         closes = self._http.their_state is not h11.DONE and not isinstance(
             self._next_at_hand(), h11.EndOfMessage
         )

@@ -102,6 +102,7 @@ def test_a_letter_that_is_delivered_twice_fails_it(demo, here, until):
     assert out.splitlines()[-1].startswith("FAILED")
 
 
+@pytest.mark.full
 def test_a_worker_that_ends_by_itself_fails_it(demo, here):
     child = demo()
     said(child, "workers deliver letters")
@@ -146,7 +147,7 @@ def test_on_a_terminal_its_frames_fit_and_the_verdict_stays(terminal):
     assert "PASSED" in demo.shown.rpartition("\x1b[?1049l")[2]
 
 
-@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize("columns", [pytest.param(80, marks=pytest.mark.full), 60])
 def test_q_ends_it_on_a_terminal_of_any_width(terminal, columns):
     demo = terminal("demo", columns=columns)
     demo.until(lambda: demo.frames)

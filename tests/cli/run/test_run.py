@@ -494,7 +494,7 @@ def test_other_standard_input_is_refused(start, until, here):
     [
         pytest.param("slow", signal.SIGINT, marks=pytest.mark.full),
         pytest.param("slow", signal.SIGTERM, marks=pytest.mark.full),
-        ("slow_thread", signal.SIGINT),
+        pytest.param("slow_thread", signal.SIGINT, marks=pytest.mark.full),
         pytest.param("slow --rate 30/s", signal.SIGINT, marks=pytest.mark.full),
         ("slow --backend trio", signal.SIGTERM),
         pytest.param("slow --backend uvloop", signal.SIGINT, marks=pytest.mark.full),
@@ -526,7 +526,11 @@ def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words
 
 @pytest.mark.parametrize(
     ("handler", "backend"),
-    [("never_ends", "asyncio"), ("thread_never_ends", "uvloop"), ("never_ends", "trio")],
+    [
+        pytest.param("never_ends", "asyncio", marks=pytest.mark.full),
+        ("thread_never_ends", "uvloop"),
+        pytest.param("never_ends", "trio", marks=pytest.mark.full),
+    ],
 )
 def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, backend, handler):
     child = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)

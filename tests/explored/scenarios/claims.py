@@ -279,7 +279,7 @@ async def whose_session_has_ended_changes_nothing(world):
             with cancellable():
                 try:
                     async with pool.claim(where=ONE) as claim:
-                        (session,) = store._sessions
+                        (session,) = store.sessions
                         await store.call(CloseSession(session.id))
                         for edit, value in (
                             (claim.cool_down, 60),

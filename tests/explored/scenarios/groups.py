@@ -208,7 +208,7 @@ async def settings_are_said_again_in_a_new_session(world):
         await groups.put(queue, "a", *range(4))
         await queue.set_groups(per_group=2)
         await elsewhere.call(SetGroups(queue.key))
-        (session,) = store._sessions
+        (session,) = store.sessions
         await elsewhere.call(CloseSession(session.id))
         while session.lost is None:
             await anyio.sleep(1)

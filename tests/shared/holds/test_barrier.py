@@ -14,11 +14,10 @@ from tenure import (
     StoreClosed,
     open_store,
 )
-from tenure.engine import Arrive, CloseSession, OpenSession, Ping, Waiting, Withdraw
-from tenure.engines.memory import MemoryEngine
-from tenure.shared.holds._barrier import Arrival, Barrier, BarrierStatistics
+from tenure.engine import Arrive, CloseSession, Ping, Withdraw
+from tenure.shared.holds._barrier import Barrier, BarrierStatistics
 from tenure.store._dispatch import WINDOW
-from tenure.testing import FaultyEngine, assert_checkpoints
+from tenure.testing import assert_checkpoints
 
 KEY = "tenure:barrier:start"
 
@@ -50,30 +49,6 @@ class Parties:
 @pytest.fixture
 def parties(virtual_clock):
     return Parties(virtual_clock)
-
-
-async def test_all_go_on_when_the_last_has_come(store, parties):
-    barrier = Barrier(store, "start", 3)
-    async with anyio.create_task_group() as group:
-        await parties.come(group, barrier, 2)
-        assert parties.outcomes == []
-        assert await barrier.wait() == Arrival(0, 2)
-    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
-
-
-async def test_generation_follows_generation(store):
-    barrier, phases = Barrier(store, "start", 3), []
-
-    async def party():
-        for _ in range(5):
-            generation, place = await barrier.wait()
-            phases.append((generation, place))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(party)
-    assert sorted(phases) == [(generation, place) for generation in range(5) for place in range(3)]
-    assert [generation for generation, _ in phases] == sorted(generation for generation, _ in phases)
 
 
 async def test_parties_meet_over_stores_and_names_part(open_store_on, parties):
@@ -166,17 +141,6 @@ async def test_a_party_that_leaves_breaks_it_for_all_until_it_is_reset(store, op
         parties.outcomes.clear()
         await parties.come(group, barrier, 4)
     assert sorted(parties.outcomes) == [(1, place) for place in range(4)]
-
-
-async def test_a_reset_breaks_it_for_those_that_wait_alone(store, parties):
-    barrier = Barrier(store, "start", 3)
-    async with anyio.create_task_group() as group:
-        await parties.come(group, barrier, 2)
-        await barrier.reset()
-        await parties.clock.settle()
-        assert parties.outcomes == [BarrierBroken] * 2
-        await parties.come(group, barrier, 3)
-    assert sorted(parties.outcomes[2:]) == [(1, 0), (1, 1), (1, 2)]
 
 
 async def test_a_barrier_that_has_tripped_returns_to_a_party_that_is_cancelled(store, open_store_on, parties):
@@ -278,27 +242,6 @@ async def test_one_that_is_cancelled_while_the_engine_is_away_ends_in_time(fault
         assert (await barrier.statistics()).broken
 
 
-async def test_a_hint_that_overtakes_the_answer_changes_nothing(virtual_clock, parties):
-    class Slow(FaultyEngine):
-        seconds = 0.0
-
-        async def execute(self, operations):
-            answers = await super().execute(operations)
-            await anyio.sleep(self.seconds)
-            return answers
-
-    engine = MemoryEngine()
-    slow = Slow(engine)
-    async with open_store(slow) as one, open_store(engine) as two, anyio.create_task_group() as group:
-        await one.session(one.ttl)
-        slow.seconds = 0.3
-        await parties.come(group, Barrier(one, "start", 2))
-        parties.scopes[0].cancel()
-        await virtual_clock.settle()
-        assert await Barrier(two, "start", 2).wait() == (0, 1)
-    assert parties.outcomes == [(0, 0)]
-
-
 async def test_what_the_engine_refuses_is_raised(faulty, faulty_store, parties):
     barrier = Barrier(faulty_store, "start", 2)
     await barrier.reset()
@@ -312,64 +255,6 @@ async def test_what_the_engine_refuses_is_raised(faulty, faulty_store, parties):
 
 
 # the dead and the lost
-
-
-@pytest.mark.parametrize("on_departure", ["break", "drop"])
-async def test_a_party_that_dies_is_noticed(store, parties, on_departure):
-    barrier = Barrier(store, "start", 3, on_departure=on_departure)
-    await store.call(OpenSession("dead", "dead process", 5))
-    assert isinstance(await store.call(Arrive("dead", KEY, "dead party", 3, on_departure)), Waiting)
-    async with anyio.create_task_group() as group:
-        await parties.come(group, barrier)
-        await parties.clock.advance(4.9)
-        assert parties.outcomes == []
-        await parties.clock.advance(2)
-        if on_departure == "break":
-            assert parties.outcomes == [BarrierBroken]
-        else:
-            await parties.come(group, barrier, 2)
-            assert sorted(parties.outcomes) == [(0, 0), (0, 1), (0, 2)]
-
-
-async def test_a_party_whose_session_is_lost_finds_it_broken(open_store_on, parties):
-    async with (
-        open_store_on(ttl=3.0) as one,
-        open_store_on(ttl=3.0) as two,
-        anyio.create_task_group() as group,
-    ):
-        await parties.come(group, Barrier(one, "start", 3))
-        await parties.come(group, Barrier(two, "start", 3))
-        await two.call(CloseSession(one.session_at_once(3.0).id))
-        await parties.clock.advance(2)
-        assert parties.outcomes == [BarrierBroken] * 2
-        assert (await Barrier(one, "start", 3).statistics()).broken
-
-
-async def test_a_party_that_was_frozen_agrees_with_the_others(virtual_clock, parties):
-    engine = FaultyEngine(MemoryEngine())
-    async with open_store(engine, ttl=3.0) as one, open_store(engine, ttl=3.0) as two:
-        async with anyio.create_task_group() as group:
-            await parties.come(group, Barrier(one, "start", 3))
-            await parties.come(group, Barrier(two, "start", 3))
-            engine.pause_session(one.process)
-            await virtual_clock.advance(6)
-            assert parties.outcomes == [BarrierBroken]
-            engine.resume_session(one.process)
-            await virtual_clock.advance(2)
-            assert parties.outcomes == [BarrierBroken] * 2
-
-
-async def test_a_party_that_was_frozen_cannot_know_whether_all_went_on(virtual_clock, parties):
-    engine = FaultyEngine(MemoryEngine())
-    async with open_store(engine, ttl=3.0) as one, open_store(engine, ttl=3.0) as two:
-        async with anyio.create_task_group() as group:
-            await parties.come(group, Barrier(one, "start", 2))
-            engine.pause_session(one.process)
-            assert await Barrier(two, "start", 2).wait() == (0, 1)
-            await virtual_clock.advance(6)
-            engine.resume_session(one.process)
-            await virtual_clock.advance(2)
-            assert parties.outcomes in ([(0, 0)], [OutcomeUnknown])
 
 
 @pytest.mark.parametrize("on_departure", ["break", "drop"])
@@ -401,7 +286,7 @@ async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
         deaf(one)
         await parties.come(group, Barrier(one, "start", 2))
         await Barrier(two, "start", 2).wait()
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == [OutcomeUnknown]
 
@@ -413,7 +298,7 @@ async def test_a_dropped_party_that_was_lost_comes_again(open_store_on, parties)
         anyio.create_task_group() as group,
     ):
         await parties.come(group, Barrier(one, "start", 2, on_departure="drop"))
-        await two.call(CloseSession(one.session_at_once(3.0).id))
+        await two.call(CloseSession(one.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == []
         assert await Barrier(two, "start", 2, on_departure="drop").wait() == (0, 1)
@@ -426,7 +311,7 @@ async def test_a_session_that_ended_before_costs_nobody_anything(store, parties,
     barrier = Barrier(store, "start", 2, on_departure=on_departure)
     async with anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "other", 1))
-        await store.call(CloseSession(store.session_at_once(3.0).id))
+        await store.call(CloseSession(store.sessions.current(3.0).id))
         await parties.come(group, barrier, 2)
     assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1)]
 
@@ -479,7 +364,7 @@ async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open
 
 def deaf(store):
     """All hints are lost from now on."""
-    store._acquisitions.on_hint = lambda _: None
+    store.acquisitions.on_hint = lambda _: None
 
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):

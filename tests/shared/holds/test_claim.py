@@ -3,13 +3,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, open_store
-from tenure.engine import EditClaim, GiveBack, RenewSession
-from tenure.engines.memory import MemoryEngine
+from tenure import AcquireTimeout, EngineError, LeaseLost
+from tenure.engine import EditClaim, GiveBack
 from tenure.shared.holds._resource_pool import ResourcePool, ResourcePoolStatistics
 from tenure.testing import (
     Fault,
-    FaultyEngine,
     assert_checkpoints,
 )
 
@@ -136,16 +134,6 @@ async def test_it_cools_down(pool, virtual_clock):
     assert await pool.statistics() == ALL_FREE
 
 
-async def test_a_waiter_gets_what_has_cooled_down(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as one, open_store_on(ttl=3) as two:
-        pool = ResourcePool(one, "keys")
-        await pool.add("a")
-        async with pool.claim() as claim:
-            await claim.cool_down(5)
-        async with ResourcePool(two, "keys").claim(timeout=10):
-            assert 5 <= virtual_clock.now() < 6
-
-
 async def test_it_is_retired(pool, virtual_clock):
     async with pool.claim() as claim:
         await claim.retire("revoked")
@@ -231,31 +219,6 @@ async def test_a_lost_claim_cancels_the_body(faulty, faulty_store, virtual_clock
     assert await pool.statistics() == ALL_FREE
 
 
-async def test_what_a_frozen_process_held_is_quarantined(virtual_clock):
-    engine = MemoryEngine()
-    frozen = FaultyEngine(engine)
-    async with open_store(engine, ttl=3) as other:
-        pool = await two_keys(other)
-        async with anyio.create_task_group() as group:
-
-            async def hold():
-                async with open_store(frozen, ttl=3, settle_timeout=0.1, close_timeout=0.1) as store:
-                    with pytest.raises(LeaseLost):
-                        async with ResourcePool(store, "keys", quarantine=20).claim():
-                            frozen.pause_session(store.process)
-                            await anyio.sleep_forever()
-                    await anyio.sleep(5)
-                    frozen.resume()
-
-            group.start_soon(hold)
-            await anyio.sleep(1)
-            async with pool.claim(0) as claim:
-                assert claim.resource == "b"
-                async with pool.claim(timeout=60) as other_claim:
-                    assert other_claim.resource == "a"
-                    assert 23 <= virtual_clock.now() < 27
-
-
 async def test_the_bodys_own_error_leaves(faulty, faulty_store, virtual_clock):
     pool = await two_keys(faulty_store)
     with pytest.raises(KeyError) as caught:
@@ -267,36 +230,6 @@ async def test_the_bodys_own_error_leaves(faulty, faulty_store, virtual_clock):
                 faulty.down = False
                 raise KeyError("mine")
     assert caught.value.__notes__ == [f"{KEY} was lost meanwhile (expired)"]
-
-
-async def test_closing_the_store_ends_the_body_and_wakes_the_waiters(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as other:
-        ended = []
-        async with anyio.create_task_group() as group, open_store_on(ttl=3) as store:
-            pool = ResourcePool(store, "keys")
-            await pool.add("a")
-
-            async def hold():
-                with pytest.raises(LeaseLost, match="closed"):
-                    async with pool.claim() as claim:
-                        try:
-                            await anyio.sleep_forever()
-                        finally:
-                            ended.append(claim.lost)
-                ended.append("held")
-
-            async def wait():
-                with pytest.raises(StoreClosed):
-                    async with pool.claim():
-                        pytest.fail("closed")
-                ended.append("waited")
-
-            group.start_soon(hold)
-            await virtual_clock.settle()
-            group.start_soon(wait)
-            await virtual_clock.settle()
-        assert sorted(ended) == ["closed", "held", "waited"]
-        assert await states(ResourcePool(other, "keys")) == {"a": "free"}
 
 
 # the check
@@ -389,18 +322,6 @@ async def test_what_is_lost_during_the_check_is_claimed_anew(store, virtual_cloc
     assert await pool.statistics() == ALL_FREE
 
 
-async def test_a_cancelled_check_leaves_nothing(store, virtual_clock):
-    async def check(claim):
-        await anyio.sleep(3)
-
-    pool = await two_keys(store, check=check)
-    with anyio.move_on_after(1) as scope:
-        async with pool.claim():
-            pytest.fail("cancelled")
-    assert scope.cancelled_caught
-    assert await pool.statistics() == ALL_FREE
-
-
 async def test_the_observer_learns_of_it(open_store_on):
     told = []
 
@@ -446,12 +367,3 @@ async def test_an_edit_that_the_engine_refuses_is_reported(faulty, faulty_store)
         faulty.refused = ()
         claim.check()
     assert await pool.statistics() == ALL_FREE
-
-
-async def test_a_held_claim_is_kept_by_one_heartbeat(faulty, faulty_store, virtual_clock):
-    pool = await two_keys(faulty_store)
-    async with pool.claim(), pool.claim():
-        before = faulty.batches
-        faulty.plan(Fault.LOST_REPLY, on=RenewSession)
-        await anyio.sleep(60)
-        assert faulty.batches - before == pytest.approx(60, abs=3)

@@ -9,8 +9,8 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
-from tenure.engine import Acquire, Ask, CloseSession, Granted, OpenSession, Release
+from tenure import LeaseLost, Lock, StoreClosed, open_store
+from tenure.engine import Acquire, Ask, CloseSession, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
@@ -51,16 +51,6 @@ async def test_one_leads_for_the_block(store, nothing_of):
         term.check()
 
 
-async def test_terms_rise_over_all_nodes(store, open_store_on):
-    numbers = []
-    async with open_store_on() as other:
-        for _ in range(3):
-            for elsewhere in (store, other):
-                async with Election(elsewhere, "cluster").term() as term:
-                    numbers.append(term.number)
-    assert numbers == sorted(set(numbers))
-
-
 async def test_it_may_have_a_ttl_of_its_own(store):
     async with Election(store, "cluster", ttl=20).term() as term:
         assert term.remaining() == pytest.approx(18, abs=0.5)
@@ -75,22 +65,6 @@ async def test_a_node_is_known_by_its_process_unless_it_has_a_name(store, open_s
             assert await Election(other, "cluster", node="b").leader() == election.node
     async with Election(store, "cluster", node="Knoten Ä").term():
         assert await election.leader() == "Knoten Ä"
-
-
-async def test_there_is_one_leader_at_a_time(store, open_store_on, virtual_clock):
-    async with open_store_on() as other:
-        async with Election(store, "cluster").term():
-            start = virtual_clock.now()
-            with pytest.raises(AcquireTimeout, match=f"{KEY}: not acquired within 0 s"):
-                async with Election(other, "cluster").term(timeout=0):
-                    pytest.fail("leads")
-            assert virtual_clock.now() == start
-            with pytest.raises(AcquireTimeout) as caught:
-                async with Election(other, "cluster").term(timeout=5):
-                    pytest.fail("leads")
-            assert (caught.value.seconds, caught.value.position) == (5, 0)
-        async with Election(other, "cluster").term(timeout=0), Election(store, "else").term(timeout=0):
-            pass
 
 
 async def test_an_election_and_a_lock_may_share_a_name(store):
@@ -226,26 +200,6 @@ async def test_when_the_term_is_lost_it_campaigns_again(store, virtual_clock, fr
     assert numbers == sorted(set(numbers))
     await nothing_of(store, KEY)
     assert not store.entered
-
-
-async def test_one_that_campaigns_again_stands_behind_the_others(store, open_store_on, virtual_clock):
-    order = []
-
-    async def ours(term):
-        order.append("ours")
-        if order == ["ours"]:
-            await end_session(store, term)
-            await anyio.sleep_forever()
-
-    async def theirs(_):
-        order.append("theirs")
-        await anyio.sleep(5)
-
-    async with open_store_on(ttl=3.0) as other, anyio.create_task_group() as group:
-        group.start_soon(Election(store, "cluster").lead, ours)
-        await anyio.sleep(0.5)
-        group.start_soon(Election(other, "cluster").lead, theirs)
-    assert order == ["ours", "theirs", "ours"]
 
 
 @pytest.mark.parametrize("error", [KeyError("mine"), LeaseLost("tenure:lock:other", "gone")])
@@ -386,52 +340,11 @@ async def test_one_that_cannot_reach_the_engine_ends_before_the_next_begins(virt
     assert one_leader(history).held == 3
 
 
-async def test_a_dead_leader_is_followed_within_its_ttl(store, virtual_clock):
-    await store.call(OpenSession("dead", "dead process", 5))
-    assert isinstance(await store.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead")), Granted)
-    election = Election(store, "cluster", node="next")
-    assert await election.leader() == "dead"
-    for number in range(50):  # dead candidates in the line cost nothing
-        await store.call(Acquire("dead", KEY, f"dead.{number + 2}", 1, value=b"dead too"))
-    async with election.term():
-        assert 5 <= virtual_clock.now() <= 6
-        assert await election.leader() == "next"
-
-
 async def test_a_dead_leader_is_none(store, virtual_clock):
     await store.call(OpenSession("dead", "dead process", 5))
     await store.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead"))
     await anyio.sleep(6)
     assert await Election(store, "cluster").leader() is None
-
-
-async def test_the_fence_stops_a_frozen_holder(store, open_store_on, virtual_clock):
-    history = History(clock=virtual_clock.now)
-    highest = 0
-
-    def write(term):
-        nonlocal highest
-        with history.writing("cluster", token=term.number, refused=PermissionError, by=term.node):
-            if term.number < highest:
-                raise PermissionError
-            highest = term.number
-
-    async def body(term):
-        with history.held("cluster", token=term.number, by=term.node):
-            write(term)
-            await anyio.sleep(1)
-
-    async with open_store_on(ttl=3.0) as frozen:
-        with pytest.raises(LeaseLost):
-            async with Election(frozen, "cluster", node="frozen").term() as term:
-                with history.held("cluster", token=term.number, by=term.node):
-                    write(term)
-                    await end_session(frozen, term)  # as if its ttl had passed
-                    await Election(store, "cluster", node="next").lead(body)
-                    with pytest.raises(PermissionError):
-                        write(term)
-                    await anyio.sleep_forever()  # until the next heartbeat
-    assert one_leader(history, paused=["frozen"]).refused == 1
 
 
 # cancelled everywhere

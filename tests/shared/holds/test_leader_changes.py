@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tenure import StoreClosed, open_store
-from tenure.engine import Acquire, CloseSession, Hint, Holders, Notice, OpenSession
+from tenure.engine import CloseSession, Hint, Holders, Notice
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
@@ -70,22 +70,6 @@ async def test_it_is_reported_at_once(store, open_store_on, virtual_clock):
         assert virtual_clock.now() - start == pytest.approx(0.4, abs=0.1)
 
 
-async def test_at_a_hand_over_there_is_always_a_leader(store, open_store_on, virtual_clock):
-    async def body(_):
-        await anyio.sleep(1)
-
-    async with open_store_on() as other:
-        a, b, c = nodes(other, "abc")
-        async with log_of(Election(store, "cluster")) as log:
-            await virtual_clock.settle()
-            async with anyio.create_task_group() as group:
-                for election in (a, b, c):
-                    group.start_soon(election.lead, body)
-                    await anyio.sleep(0.1)
-            await anyio.sleep(0.2)
-            assert log == [None, "a", "b", "c", None]
-
-
 async def test_a_slow_reader_misses_what_is_over_and_never_the_last(store, virtual_clock):
     elections = nodes(store, "abcdef")
     async with log_of(elections[0], pause=10) as log:
@@ -109,30 +93,6 @@ async def test_a_leader_that_leads_again_at_once_is_no_change(store, virtual_clo
     assert scope.cancelled_caught
 
 
-async def test_all_watchers_get_the_change(store, open_store_on, virtual_clock):
-    logs = {}
-
-    async def read(election, number):
-        async with election.watch() as changes:
-            logs[number] = [await anext(changes) for _ in range(3)]
-
-    async with open_store_on() as other, anyio.create_task_group() as group:
-        for number in range(50):
-            group.start_soon(read, Election((store, other)[number % 2], "cluster"), number)
-        await virtual_clock.settle()
-        async with Election(other, "cluster", node="a").term():
-            await anyio.sleep(0.5)
-    assert list(logs.values()) == [[None, "a", None]] * 50
-
-
-async def test_other_elections_are_not_heard(store, virtual_clock):
-    async with log_of(Election(store, "cluster")) as log:
-        await virtual_clock.settle()
-        async with Election(store, "else").term():
-            await anyio.sleep(1)
-        assert log == [None]
-
-
 async def test_one_that_only_waits_to_lead_is_no_change(store, recording, virtual_clock):
     async with open_store(recording) as other:
         a, b = nodes(other, "ab")
@@ -144,15 +104,6 @@ async def test_one_that_only_waits_to_lead_is_no_change(store, recording, virtua
             assert not recording.take(Holders)
             group.cancel_scope.cancel()
             assert log == ["a"]
-
-
-async def test_a_dead_leader_is_reported(store, virtual_clock):
-    await store.call(OpenSession("dead", "dead process", 5))
-    await store.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead"))
-    async with Election(store, "cluster").watch() as changes:
-        assert await anext(changes) == "dead"
-        assert await anext(changes) is None
-        assert 5 <= virtual_clock.now() <= 7
 
 
 # when hints get lost, and sessions
@@ -180,7 +131,7 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
 async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_on, virtual_clock):
     async with open_store_on() as other, Election(store, "cluster").watch() as changes:
         assert await anext(changes) is None
-        (session,) = store._sessions
+        (session,) = store.sessions
         await other.call(CloseSession(session.id))
         async with Election(other, "cluster", node="a").term():
             assert await anext(changes) == "a"

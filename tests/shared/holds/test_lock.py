@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from functools import partial
 
 import anyio
-import depth
 import pytest
 
 import tenure
-from tenure import AcquireTimeout, LeaseLost, Lock, RWLock, Semaphore, StoreClosed, open_store
-from tenure.engine import Acquire, Granted, Hint, Notice, OpenSession
+from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
+from tenure.engine import Hint, Notice
 from tenure.engines.memory import MemoryEngine
 from tenure.shared import Hold
 from tenure.testing import Fault, FaultyEngine, assert_checkpoints
@@ -30,42 +28,6 @@ async def test_it_is_held_for_the_block(store, nothing_of):
     await nothing_of(store, KEY)
 
 
-async def test_one_at_a_time(store):
-    lock = Lock(store, "report")
-    inside = most = 0
-
-    async def work():
-        nonlocal inside, most
-        for _ in range(5):
-            async with lock:
-                inside += 1
-                most = max(most, inside)
-                await anyio.lowlevel.checkpoint()
-                inside -= 1
-
-    async with anyio.create_task_group() as group:
-        for _ in range(10):
-            group.start_soon(work)
-    assert most == 1
-
-
-async def test_one_object_is_shared_by_a_hundred_tasks(store, nothing_of):
-    lock = Lock(store, "report")
-    tokens = []
-
-    async def work():
-        async with lock as lease:
-            tokens.append(lease.token)
-            await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as group:
-        for _ in range(100):
-            group.start_soon(work)
-    assert len(set(tokens)) == 100
-    assert tokens == sorted(tokens)
-    await nothing_of(store, KEY)
-
-
 async def test_entering_and_leaving_is_a_checkpoint(store):
     async with Lock(store, "other"):
         pass
@@ -80,29 +42,6 @@ async def test_names_and_namespaces_part(open_store_on):
             with pytest.raises(AcquireTimeout):
                 async with Lock(three, "a", ttl=5).hold(0):
                     pytest.fail("held twice")
-
-
-async def test_a_thousand_waiters_are_served_in_order(open_store_on, virtual_clock):
-    async with open_store_on() as one, open_store_on() as two, open_store_on() as three:
-        order, tokens, many = [], [], 3 * depth.share(333)
-
-        async def work(number):
-            async with Lock((one, two, three)[number % 3], "report") as lease:
-                order.append(number)
-                tokens.append(lease.token)
-
-        async with anyio.create_task_group() as group:
-            async with Lock(one, "report"):
-                for number in range(many):
-                    group.start_soon(work, number)
-                    if number % 3 == 2:
-                        await virtual_clock.settle()
-                waiting = (await Lock(two, "report").holders()).waiting
-                assert len(waiting) == many
-        assert len(order) == many
-        assert tokens == sorted(tokens)
-        # each store's own are in order, and no store is more than a round ahead
-        assert [number // 3 for number in order] == sorted(number // 3 for number in range(many))
 
 
 async def test_what_waits_is_shown(store, virtual_clock):
@@ -166,12 +105,6 @@ async def test_a_timeout_reports_the_position(store, virtual_clock, nothing_of):
         (0, "it was first in line", 3),
     ]
     await nothing_of(store, KEY)
-
-
-async def test_a_limit_that_is_not_needed_does_not_reach_into_the_block(store, virtual_clock):
-    async with Lock(store, "report").hold(timeout=1) as lease:
-        await anyio.sleep(10)
-        lease.check()
 
 
 @pytest.mark.parametrize("how", ["lock", "hold"])
@@ -281,59 +214,6 @@ async def test_one_that_leaves_an_inner_lock_while_the_engine_is_away_holds_the_
 # what the sketch of seed 003 and others got wrong
 
 
-async def test_what_was_never_acquired_is_not_released(store, virtual_clock):
-    lock = Lock(store, "report")
-
-    async def try_it():
-        with pytest.raises(AcquireTimeout):
-            async with lock.hold(timeout=1):
-                pytest.fail("held twice")
-
-    async with lock as lease:
-        async with anyio.create_task_group() as group:
-            group.start_soon(try_it)
-        assert [party.token for party in (await lock.holders()).holders] == [lease.token]
-
-
-async def test_a_renewal_error_ends_nothing(faulty, faulty_store, virtual_clock):
-    lock = Lock(faulty_store, "report")
-    async with lock as lease:
-        faulty.plan(Fault.LOST_REQUEST, times=5)
-        await anyio.sleep(20)
-        lease.check()
-        faulty.plan(Fault.LOST_REPLY, times=3)
-        await anyio.sleep(20)
-        lease.check()
-    assert faulty.suffered == {Fault.LOST_REQUEST: 5, Fault.LOST_REPLY: 3}
-
-
-async def test_no_task_is_left_by_a_holder_that_forgets(virtual_clock):
-    async with open_store("memory:") as store:
-        lock = Lock(store, "report")
-
-        async def forgetful():
-            await lock.hold().__aenter__()
-            await anyio.sleep(100)
-
-        # the loops complain of the scope that was not left
-        with pytest.RaisesGroup(RuntimeError):
-            async with anyio.create_task_group() as group:
-                group.start_soon(forgetful)
-                await virtual_clock.settle()
-                before = (await store.statistics()).jobs
-        assert virtual_clock.now() == 100
-        assert (await store.statistics()).jobs == before
-        async with lock.hold(timeout=0.1):
-            pass
-
-
-async def test_a_ttl_of_half_a_second_is_kept(store, virtual_clock):
-    async with Lock(store, "report", ttl=0.5) as lease:
-        for _ in range(100):
-            await anyio.sleep(0.1)
-            lease.check()
-
-
 async def test_a_waiter_does_not_poll(faulty, faulty_store, virtual_clock):
     lock = Lock(faulty_store, "report", ttl=30)
 
@@ -359,16 +239,6 @@ async def test_the_wall_clock_does_not_matter(store, virtual_clock, monkeypatch)
         lease.check()
 
 
-async def test_it_is_taken_over_from_the_dead(store, virtual_clock):
-    await store.call(OpenSession("dead", "dead process", 5))
-    assert isinstance(await store.call(Acquire("dead", KEY, "dead holder", 1)), Granted)
-    await store.call(OpenSession("dead too", "dead process", 6))
-    for number in range(100):  # dead waiters at the head of the line cost nothing
-        await store.call(Acquire("dead too", KEY, f"dead waiter {number}", 1))
-    async with Lock(store, "report"):
-        assert 6 <= virtual_clock.now() <= 7
-
-
 async def test_nothing_is_kept_of_names_that_are_not_in_use(virtual_clock):
     engine = MemoryEngine()
     async with open_store(engine) as store:
@@ -381,14 +251,14 @@ async def test_nothing_is_kept_of_names_that_are_not_in_use(virtual_clock):
             for number in range(500):
                 group.start_soon(work, number)
         assert (
-            len(store._acquisitions.by_name)
-            == len(store._acquisitions.reasker._by_key)
+            len(store.acquisitions.by_name)
+            == len(store.acquisitions.reasker._by_key)
             == len(store.entered)
             == 0
         )
         assert len(store._timers._heap) <= 500
         await anyio.sleep(100)
-        assert len(store._timers._heap) == len(store._acquisitions.reasker._due) == 0
+        assert len(store._timers._heap) == len(store.acquisitions.reasker._due) == 0
 
 
 @pytest.mark.parametrize(
@@ -441,48 +311,6 @@ def test_repr():
 
 
 # ------------------------------------------------------------------------------------------------------ a stuck holder
-
-
-def locks(store):
-    """Each with what holds all of it."""
-    lock, semaphore, rwlock = Lock(store, "x"), Semaphore(store, "x", 3), RWLock(store, "x")
-    return [(lock, lock.hold), (semaphore, partial(semaphore.hold, 3)), (rwlock, rwlock.write)]
-
-
-@pytest.mark.parametrize("which", range(3))
-async def test_a_stuck_holder_is_broken_by_its_token(open_store_on, virtual_clock, which):
-    async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
-        (_, hold), (lock, hold_elsewhere) = locks(a)[which], locks(b)[which]
-        lost, granted = [], []
-
-        async def stuck():
-            with pytest.raises(LeaseLost, match="broken") as caught:
-                async with hold() as lease:
-                    try:
-                        await anyio.sleep_forever()
-                    finally:
-                        with pytest.raises(LeaseLost, match="broken"):
-                            lease.check()
-            lost.append((caught.value.reason, virtual_clock.now()))
-
-        async def waiter():
-            async with hold_elsewhere() as lease:
-                granted.append((lease.token, virtual_clock.now()))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(stuck)
-            await anyio.sleep(1)
-            group.start_soon(waiter)
-            await anyio.sleep(1)
-            (holder,) = (await lock.holders()).holders
-            assert not await lock.break_holder(holder.token + 1)
-            start = virtual_clock.now()
-            assert await lock.break_holder(holder.token)
-        assert not await lock.break_holder(holder.token)
-        assert lost[0][0] == "broken"
-        assert granted[0][0] > holder.token
-        assert max(lost[0][1], granted[0][1]) - start < 1
-        assert (await lock.holders()).holders == ()
 
 
 async def test_a_broken_holder_that_missed_the_hint_learns_of_it_with_the_next_connection(virtual_clock):

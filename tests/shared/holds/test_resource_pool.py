@@ -7,7 +7,7 @@ import pytest
 
 import tenure
 from tenure import AcquireTimeout
-from tenure.engine import Claim, Claimed, GiveBack, OpenSession, Resources
+from tenure.engine import Claim, GiveBack, Resources
 from tenure.shared.holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 
 
@@ -104,33 +104,7 @@ async def test_removing(pool):
     assert await names(pool, "free") == ["eu", "paid", "us"]
 
 
-async def test_what_is_removed_while_it_is_claimed_leaves_when_it_is_given_back(pool):
-    async with pool.claim(where={"tier": "paid"}) as claim:
-        assert await pool.remove("best")
-        claim.check()
-        assert await names(pool, "claimed") == ["best"]
-    assert await names(pool, "free") == ["eu", "paid", "us"]
-
-
 # which one
-
-
-async def test_the_preferred_ones_first_and_then_the_least_recently_used(pool):
-    assert [await use(pool, {"tier": "paid"}) for _ in range(3)] == ["best"] * 3
-    async with pool.claim(where={"tier": "paid"}):
-        assert await use(pool, {"tier": "paid"}) == "paid"
-    await pool.remove("best")
-    assert [await use(pool) for _ in range(7)] == ["eu", "us", "paid", "eu", "us", "paid", "eu"]
-
-
-async def test_all_fields_must_match(pool):
-    assert await use(pool, {"tier": "free", "region": "us"}) == "us"
-    assert await use(pool, {"region": "us", "tier": "free"}) == "us"
-    assert await use(pool, {"tier": "free", "region": "eu"}) == "eu"
-    for where in ({"tier": "none"}, {"tier": "free", "zone": "eu"}, {"region": None}, {"tier": ["free"]}):
-        with pytest.raises(AcquireTimeout):
-            await use(pool, where)
-    assert await use(pool, {}) == "best"
 
 
 @pytest.mark.parametrize(
@@ -211,24 +185,6 @@ async def test_one_command_to_claim_and_one_to_give_back(recording):
 
 
 # what the dead held
-
-
-async def a_dead_claimer(store, quarantine=0.0, ttl=2):
-    await store.call(OpenSession("dead", "dead process", ttl))
-    answer = await store.call(Claim("dead", "tenure:pool:keys", "dead claimer", quarantine=quarantine))
-    assert isinstance(answer, Claimed)
-    return answer
-
-
-async def test_what_a_dead_claimer_held_comes_back(store, virtual_clock):
-    pool = ResourcePool(store, "keys")
-    await pool.add("key")
-    dead = await a_dead_claimer(store)
-    (resource,) = await pool.resources()
-    assert (resource.state, resource.process, resource.token) == ("claimed", "dead process", dead.token)
-    async with pool.claim(timeout=4) as claim:
-        assert claim.token > dead.token
-    assert 2 <= virtual_clock.now() < 3
 
 
 @pytest.mark.parametrize("where_from", ["pool", "claim"])

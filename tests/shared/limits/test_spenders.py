@@ -21,18 +21,6 @@ def near(*times):
     return [pytest.approx(time, abs=NEAR) for time in times]
 
 
-async def test_a_call_needs_room_in_all_limits(store, virtual_clock):
-    limiter = RateLimiter(store, "llm", limits=LLM)
-    start, times = virtual_clock.now(), []
-    for tokens in (3000, 3000, 100, 500):
-        await limiter.acquire({"tokens": tokens})
-        times.append(virtual_clock.now() - start)
-    assert times == near(0, 0, 1, 6)
-    # what needs no tokens does not wait for them
-    await limiter.acquire()
-    assert virtual_clock.now() - start == pytest.approx(6, abs=NEAR)
-
-
 async def test_two_limits_of_one_unit(store, virtual_clock):
     limiter = RateLimiter(store, "api", limits=[Limit(10, per=1), Limit(30, per=60)])
     start = virtual_clock.now()
@@ -201,30 +189,6 @@ async def test_a_look_at_one_that_is_held_off(store, virtual_clock):
     await anyio.sleep(6)
     state = await limiter.look()
     assert (state.available, state.retry_after, state.held_off) == (pytest.approx(2, abs=0.01), 0, 0)
-
-
-async def test_it_is_held_off_again_and_again(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
-    await limiter.acquire()
-    start = virtual_clock.now()
-    async with anyio.create_task_group() as group:
-        group.start_soon(limiter.acquire)
-        await virtual_clock.settle()
-        for _ in range(5):
-            await limiter.hold_off(1)
-            await anyio.sleep(0.5)
-    # 1 s, later by 1 s and four times by half a second
-    assert virtual_clock.now() - start == pytest.approx(4, abs=NEAR)
-
-
-async def test_a_hold_that_is_sent_twice_counts_once(faulty, faulty_store, virtual_clock):
-    limiter = RateLimiter(faulty_store, "api", rate=1)
-    await limiter.acquire()
-    faulty.plan(Fault.LOST_REPLY, on=HoldOff)
-    start = virtual_clock.now()
-    await limiter.hold_off(10)
-    await limiter.acquire()
-    assert virtual_clock.now() - start == pytest.approx(10, abs=1)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "1", True])

@@ -287,16 +287,6 @@ async def test_each_change_is_seen_until_the_end(open_store_on, virtual_clock):
     ]
 
 
-async def test_a_reader_that_starts_late_gets_the_last_report_and_the_end(store):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1)
-    async with queue.take() as task:
-        await task.progress("half")
-        await task.progress("all")
-    async with queue.follow(task_id) as changes:
-        assert [(record.state, record.progress) async for record in changes] == [("done", "all")]
-
-
 async def test_an_unknown_task_cannot_be_followed(store):
     queue = WorkQueue(store, "jobs")
     async with queue.follow(99) as changes:

@@ -27,8 +27,6 @@ from tenure import (
 from tenure.engine import CloseSession, Put, SetGroups
 from tenure.processor import Context, Processor
 
-RETRY = Retry(attempts=4, backoff=1, jitter=0)
-
 
 async def take_one(queue, timeout=0):
     async with queue.take(timeout) as task:
@@ -71,24 +69,6 @@ async def held(queue, number):
             await anyio.sleep(0.01)
         yield tasks
         end.set()
-
-
-async def in_turn(queue, number):
-    """The groups of so many tasks in the order in which they are taken, which are all completed."""
-    order = []
-
-    async def handler(task: tenure.Task):
-        order.append(task.group)
-        if len(order) == number:
-            enough.set()
-
-    enough = anyio.Event()
-    worker = Worker(queue, handler, concurrency=1, prefetch=50)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await enough.wait()
-        group.cancel_scope.cancel()
-    return order[:number]
 
 
 async def all_is_well(queue, **counts):
@@ -205,24 +185,6 @@ async def test_a_wrong_expectation(store):
 # turns
 
 
-async def test_groups_take_turns_and_those_without_are_one_more(store):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many([*items("a", 4), *items("b", 2), 0, 1, 2])
-    assert await take_all(queue) == [0, "a0", "b0", 1, "a1", "b1", 2, "a2", "a3"]
-
-
-async def test_weights_are_exact_in_each_window(store, virtual_clock):
-    shares = {"gold": 4, "silver": 2, "bronze": 1, None: 1}
-    queue = WorkQueue(store, "jobs", weights={"gold": 8, "silver": 4, "bronze": 2, "": 2})
-    number, window = depth.share(2000), depth.share(1000)
-    for group, share in shares.items():
-        await queue.put_many(Item(0, group=group) for _ in range(number * share // 8 + 10))
-    order = await in_turn(queue, number)
-    wanted = {group: window * share // 8 for group, share in shares.items()}
-    for start in range(number - window + 1):
-        assert Counter(order[start : start + window]) == wanted, start
-
-
 # limits
 
 
@@ -238,15 +200,6 @@ async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock
 
 
 # order
-
-
-async def test_others_pass_it_if_the_queue_says_so(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=RETRY, on_retry="pass")
-    await queue.put_many(items("a", 3))
-    assert await fail(queue) == "a0"
-    assert await take_all(queue) == ["a1", "a2"]
-    await anyio.sleep(1.5)
-    assert await take_all(queue) == ["a0"]
 
 
 # full groups
@@ -301,23 +254,7 @@ async def test_put_many_fits_into_groups_whose_size_another_process_has_set(stor
     await all_is_well(queue, done=9, groups=0)
 
 
-async def test_tasks_without_a_group_have_no_limits(store):
-    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=1)
-    await queue.put_many(range(10))
-    async with held(queue, 10):
-        await all_is_well(queue, leased=10, groups=0)
-
-
 # settings
-
-
-async def test_weights_change_while_it_runs(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many([*items("a", 100), *items("b", 100)])
-    assert Counter(await in_turn(queue, 20)) == {"a": 10, "b": 10}
-    await queue.set_groups(weights={"a": 3})
-    counts = Counter(await in_turn(queue, 40))
-    assert abs(counts["a"] - 30) <= 1, counts
 
 
 async def test_a_description_without_settings_says_nothing(recording, open_store_on):
@@ -454,46 +391,6 @@ async def test_jobs_have_groups(store):
 
 
 # workers and processors
-
-
-async def test_what_is_fetched_ahead_counts_and_no_group_is_starved(open_store_on, virtual_clock):
-    async with open_store_on(ttl=30) as here, open_store_on(ttl=30) as there:
-        queue = WorkQueue(here, "jobs", per_group=2)
-        await queue.put_many([*items("a", 30), *items("b", 30), *items("c", 3)])
-        order = []
-
-        async def handler(task: tenure.Task):
-            order.append(task.group)
-            for group in await queue.groups():
-                assert group.leased <= 2
-            await anyio.sleep(0.1)
-
-        workers = [
-            Worker(WorkQueue(store, "jobs"), handler, concurrency=1, prefetch=8) for store in (here, there)
-        ]
-        async with anyio.create_task_group() as group:
-            for worker in workers:
-                group.start_soon(worker.run)
-            await queue.join()
-            for worker in workers:
-                await worker.drain()
-        assert Counter(order) == {"a": 30, "b": 30, "c": 3}
-        last_of_c = max(n for n, name in enumerate(order) if name == "c")
-        assert last_of_c < 20, order
-        await all_is_well(queue, done=63, groups=0)
-
-
-async def test_a_worker_that_is_cancelled_gives_the_places_back(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=2)
-    await queue.put_many(items("a", 5))
-
-    async def handler(task: tenure.Task):
-        await anyio.sleep_forever()
-
-    with anyio.move_on_after(1):
-        await Worker(queue, handler, concurrency=1, prefetch=5).run()
-    assert await queue.groups() == [GroupStatistics("a", 5, 0, 0)]
-    assert await take_all(queue) == [f"a{n}" for n in range(5)]
 
 
 async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):

@@ -141,23 +141,6 @@ async def test_after_a_rollback_the_task_is_still_held(queue, db):
     assert effects(db) == [task.id]
 
 
-async def test_an_exception_that_rolls_back_fails_the_try(queue, db):
-    await queue.put("job")
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take() as task:
-            with db:
-                note(db, task)
-                await task.complete_in(db)
-                raise ZeroDivisionError
-    assert await state_of(queue) == {"delayed": 1}
-    async with queue.take() as task:
-        assert task.attempt == 2
-        with db:
-            note(db, task)
-            await task.complete_in(db)
-    assert effects(db) == [task.id]
-
-
 async def test_a_block_that_ends_without_the_commit_is_reported_and_the_try_has_failed(store, db):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     await queue.put("job")
@@ -168,16 +151,6 @@ async def test_a_block_that_ends_without_the_commit_is_reported_and_the_try_has_
     assert lost.value.reason == "uncommitted"
     (dead,) = await queue.dead()
     assert dead.error == "RuntimeError: the transaction that completes the task was not committed"
-
-
-async def test_an_error_after_the_commit_changes_nothing(queue, db):
-    await queue.put("job")
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take() as task:
-            with db:
-                await task.complete_in(db)
-            raise ZeroDivisionError
-    assert await state_of(queue) == {"done": 1}
 
 
 async def test_a_cancellation_after_the_commit_changes_nothing(queue, db):
@@ -201,14 +174,6 @@ async def test_a_task_is_completed_once(queue, db):
             await task.complete_in(db)
     assert await state_of(queue) == {"done": 1}
     assert effects(db) == []
-
-
-async def test_after_the_block_it_is_too_late(queue, db):
-    await queue.put("job")
-    async with queue.take() as task:
-        pass
-    with pytest.raises(LeaseLost, match="released"), db:
-        await task.complete_in(db)
 
 
 async def test_a_frozen_holder_writes_nothing(open_store_on, virtual_clock, freeze, connect):
@@ -274,19 +239,6 @@ async def test_what_was_rolled_back_was_never_put(queue, db):
         raise ZeroDivisionError
     assert await state_of(queue) == {}
     assert (await queue.statistics()).put == 0
-
-
-async def test_a_step_and_the_next_one_are_one(queue, db):
-    await queue.put(0)
-    while (await queue.statistics()).unfinished:
-        async with queue.take() as task:
-            with db:
-                note(db, task)
-                await task.complete_in(db)
-                if task.payload < 5:
-                    await queue.put_in(db, task.payload + 1)
-    assert len(effects(db)) == 6
-    assert await state_of(queue) == {"done": 6}
 
 
 async def test_an_idle_taker_is_woken_by_the_commit(open_store_on, connect):

@@ -12,15 +12,9 @@ from tenure import (
     Item,
     Job,
     ResultUnavailable,
-    Retry,
-    Task,
-    TaskCancelled,
     WorkQueue,
 )
 from tenure.arguments import LONGEST
-from tenure.processor import Context, Processor
-
-RETRY = Retry(attempts=4, backoff=1, jitter=0)
 
 
 async def take_one(queue, timeout=0):
@@ -56,41 +50,6 @@ async def test_what_a_put_does_if_another_task_has_the_key(store):
     assert await queue.verify()
 
 
-async def test_debounce(virtual_clock, store):
-    queue = WorkQueue(store, "index")
-    begun = virtual_clock.now()
-    for n in range(5):
-        await queue.put(n, key="doc", delay=2, on_duplicate="replace")
-        await anyio.sleep(1)
-    assert await take_one(queue, 10) == 4
-    assert virtual_clock.now() - begun == pytest.approx(6, abs=0.2)
-    assert (await queue.statistics()).put == 1
-
-
-async def test_throttle_with_a_trailing_edge(virtual_clock, store):
-    """A put each half second for ten seconds: one task each three seconds, and the last payload runs."""
-    queue = WorkQueue(store, "index")
-    begun, seen = virtual_clock.now(), []
-
-    async def put():
-        for n in range(20):
-            await queue.put(n, key="doc", delay=2, on_duplicate="replace", max_wait=3)
-            await anyio.sleep(0.5)
-
-    async def work():
-        while not seen or seen[-1][1] != 19:
-            async with queue.take() as task:
-                seen.append((virtual_clock.now() - begun, task.payload))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(put)
-        group.start_soon(work)
-    assert len(seen) in (3, 4)
-    assert len({payload for _, payload in seen}) == len(seen)
-    assert [when for when, _ in seen[:3]] == pytest.approx([3, 6.5, 10], abs=0.6)
-    assert await queue.verify()
-
-
 async def test_an_idempotent_put(virtual_clock, store):
     queue = WorkQueue(store, "charge", key_ttl=60, results_ttl=5)
     first = await queue.put({"amount": 3}, key="req-1", on_duplicate="keep")
@@ -121,40 +80,6 @@ async def test_a_ttl_of_a_put_goes_before_that_of_the_queue(virtual_clock, store
     assert await queue.put(3, key="a", on_duplicate="keep") == first
     await anyio.sleep(6)
     assert await queue.put(4, key="a", on_duplicate="keep") != first
-
-
-async def test_while_a_task_is_worked_on_one_successor_gathers_what_is_put(store):
-    queue = WorkQueue(store, "q", retry=RETRY)
-    first = await queue.put(1, key="a")
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take() as task:
-            second = await queue.put(2, key="a", on_duplicate="replace")
-            assert await queue.put(3, key="a", on_duplicate="replace") == second != first
-            assert await queue.put(4, key="a", on_duplicate="keep") == second
-            await task.progress("half")
-            task.check()
-            assert (await queue.statistics()).put == 2
-            1 / 0  # noqa: B018
-    # it failed, and a later payload is there: it gets no further try
-    with pytest.raises(TaskCancelled):
-        await queue.result(first)
-    assert await take_one(queue) == 3
-    assert await queue.verify()
-    assert (await queue.statistics()).unfinished == 0
-
-
-async def test_those_who_follow_a_task_see_its_replacement(store):
-    queue = WorkQueue(store, "q")
-    first = await queue.put(1, key="a")
-    async with queue.follow(first) as following:
-        changes = aiter(following)
-        assert (await anext(changes)).payload == 1
-        await queue.put(2, key="a", on_duplicate="replace")
-        assert (await anext(changes)).payload == 2
-        assert await take_one(queue) == 2
-        async for record in changes:
-            last = record
-    assert last.state == "done"
 
 
 # many at once
@@ -218,19 +143,6 @@ async def test_a_job(store):
         await plain.put("e")
     assert await plain.queue.put_many([plain.item("f")], on_duplicate="keep") == [first]
     assert await take_one(job.queue) == {"doc": "d"}
-
-
-async def test_a_processor(virtual_clock, faulty_store):
-    done = []
-
-    async def handle(task: Task, context: Context):
-        done.append(task.payload)
-
-    async with Processor(faulty_store, "p", handle) as processor:
-        for n in range(3):
-            await processor.submit(n, key="a", delay=1, on_duplicate="replace", max_wait=2, key_ttl=60)
-        await anyio.sleep(5)
-    assert done == [2]
 
 
 # wrong arguments

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 import tenure
-from tenure import EngineError, LeaseLost, TaskCancelled, Worker, WorkQueue
-from tenure.engine import CAP, Exchange, Hint, Notice, Verdict
+from tenure import LeaseLost, TaskCancelled, Worker, WorkQueue
+from tenure.engine import Exchange, Hint, Notice, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault, FaultyEngine
 
@@ -96,17 +96,6 @@ async def test_so_many_are_leased_as_run_and_are_fetched_ahead(store, virtual_cl
 
 
 @in_process
-async def test_never_more_than_that(store, virtual_clock):
-    queue, most = WorkQueue(store, "jobs"), 0
-    async with running(Worker(queue, Handler(0.2), concurrency=3, prefetch=4)):
-        await queue.put_many(range(60))
-        while (statistics := await queue.statistics()).unfinished:
-            most = max(most, statistics.leased)
-            await anyio.sleep(0.01)
-    assert most == 7
-
-
-@in_process
 async def test_by_default_no_more_are_leased_than_run(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     async with with_spare_tasks(queue, concurrency=3, prefetch=0):
@@ -115,18 +104,6 @@ async def test_by_default_no_more_are_leased_than_run(store, virtual_clock):
         for _ in range(5):
             await anyio.sleep(0.7)
             assert await leased(queue) == 3
-
-
-@in_process
-async def test_more_than_an_exchange_can_bring(recording, virtual_clock):
-    async with tenure.open_store(recording, ttl=300) as store:
-        queue, handler = WorkQueue(store, "jobs"), Handler(1)
-        await queue.put_many(range(7 * CAP))
-        async with running(Worker(queue, handler, concurrency=CAP + 40, prefetch=CAP)):
-            await anyio.sleep(4.5)
-            assert await leased(queue) == 2 * CAP + 40
-        assert max(exchange.want for exchange in recording.take(Exchange)) == CAP
-        assert await leased(queue) == 0
 
 
 # what it saves
@@ -209,16 +186,6 @@ async def test_one_that_took_without_a_worker_has_given_no_reason_to_fetch_ahead
 
 
 @in_process
-async def test_spare_tasks_are_done_in_the_order_in_which_they_were_taken(store, virtual_clock):
-    queue, handler = WorkQueue(store, "jobs"), Handler(1)
-    await queue.put_many([tenure.Item(n, priority=n) for n in range(30)])
-    async with running(Worker(queue, handler, concurrency=1, prefetch=5)):
-        await queue.join()
-    assert handler.begun == list(reversed(range(30)))
-    assert handler.deliveries == {(1, 1)}
-
-
-@in_process
 async def test_one_try_need_not_wait_for_the_engine(engine, virtual_clock):
     async with tenure.open_store(far(engine), ttl=300) as store:
         queue = WorkQueue(store, "jobs")
@@ -242,38 +209,6 @@ async def test_draining_gives_them_back_at_once(store, virtual_clock):
         await virtual_clock.settle()
         assert await leased(queue) == 2
     assert len(handler.begun) == worker.statistics().done == 20
-    await nothing_of_them_is_left(queue, handler)
-
-
-@in_process
-async def test_cancelling_run_gives_them_back_and_it_can_run_again(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    async with with_spare_tasks(queue) as (worker, handler, _):
-        pass
-    await nothing_of_them_is_left(queue, handler)
-    await queue.put_many(range(60))
-    async with running(worker):
-        await anyio.sleep(9.5)
-        assert await leased(queue) == 6
-
-
-async def test_an_engine_error_gives_them_back(faulty, faulty_store, virtual_clock):
-    queue, handler = WorkQueue(faulty_store, "jobs"), Handler(1)
-    await queue.put_many(range(60))
-
-    async def until_refused():
-        with pytest.raises(EngineError, match="refused"):
-            await Worker(queue, handler, concurrency=1, prefetch=5).run()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(until_refused)
-        await anyio.sleep(9.5)
-        assert await leased(queue) == 6
-        faulty.refused = Exchange
-    # the one that ran has ended, and one more was begun before the engine had answered
-    assert len(handler.begun) == 11
-    faulty.refused = ()
-    await anyio.sleep(2)
     await nothing_of_them_is_left(queue, handler)
 
 
@@ -339,18 +274,6 @@ async def test_a_spare_task_that_is_cancelled_is_never_begun(store, virtual_cloc
     assert await queue.verify()
 
 
-@in_process
-async def test_a_spare_task_that_is_cancelled_and_given_back(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1.0})
-    async with tenure.open_store(link, ttl=300) as store:
-        queue = WorkQueue(store, "jobs")
-        async with with_spare_tasks(queue) as (worker, _, ids):
-            await queue.cancel(ids[12])
-            await worker.drain()
-        statistics = await queue.statistics()
-        assert (statistics.cancelled, statistics.leased, statistics.done) == (1, 0, 10)
-
-
 async def test_the_session_is_lost_while_tasks_are_spare(engine, virtual_clock):
     link = FaultyEngine(engine)
     async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
@@ -386,18 +309,6 @@ async def test_spare_tasks_are_kept_when_the_engine_is_asked_what_it_knows_of(st
 
 
 @in_process
-async def test_they_come_back_to_the_worker_that_lost_them(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    async with with_spare_tasks(queue, tasks=26, concurrency=2) as (_, handler, _):
-        del handler.begun[18:]
-        queue.takers._prefetched[0][0].lose("expired")
-        with anyio.fail_after(6):
-            await queue.join()
-    assert sorted(handler.begun) == list(range(26))
-    assert not queue.takers._holders
-
-
-@in_process
 async def test_after_a_sleep_of_the_machine_no_spare_task_is_begun(
     store, virtual_clock, sleep_of_the_machine
 ):
@@ -411,34 +322,6 @@ async def test_after_a_sleep_of_the_machine_no_spare_task_is_begun(
         await anyio.sleep(5)
     assert len(handler.begun) > 15
     assert handler.too_late == 0
-
-
-@in_process
-async def test_after_a_freeze_no_spare_task_is_begun(store, virtual_clock, freeze):
-    queue = WorkQueue(store, "jobs")
-    async with with_spare_tasks(queue) as (_, handler, _):
-        handler.deliveries.clear()
-        freeze(100)  # the handler has ended meanwhile, and so has the session
-        await anyio.sleep(0.5)
-    # what was begun was taken anew
-    assert handler.deliveries == {(1, 2)}
-
-
-@in_process
-@pytest.mark.parametrize("turns", range(6))
-async def test_drained_in_the_turns_after_the_session_was_lost(open_store_on, virtual_clock, turns):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        async with (
-            with_spare_tasks(queue) as (worker, _, _),
-            running(Worker(other, Handler(1000), concurrency=60)),
-        ):
-            await virtual_clock.settle()
-            queue.takers._prefetched[0][0].lose("expired")
-            for _ in range(turns):
-                await anyio.lowlevel.checkpoint()
-            with anyio.fail_after(2):
-                await worker.drain()
 
 
 # arguments

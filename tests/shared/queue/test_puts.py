@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 import anyio
-import depth
 import pytest
 
 import tenure
@@ -40,36 +39,6 @@ async def nobody_in_line(queue):
     statistics = await queue.statistics()
     assert (statistics.producers, statistics.reserved) == (0, 0)
     assert await queue.verify()
-
-
-async def test_putting_returns_rising_ids(store):
-    queue = WorkQueue(store, "jobs")
-    ids = [await queue.put({"n": n}) for n in range(5)]
-    assert ids == sorted(set(ids))
-    assert await drain(queue) == [{"n": n} for n in range(5)]
-
-
-async def test_a_full_queue_makes_producers_wait_in_line(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queues = [WorkQueue(store, "jobs", max_size=2) for store in (a, b)]
-        put = []
-
-        async def produce(n):
-            await queues[n % 2].put(n)
-            put.append(n)
-
-        async with anyio.create_task_group() as group:
-            for n in range(8):
-                group.start_soon(produce, n)
-                await virtual_clock.settle()
-            assert put == [0, 1]
-            assert (await queues[0].statistics()).producers == 6
-            for n in range(2, 8):
-                assert await do_one(queues[1]) == n - 2
-                await virtual_clock.settle()
-                assert put == list(range(n + 1))
-        assert await drain(queues[0]) == [6, 7]
-        await nobody_in_line(queues[0])
 
 
 async def test_try_put_is_refused_when_full(store):
@@ -153,18 +122,6 @@ async def test_put_many_returns_an_outcome_for_each(store):
     assert await drain(queue) == [5, 0, 1, 3]
 
 
-async def test_put_many_more_than_fit(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=10)
-    taken, number = [], depth.share(1000)
-    async with anyio.create_task_group() as group:
-        group.start_soon(queue.put_many, range(number))
-        for _ in range(number):
-            taken.append(await do_one(queue))
-            assert (await queue.statistics()).unfinished <= 10
-    assert taken == list(range(number))
-    await nobody_in_line(queue)
-
-
 async def test_put_many_in_few_operations(recording):
     async with tenure.open_store(recording) as store:
         await WorkQueue(store, "jobs").put_many(range(1000))
@@ -180,54 +137,6 @@ async def test_descriptions_that_disagree_on_the_size(store):
         for _ in range(10):
             taken.append(await do_one(wide))
     assert taken == list(range(10))
-
-
-async def test_a_size_that_is_lowered_below_what_waits(store, virtual_clock):
-    queue, put = WorkQueue(store, "jobs", max_size=5), []
-    await queue.put_many(range(2))
-
-    async def produce(*payloads):
-        await queue.put_many(payloads)
-        put.extend(payloads)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(produce, "a", "b", "c", "d")
-        await virtual_clock.settle()
-        queue = WorkQueue(store, "jobs", max_size=1)
-        group.start_soon(produce, "last")
-        await virtual_clock.settle()
-        assert await do_one(queue) == 0
-        await virtual_clock.settle()
-        assert put == []
-        assert [await do_one(queue) for _ in range(6)] == [1, "a", "b", "c", "d", "last"]
-    assert await queue.verify()
-
-
-async def test_a_cursor_is_stored_with_the_last_portion(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=5)
-    await queue.put_many([1], cursor=("input", {"line": 1}))
-    assert await queue.cursors() == {"input": {"line": 1}}
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: queue.put_many(range(8), cursor=("input", {"line": 9})))
-        await virtual_clock.settle()
-        assert await queue.cursors() == {"input": {"line": 1}}
-        for _ in range(9):
-            await do_one(queue)
-    assert await queue.cursors() == {"input": {"line": 9}}
-    # without tasks, it needs no room
-    await queue.put_many(range(5))
-    assert await queue.put_many([], cursor=("other", None)) == []
-    assert await queue.cursors() == {"input": {"line": 9}, "other": None}
-
-
-async def test_a_cursor_and_its_tasks_are_stored_together_or_not_at_all(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs", max_size=100)
-    await queue.put_many([0], cursor=("input", 0))
-    for n, fault in enumerate((Fault.LOST_REPLY, Fault.CUT, Fault.DUPLICATE, Fault.LOST_REQUEST), 1):
-        faulty.plan(fault, on=Put)
-        await queue.put_many([n], cursor=("input", n))
-        assert (await queue.statistics()).put == n + 1
-        assert await queue.cursors() == {"input": n}
 
 
 # what is wrong is refused before anything is put

@@ -7,12 +7,10 @@ import gc
 import anyio
 import pytest
 
-import tenure
 from tenure import (
     AcquireTimeout,
     ResultUnavailable,
     Retry,
-    TaskCancelled,
     WorkQueue,
 )
 
@@ -35,22 +33,6 @@ async def fail(queue):
 # order
 
 
-async def test_higher_priorities_first_and_first_come_first_served_within_one(store):
-    queue = WorkQueue(store, "jobs")
-    for n, priority in enumerate((0, 5, -3, 5, 0, 2**31 - 1, -(2**31) + 1)):
-        await queue.put(n, priority=priority)
-    assert await take_all(queue) == [5, 1, 3, 0, 4, 2, 6]
-
-
-async def test_a_priority_is_not_an_age_in_disguise(store, virtual_clock):
-    # in the sketch, priorities are seconds
-    queue = WorkQueue(store, "jobs")
-    await queue.put("old")
-    await anyio.sleep(100)
-    await queue.put("important", priority=1)
-    assert await take_all(queue) == ["important", "old"]
-
-
 async def test_aging_bounds_the_wait(store, virtual_clock):
     """A stream of important tasks does not keep an old one waiting for longer than `aging` plus the one at hand."""
     queue = WorkQueue(store, "jobs", aging=10)
@@ -66,30 +48,10 @@ async def test_aging_bounds_the_wait(store, virtual_clock):
     await take_all(queue)
 
 
-async def test_a_retry_goes_behind_and_what_is_given_back_keeps_its_place(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(backoff=0))
-    await queue.put_many(range(3))
-    with anyio.move_on_after(1):
-        async with queue.take() as task:
-            assert task.payload == 0
-            await anyio.sleep(10)
-    await fail(queue)
-    assert await take_all(queue) == [1, 2, 0]
-
-
 # keys
 
 
 # expiry
-
-
-async def test_what_nobody_has_taken_expires(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put("short", expires=5)
-    await queue.put("long")
-    await anyio.sleep(6)
-    assert await take_all(queue) == ["long"]
-    assert (await queue.statistics()).expired == 1
 
 
 # the dead
@@ -140,32 +102,10 @@ async def test_purging(store, virtual_clock):
     assert await queue.verify()
 
 
-async def test_purging_many(store):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(range(1000))
-    assert await queue.purge("waiting") == 1000
-    assert (await queue.statistics()).unfinished == 0
-    await queue.join()
-
-
 @pytest.mark.parametrize("states", [(), ("leased",), ("waiting", "odd")])
 async def test_what_cannot_be_purged(store, states):
     with pytest.raises(ValueError, match="states must be some of"):
         await WorkQueue(store, "jobs").purge(*states)
-
-
-async def test_cancelling_what_nobody_has_taken(store):
-    queue = WorkQueue(store, "jobs")
-    ids = [await queue.put(1), await queue.put(2, delay=100), await queue.put(3)]
-    assert await queue.cancel(ids[0])
-    assert await queue.cancel(ids[1])
-    assert not await queue.cancel(ids[1])
-    assert not await queue.cancel(10**6)
-    assert await take_all(queue) == [3]
-    assert not await queue.cancel(ids[2])
-    with pytest.raises(TaskCancelled):
-        await queue.result(ids[0])
-    assert (await queue.statistics()).cancelled == 2
 
 
 # looking
@@ -214,12 +154,6 @@ async def test_payloads_of_ended_tasks_are_not_kept_unless_asked_for(store):
     await take_all(queue)
     (record,) = (await queue.browse("ended")).tasks
     assert record.payload is None
-
-
-async def test_the_same_name_for_a_lock_and_a_queue(store):
-    async with tenure.Lock(store, "jobs"):
-        await WorkQueue(store, "jobs").put(1)
-    assert await take_all(WorkQueue(store, "jobs")) == [1]
 
 
 async def test_repr(store):

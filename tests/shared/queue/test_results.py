@@ -67,22 +67,6 @@ async def test_no_such_task(store):
         await queue.result(99)
 
 
-async def test_a_task_that_is_purged_while_its_result_is_waited_for(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1)
-
-    async def wait():
-        with pytest.raises(ResultUnavailable):
-            await queue.result(task_id)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(wait)
-        await virtual_clock.settle()
-        start = virtual_clock.now()
-        await queue.purge("waiting")
-    assert virtual_clock.now() - start < 0.1
-
-
 async def test_a_session_that_has_gone_unnoticed(engine, virtual_clock):
     async with tenure.open_store(engine, ttl=3) as store:
         queue = WorkQueue(store, "jobs")

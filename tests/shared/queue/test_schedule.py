@@ -22,7 +22,7 @@ from tenure import (
     WorkQueue,
     serve,
 )
-from tenure.engine import Count, Put
+from tenure.engine import Count
 from tenure.engines.memory import MemoryEngine
 
 HOUR = 3600.0
@@ -90,27 +90,6 @@ async def test_each_tick_puts_a_task(store, virtual_clock):
     assert {task.meta["schedule"] for task in tasks} == {"nightly"}
     assert {task.meta["scheduled_for"][-6:] for task in tasks} == {"+05:30"}
     assert await on_record(queue) == [first, first + HOUR, first + 2 * HOUR]
-
-
-async def test_of_several_processes_whichever_is_first_puts_it(open_store_on, virtual_clock):
-    async with open_store_on() as a, open_store_on() as b, open_store_on() as c:
-        schedules = [
-            Schedule(WorkQueue(store, "jobs"), "often", every=7.5, missed="all") for store in (a, b, c)
-        ]
-        async with running(*schedules):
-            first = await until_after(schedules[0], 1.0)
-            await anyio.sleep(7.5 * 20)
-        assert await on_record(schedules[1].queue) == [first + 7.5 * n for n in range(21)]
-
-
-async def test_each_process_may_end_and_another_goes_on(open_store_on, virtual_clock):
-    async with open_store_on() as a, open_store_on() as b:
-        one, other = (Schedule(WorkQueue(store, "jobs"), "often", every=60) for store in (a, b))
-        async with running(other):
-            async with running(one):
-                first = await until_after(one, 1.0)
-            await anyio.sleep(60 * 3)
-        assert await on_record(other.queue) == [first + 60 * n for n in range(4)]
 
 
 async def test_it_begins_when_it_is_run_for_the_first_time(store, virtual_clock):
@@ -463,29 +442,6 @@ async def test_the_longest_name_will_do(store, virtual_clock):
     async with running(schedule):
         first = await until_after(schedule, 1.0)
     assert await on_record(schedule.queue) == [first]
-
-
-async def test_what_was_put_under_an_unknown_outcome_is_put_once(faulty, faulty_store, virtual_clock):
-    """The answer to a put is lost, and so is the session: the cursor says that it was put."""
-    queue = WorkQueue(faulty_store, "jobs")
-    schedule = Schedule(queue, "hourly", every=HOUR)
-    async with running(schedule):
-        last = await until_after(schedule, 1.0)
-        execute = faulty.execute
-
-        async def lossy(operations):
-            answers = await execute(operations)
-            if any(isinstance(one, Put) for one in operations):
-                faulty.down = True
-                raise tenure.StoreUnavailable("lost")
-            return answers
-
-        faulty.execute = lossy
-        await anyio.sleep(HOUR + 30)
-        faulty.execute = execute
-        faulty.down = False
-        await anyio.sleep(100)
-        assert await on_record(queue) == [last, last + HOUR]
 
 
 # summer time

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 
 import anyio
@@ -44,45 +43,6 @@ async def a_taker(queue):
 
 
 # who gets what
-
-
-async def test_takers_are_served_in_the_order_in_which_they_came(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    got = []
-
-    async def take(n):
-        async with queue.take() as task:
-            got.append((n, task.payload))
-
-    async with anyio.create_task_group() as group:
-        for n in range(5):
-            group.start_soon(take, n)
-            await virtual_clock.settle()
-        await queue.put_many(range(5))
-    assert sorted(got) == [(n, n) for n in range(5)]
-
-
-async def test_each_task_is_taken_by_one(open_store_on, virtual_clock):
-    # the sketch looks and then removes, so that two workers see one task
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queues = [WorkQueue(store, "jobs") for store in (a, b)]
-        taken = []
-
-        async def work(queue):
-            while True:
-                async with queue.take() as task:
-                    taken.append(task.payload)
-                    await anyio.sleep(0.01)
-
-        tasks = range(depth.share(500))
-        async with anyio.create_task_group() as group:
-            for n in range(20):
-                group.start_soon(work, queues[n % 2])
-            await queues[0].put_many(tasks)
-            await queues[1].join()
-            group.cancel_scope.cancel()
-        assert sorted(taken) == list(tasks)
-        await nothing_leased(queues[0], left=0)
 
 
 async def test_it_is_a_checkpoint(store):
@@ -180,37 +140,6 @@ async def test_a_time_limit(store, virtual_clock):
 # delays, and hints
 
 
-async def test_a_delayed_task_comes_when_it_is_due(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    start = virtual_clock.now()
-    await queue.put("later", delay=2)
-    await queue.put("sooner", delay=1)
-    for payload, due in (("sooner", 1), ("later", 2)):
-        async with queue.take() as task:
-            assert task.payload == payload
-            assert due <= virtual_clock.now() - start <= due + 0.3
-
-
-async def test_a_task_delayed_for_many_ttls_starts_once(store, virtual_clock):
-    """Row 15: kombu#337, celery#2481: a delay above the visibility timeout makes copies."""
-    queue = WorkQueue(store, "jobs")
-    start = virtual_clock.now()
-    starts = []
-
-    async def work():
-        while True:
-            async with queue.take():
-                starts.append(virtual_clock.now() - start)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(work)
-        group.start_soon(work)
-        await queue.put(1, delay=30)
-        await anyio.sleep(60)
-        group.cancel_scope.cancel()
-    assert starts == [pytest.approx(30.1, abs=0.2)]
-
-
 async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clock):
     """The engine counts on whom it has hinted, and tells nobody else."""
     async with tenure.open_store(engine, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
@@ -306,64 +235,6 @@ async def test_nobody_waits_nothing_is_sent(recording, virtual_clock):
 # cancellation
 
 
-@pytest.mark.parametrize("newcomer", [False, True], ids=["W2", "W2N"])
-@pytest.mark.parametrize("turns", range(6))
-async def test_cancelled_around_the_turn_in_which_a_task_is_handed_over(
-    faulty, faulty_store, virtual_clock, newcomer, turns
-):
-    """W1 to W3: cancelled so many turns of the loop after the answer was let go, the last time long after it."""
-    queue = WorkQueue(faulty_store, "jobs")
-    got = []
-
-    async def take(name):
-        async with queue.take() as task:
-            got.append((name, task.payload))
-
-    await queue.put("the task")
-    async with anyio.create_task_group() as group:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as inner:
-                faulty.pause()
-                inner.start_soon(take, "cancelled")
-                await virtual_clock.settle()
-                faulty.resume()
-                for _ in range(turns):
-                    await anyio.lowlevel.checkpoint()
-                scope.cancel()
-                if newcomer:
-                    group.start_soon(take, "newcomer")
-        await virtual_clock.settle()
-        await queue.takers.until_idle()
-        got += [("later", payload) for payload in await take_all(queue)]
-        # whoever was cancelled after it had the task may have completed it or given it back
-        done = (await queue.statistics()).done
-        assert done == 1
-        assert 1 <= len(got) <= 2
-        await nothing_leased(queue, left=0)
-        group.cancel_scope.cancel()
-
-
-@pytest.mark.backends("asyncio")
-async def test_handed_a_task_and_then_cancelled_in_the_same_turn(store, virtual_clock):
-    """W3, natively: the only cancellation that still reaches one that was handed something."""
-    queue = WorkQueue(store, "jobs")
-    taking = asyncio.get_running_loop().create_task(queue.takers.take())
-    await virtual_clock.settle()
-    granted = queue.takers._line.grant
-
-    def grant_and_cancel(waiter, value):
-        granted(waiter, value)
-        taking.cancel()
-        return True
-
-    queue.takers._line = _Substitute(queue.takers._line, grant=grant_and_cancel)
-    await queue.put(1)
-    with pytest.raises(asyncio.CancelledError):
-        await taking
-    await virtual_clock.settle()
-    await nothing_leased(queue, left=1)
-
-
 class _Substitute:
     def __init__(self, inner, **methods):
         self._inner = inner
@@ -379,48 +250,7 @@ class _Substitute:
         return iter(self._inner)
 
 
-async def test_takers_that_leave_while_the_exchange_is_on_its_way(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put_many(range(3))
-    faulty.pause()
-    async with a_taker(queue), a_taker(queue), a_taker(queue):
-        await virtual_clock.settle()
-    faulty.resume()
-    await queue.takers.until_idle()
-    await nothing_leased(queue, left=3)
-    assert await take_all(queue) == [0, 1, 2]
-
-
 # sessions
-
-
-async def test_stranded_tasks_are_taken_up_without_any_traffic(engine, virtual_clock):
-    """Rows 1 to 4, 9 and 24: nobody puts, nobody finishes, no user code: time alone brings them back."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
-        queue, other = (WorkQueue(store, "jobs") for store in (dead, alive))
-        await queue.put_many(range(3))
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(_take_and_hold, queue)
-            await virtual_clock.settle()
-            assert (await other.statistics()).leased == 3
-            link.pause(before_effect=True)
-            died = virtual_clock.now()
-            for n in range(3):
-                async with other.take() as task:
-                    assert virtual_clock.now() - died <= 3 + 1
-                    assert task.payload == n
-                    assert (task.attempt, task.deliveries) == (1, 2)
-            link.resume()
-            group.cancel_scope.cancel()
-        await nothing_leased(other, left=0)
-
-
-async def _take_and_hold(queue):
-    with pytest.raises(LeaseLost):
-        async with queue.take():
-            await anyio.sleep(1000)
 
 
 async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, virtual_clock):
@@ -473,7 +303,7 @@ async def test_a_verdict_that_the_engine_refuses_for_a_while(virtual_clock):
             engine.kinds = Exchange
             group.start_soon(recover)
         assert (await queue.statistics()).done == 1
-        session = store.session_at_once(3.0)
+        session = store.sessions.current(3.0)
         await anyio.sleep(30)
         assert session.lost is None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import suppress
 
@@ -15,14 +14,13 @@ from tenure import (
     Discard,
     LeaseLost,
     PayloadTooLarge,
-    ResultUnavailable,
     Retry,
     RetryLater,
     TaskCancelled,
     TaskFailed,
     WorkQueue,
 )
-from tenure.engine import Exchange, Progress, Reply, Settle, Verdict
+from tenure.engine import Progress
 from tenure.testing import Fault, FaultyEngine
 
 SOON = Retry(attempts=3, backoff=1, factor=2, jitter=0)
@@ -105,16 +103,6 @@ async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtu
         assert await state_of(queue) == {"waiting": 1}
 
 
-async def test_a_task_that_is_postponed_for_ever_expires(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1, expires=10)
-    async with queue.take():
-        raise RetryLater(20)
-    await anyio.sleep(11)
-    await queue.put(2)
-    assert await state_of(queue) == {"waiting": 1, "expired": 1}
-
-
 async def test_discard_ends_it_with_a_reason(store):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
@@ -170,23 +158,6 @@ async def test_a_cancellation_from_outside_gives_it_back_without_counting(store,
         assert await state_of(queue) == {"waiting": 2}
 
 
-@pytest.mark.backends("asyncio")
-async def test_a_native_cancellation_gives_it_back_too(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1)
-
-    async def work():
-        async with queue.take():
-            await anyio.sleep(10)
-
-    working = asyncio.get_running_loop().create_task(work())
-    await anyio.sleep(1)
-    working.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await working
-    assert await state_of(queue) == {"waiting": 1}
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 async def test_other_ends_of_the_world_fail_the_try_and_go_on(store, virtual_clock, error):
     """A program that ends at this task would end at it again and again."""
@@ -216,48 +187,6 @@ async def test_a_generator_that_is_closed_gives_it_back(store):
     assert (record.attempts, record.deliveries) == (0, 0)
 
 
-async def test_left_from_another_task(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1)
-    taking = queue.take()
-    entered, left = anyio.Event(), anyio.Event()
-
-    async def enter():
-        await taking.__aenter__()
-        entered.set()
-        await left.wait()
-        # what it left to others can still be left properly
-        assert await taking.__aexit__(None, None, None) is False
-
-    async def leave():
-        await entered.wait()
-        with pytest.raises(
-            RuntimeError, match="left from another task than it was entered in; it has been given back"
-        ):
-            await taking.__aexit__(None, None, None)
-        await queue.takers.until_idle()
-        assert await state_of(queue) == {"done": 1}
-        left.set()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(enter)
-        group.start_soon(leave)
-
-
-async def test_a_task_that_ends_without_leaving_the_block_gives_it_back(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1)
-    taking = queue.take()
-    with pytest.RaisesGroup(RuntimeError):  # the loops complain of the scope that was not left
-        async with anyio.create_task_group() as group:
-            group.start_soon(taking.__aenter__)
-    await virtual_clock.settle()
-    await queue.takers.until_idle()
-    assert await state_of(queue) == {"waiting": 1}
-    with pytest.raises(RuntimeError, match="left from another task"):
-        await taking.__aexit__(None, None, None)
-
-
 async def test_one_use(store):
     queue = WorkQueue(store, "jobs")
     await queue.put_many([1, 2])
@@ -273,93 +202,6 @@ async def test_one_use(store):
 
 
 # fences
-
-
-async def test_the_zombie(engine, virtual_clock):
-    """A takes, is frozen for longer than its lease, B does the task again, A comes back and fails."""
-    frozen = FaultyEngine(engine)
-    async with tenure.open_store(frozen, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        theirs, ours = (WorkQueue(store, "jobs", retry=Retry(attempts=1)) for store in (a, b))
-        task_id = await ours.put("job")
-        tokens = {}
-
-        async def zombie():
-            with pytest.raises(LeaseLost) as lost:
-                async with theirs.take() as task:
-                    tokens["A"] = task.token
-                    with anyio.CancelScope(shield=True):  # the process does not notice
-                        await anyio.sleep(10)
-                    with pytest.raises(LeaseLost):
-                        task.check()
-                    await task.progress("I am still here")
-            # what it raises is the loss: from progress(), or because its scope had been cancelled
-            assert lost.value.reason in {"expired", "refused"}
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(zombie)
-            await anyio.sleep(0.5)
-            frozen.pause(before_effect=True)
-            async with ours.take() as task:
-                tokens["B"] = task.token
-                assert task.deliveries == 2
-                await anyio.sleep(3)
-                frozen.resume()
-                await anyio.sleep(10)
-                task.set_result("by B")
-        assert tokens["B"] > tokens["A"]
-        assert await ours.result(task_id) == "by B"
-        assert await state_of(ours) == {"done": 1}
-        assert len((await ours.browse("ended")).tasks) == 1
-        assert await ours.verify()
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-async def test_every_verdict_of_a_stale_taker_is_refused(open_store_on, virtual_clock, verdict):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        theirs, ours = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        await ours.put(1)
-        with pytest.raises(LeaseLost):
-            async with theirs.take() as stale:
-                (await a.session(3.0)).lose("expired")
-                await anyio.sleep(1)
-        async with ours.take() as task:
-            assert task.deliveries == 2
-            session = await a.session(3.0)
-            late = Exchange(session.id, 10**9, ours.key, (Settle(stale.id, stale.token, verdict),))
-            assert (await a.call(late)).refused == (stale.token,)
-            assert await a.call(Progress(ours.key, stale.id, stale.token, b"1")) is Reply.REFUSED
-            with pytest.raises(LeaseLost):
-                await stale.progress(1)
-            with pytest.raises(LeaseLost):
-                stale.check()
-            assert await state_of(ours) == {"leased": 1}
-        assert await state_of(ours) == {"done": 1}
-
-
-async def test_a_loss_cancels_the_block_and_is_reported(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put(1)
-    start = virtual_clock.now()
-    with pytest.raises(LeaseLost, match="lost \\(expired\\)") as lost:
-        async with queue.take() as task:
-            faulty.pause()
-            await anyio.sleep(1000)
-    assert 2 < virtual_clock.now() - start <= 2.7 + 1
-    assert (lost.value.reason, task.lost) == ("expired", "expired")
-    faulty.resume()
-
-
-async def test_a_body_that_ends_in_spite_of_the_loss(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put(1)
-    with pytest.raises(LeaseLost):
-        async with queue.take():
-            faulty.pause()
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(10)
-    faulty.resume()
-    async with queue.take() as task:
-        assert (task.attempt, task.deliveries) == (1, 2)
 
 
 async def test_a_body_that_raises_in_spite_of_the_loss(faulty, faulty_store, virtual_clock):
@@ -405,22 +247,6 @@ async def test_the_acknowledgement_is_waited_for_until_the_session_ends(faulty, 
     faulty.resume()
     # it was applied: whoever asks will learn it
     assert await state_of(queue) == {"done": 1}
-
-
-async def test_an_answer_that_comes_late_is_waited_for(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs")
-    task_id = await queue.put(1)
-    async with anyio.create_task_group() as group:
-
-        async def resume():
-            await anyio.sleep(2)
-            faulty.resume()
-
-        async with queue.take() as task:
-            task.set_result("late")
-            faulty.pause()
-            group.start_soon(resume)
-    assert await queue.result(task_id) == "late"
 
 
 async def test_whose_completion_met_a_session_that_had_gone(engine, virtual_clock):
@@ -471,18 +297,6 @@ async def test_a_cancelled_task_that_ends_all_the_same_is_done(store, virtual_cl
         assert task.cancelled
         task.set_result("done all the same")
     assert await queue.result(task_id) == "done all the same"
-
-
-async def test_a_cancelled_task_that_fails_is_not_tried_again(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=SOON)
-    task_id = await queue.put(1)
-    with pytest.raises(ZeroDivisionError):
-        async with queue.take():
-            with anyio.CancelScope(shield=True):
-                await queue.cancel(task_id)
-                await virtual_clock.settle()
-            raise ZeroDivisionError
-    assert await state_of(queue) == {"cancelled": 1}
 
 
 async def test_cancelled_from_outside_and_by_request(store, virtual_clock):
@@ -540,18 +354,6 @@ async def test_progress_reports_a_request(engine, virtual_clock):
 # what a task reports
 
 
-async def test_progress_is_there_for_the_next_delivery(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(backoff=0))
-    await queue.put(1)
-    with suppress(ZeroDivisionError):
-        async with queue.take() as task:
-            await task.progress({"line": 1})
-            await task.progress({"line": 2})
-            raise ZeroDivisionError
-    async with queue.take() as task:
-        assert task.last_progress == {"line": 2}
-
-
 async def test_max_payload_of_results_and_progress(recording):
     async with tenure.open_store(recording) as store:
         queue = WorkQueue(store, "jobs", max_payload=10)
@@ -588,24 +390,6 @@ async def test_waited_and_check(store, virtual_clock):
         task.check()
 
 
-async def test_results_expire_each_by_itself(store, virtual_clock):
-    # in the sketch, results of different tasks expire together
-    queue = WorkQueue(store, "jobs", results_ttl=10)
-    ids = await queue.put_many([1, 2])
-    for _ in range(2):
-        async with queue.take() as task:
-            task.set_result(task.payload)
-        await anyio.sleep(6)
-    with pytest.raises(ResultUnavailable):
-        await queue.result(ids[0])
-    assert await queue.result(ids[1]) == 2
-    await anyio.sleep(6)
-    with pytest.raises(ResultUnavailable):
-        await queue.result(ids[1])
-    # with the last result the queue is forgotten, its counts included
-    assert (await queue.statistics()).done == 0
-
-
 # crashes
 
 
@@ -622,75 +406,6 @@ async def test_a_crash_counts_a_delivery_and_not_an_attempt(engine, virtual_cloc
         (dead,) = await queue.dead()
         assert (dead.payload, dead.attempts, dead.deliveries) == ("poison", 0, 3)
         assert "delivered 3 times" in dead.error
-
-
-async def test_tries_that_failed_are_no_deliveries_without_a_verdict(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_deliveries=3, retry=Retry(attempts=10, backoff=0))
-    await queue.put(1)
-    for _ in range(5):
-        with pytest.raises(ZeroDivisionError):
-            async with queue.take():
-                raise ZeroDivisionError
-    with pytest.raises(LeaseLost):
-        async with queue.take():
-            (await store.session(3.0)).lose("expired")
-            await anyio.sleep(100)
-    assert await state_of(queue) == {"waiting": 1}
-
-
-async def test_a_long_task_keeps_its_lease(store, virtual_clock):
-    """Rows 3 and 24: taskiq-redis#101: a task longer than the idle timeout runs twice."""
-    queue = WorkQueue(store, "jobs")
-    await queue.put(1)
-    async with queue.take() as task:
-        await anyio.sleep(300)
-        task.check()
-        assert await state_of(queue) == {"leased": 1}
-    assert await state_of(queue) == {"done": 1}
-
-
-async def test_a_blocked_loop_loses_its_lease_and_its_outcome_is_refused(engine, virtual_clock):
-    """Row 17, without a beat from another thread: dramatiq#692, bullmq#3183, rq#2424."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        task_id = await queue.put(1)
-        async with anyio.create_task_group() as group:
-
-            async def blocked():
-                with pytest.raises(LeaseLost):
-                    async with queue.take() as task:
-                        link.pause(before_effect=True)
-                        with anyio.CancelScope(shield=True):
-                            await anyio.sleep(9)
-                        task.set_result("stale")
-
-            group.start_soon(blocked)
-            await anyio.sleep(1)
-            async with other.take() as task:
-                task.set_result("fresh")
-            await anyio.sleep(9)
-            link.resume()
-        assert await other.result(task_id) == "fresh"
-
-
-async def test_closing_the_store_gives_back_what_runs_in_other_tasks(engine, virtual_clock):
-    async with tenure.open_store(engine, ttl=3) as other:
-
-        async def work(queue):
-            with pytest.raises(LeaseLost, match="closed"):
-                async with queue.take():
-                    await anyio.sleep(100)
-
-        async with anyio.create_task_group() as group:
-            async with tenure.open_store(engine, ttl=3) as store:
-                queue = WorkQueue(store, "jobs")
-                await queue.put(1)
-                group.start_soon(work, queue)
-                await virtual_clock.settle()
-        (record,) = (await WorkQueue(other, "jobs").browse("waiting")).tasks
-        # it was no crash
-        assert (record.attempts, record.deliveries) == (0, 0)
 
 
 async def test_a_body_that_completes_while_the_store_closes(engine, virtual_clock):

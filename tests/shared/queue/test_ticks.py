@@ -213,31 +213,6 @@ def test_multiples_are_in_order_and_none_is_missing(seconds, moment):
     assert coming[0] - last == pytest.approx(seconds, abs=1e-6)
 
 
-def test_a_tick_is_not_left_out_because_of_a_moment_just_before_it():
-    tick = at("UTC", "2026-01-01T00:00")
-    moment = tick - 2.4e-7
-    assert moment < tick
-    assert next(ticks(None, "0 0 * * *", "UTC").after(moment)) == tick
-
-
-def test_a_fixed_time_that_is_left_out_comes_after_the_gap():
-    of = ticks(None, "30 2 * * *", "Europe/Berlin")
-    days = between(of, at("Europe/Berlin", "2026-03-28T00:00"), at("Europe/Berlin", "2026-03-31T00:00"))
-    assert said("Europe/Berlin", days) == ["28 02:30 +0100", "29 03:00 +0200", "30 02:30 +0200"]
-
-
-def test_several_fixed_times_that_are_left_out_come_once():
-    of = ticks(None, "0,20,40 2,3 * * *", "Europe/Berlin")
-    day = between(of, at("Europe/Berlin", "2026-03-29T00:00"), at("Europe/Berlin", "2026-03-30T00:00"))
-    assert said("Europe/Berlin", day) == ["29 03:00 +0200", "29 03:20 +0200", "29 03:40 +0200"]
-
-
-def test_a_fixed_time_that_comes_twice_counts_once():
-    of = ticks(None, "30 2 * * *", "Europe/Berlin")
-    days = between(of, at("Europe/Berlin", "2026-10-24T00:00"), at("Europe/Berlin", "2026-10-27T00:00"))
-    assert said("Europe/Berlin", days) == ["24 02:30 +0200", "25 02:30 +0200", "26 02:30 +0100"]
-
-
 def test_a_year_has_each_of_its_days():
     of = ticks(None, "30 2 * * *", "Europe/Berlin")
     year = between(of, at("Europe/Berlin", "2026-01-01T00:00"), at("Europe/Berlin", "2027-01-01T00:00"))

@@ -12,10 +12,10 @@ import pytest
 from workers import work_off, working
 
 import tenure
-from tenure import EngineError, LeaseLost, Lock, Retry, RetryLater, StoreClosed, TaskFailed, Worker, WorkQueue
+from tenure import EngineError, LeaseLost, Retry, RetryLater, StoreClosed, TaskFailed, Worker, WorkQueue
 from tenure.engine import Exchange, RenewSession
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine
+from tenure.testing import FaultyEngine
 
 
 async def nothing_leased(queue):
@@ -74,25 +74,6 @@ async def test_the_concurrency_is_respected_and_used(store, virtual_clock):
     assert virtual_clock.now() - start == pytest.approx(10, abs=0.2)
 
 
-async def test_an_exception_fails_the_try(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=3, backoff=1, jitter=0))
-    task_id = await queue.put(1)
-    starts = []
-
-    async def handler(task: tenure.Task):
-        starts.append((task.attempt, virtual_clock.now()))
-        raise ZeroDivisionError
-
-    worker = Worker(queue, handler)
-    await work_off(queue, worker)
-    assert [attempt for attempt, _ in starts] == [1, 2, 3]
-    assert starts[1][1] - starts[0][1] >= 1
-    assert starts[2][1] - starts[1][1] >= 2
-    with pytest.raises(TaskFailed, match="ZeroDivisionError"):
-        await queue.result(task_id)
-    assert (worker.statistics().retried, worker.statistics().dead) == (2, 1)
-
-
 async def test_a_retry_of_its_own(store, virtual_clock):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=100))
     await queue.put(1)
@@ -131,18 +112,6 @@ async def test_what_a_handler_may_raise(store, virtual_clock):
     errors = sorted(dead.error for dead in await queue.dead())
     assert errors[0] == "ExceptionGroup: several (2 sub-exceptions) [ValueError; KeyError: 'k']"
     assert errors[1].endswith("Object of type object is not JSON serializable")
-
-
-async def test_a_result_that_is_too_large_fails_the_try(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_payload=10, retry=Retry(attempts=1))
-    await queue.put(1)
-
-    async def handler(task: tenure.Task):
-        return "x" * 100
-
-    await work_off(queue, Worker(queue, handler))
-    (dead,) = await queue.dead()
-    assert "the result has 102 bytes" in dead.error
 
 
 async def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_the_worker_lives(store, virtual_clock):
@@ -359,26 +328,6 @@ async def test_cancelling_run_abandons_threads_and_gives_their_tasks_back(store)
 # cancelling, losing, closing
 
 
-async def test_a_task_that_is_cancelled_and_its_runner_goes_on(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put("cancel me")
-    ended = []
-
-    async def handler(task: tenure.Task):
-        try:
-            await anyio.sleep(10)
-        finally:
-            ended.append(task.payload)
-
-    worker = Worker(queue, handler, concurrency=1)
-    async with working(queue, worker):
-        await anyio.sleep(1)
-        await queue.put("next")
-        assert await queue.cancel(task_id)
-    assert ended == ["cancel me", "next"]
-    assert (worker.statistics().cancelled, worker.statistics().done) == (1, 1)
-
-
 async def test_a_cancellation_that_comes_after_the_handler_does_not_hit_the_next_task(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     ids = await queue.put_many(range(20))
@@ -398,49 +347,6 @@ async def test_a_cancellation_that_comes_after_the_handler_does_not_hit_the_next
     # the last is cancelled before it runs; whoever ended before noticing is done
     assert statistics.done == 19
     assert (await queue.statistics()).cancelled == 1
-
-
-async def test_a_lost_session_cancels_its_handlers_and_not_those_after_them(engine, virtual_clock):
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as store:
-        queue = WorkQueue(store, "jobs")
-        await queue.put_many(range(6))
-        lost, done = [], []
-
-        async def handler(task: tenure.Task):
-            try:
-                await anyio.sleep(5)
-            finally:
-                (lost if task.lost else done).append(task.payload)
-
-        worker = Worker(queue, handler, concurrency=3)
-        async with working(queue, worker):
-            await anyio.sleep(0.5)
-            link.pause(before_effect=True)
-            await anyio.sleep(10)
-            link.resume()
-        assert sorted(done) == list(range(6))
-        statistics = worker.statistics()
-        assert statistics.done == 6
-        assert statistics.lost + statistics.given_back == len(lost)
-        assert (await queue.statistics()).done == 6
-
-
-async def test_cancelling_run_gives_everything_back(store, virtual_clock):
-    """Row 11: pgqueuer#630: a stopped worker leaves rows picked."""
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(range(20))
-
-    async def handler(task: tenure.Task):
-        await anyio.sleep(100)
-
-    worker = Worker(queue, handler, concurrency=7)
-    with anyio.move_on_after(5):
-        await worker.run()
-    statistics = await queue.statistics()
-    assert (statistics.leased, statistics.waiting) == (0, 20)
-    assert worker.statistics().given_back == 7
-    assert {record.attempts + record.deliveries for record in (await queue.browse("waiting")).tasks} == {0}
 
 
 async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, virtual_clock):
@@ -503,28 +409,6 @@ async def test_draining_an_idle_worker(store, virtual_clock):
     await queue.put(1)
     await virtual_clock.settle()
     await nothing_leased(queue)
-
-
-async def test_two_workers_and_one_is_drained(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    done = {"a": 0, "b": 0}
-
-    async def handler(name, number):
-        await anyio.sleep(0.01)
-        done[name] += 1
-
-    a, b = (Worker(queue, functools.partial(handler, name), concurrency=3) for name in "ab")
-    async with anyio.create_task_group() as group:
-        group.start_soon(a.run)
-        group.start_soon(b.run)
-        group.start_soon(queue.put_many, range(500))
-        await anyio.sleep(0.2)
-        await a.drain()
-        at_that_time = done["a"]
-        await queue.join()
-        await b.drain()
-    assert done["a"] == at_that_time > 0
-    assert sum(done.values()) == 500
 
 
 async def test_it_runs_once_at_a_time_and_again_after_a_cancellation(store, virtual_clock):
@@ -609,29 +493,6 @@ async def test_an_engine_error_ends_it_with_that_error(virtual_clock):
             await virtual_clock.settle()
             engine.grumpy = True
             await queue.put(1)
-
-
-async def test_a_link_that_fails_all_the_time_does_not_end_it(virtual_clock):
-    """Row 6: a blip kills the worker, or it stays up and consumes nothing."""
-    faults = dict.fromkeys((Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE), 0.1)
-    link = FaultyEngine(MemoryEngine(), rates=faults, seed=3)
-    async with tenure.open_store(link, ttl=10) as store:
-        queue = WorkQueue(store, "jobs", retry=Retry(attempts=5, backoff=0.1))
-        seen = []
-
-        async def handler(task: tenure.Task):
-            seen.append(task.payload)
-            await anyio.sleep(0.05)
-            if task.payload % 10 == 0 and task.attempt < 3:
-                raise ZeroDivisionError
-
-        worker = Worker(queue, handler, concurrency=5)
-        async with working(queue, worker):
-            await queue.put_many(range(200))
-        statistics = await queue.statistics()
-        assert statistics.done == 200
-        assert len(seen) == 200 + 2 * 20
-        assert worker.statistics().done == 200
 
 
 # readiness: a worker that is green and takes nothing is a fault
@@ -740,20 +601,6 @@ async def test_an_idle_worker_costs_next_to_nothing(recording, virtual_clock):
         assert len(kinds) / seconds <= 0.15
 
 
-async def test_a_busy_worker_costs_as_little(recording, virtual_clock):
-    seconds = depth.share(3000)
-    async with tenure.open_store(recording, ttl=30) as store:
-        queue = WorkQueue(store, "jobs")
-        await queue.put(1)
-
-        async def handler(task: tenure.Task):
-            await anyio.sleep(seconds)
-
-        recording.take()
-        await work_off(queue, Worker(queue, handler, concurrency=1))
-        assert len(recording.take()) / seconds <= 0.25
-
-
 async def test_the_observer_learns_of_it(engine, virtual_clock):
     events = []
 
@@ -781,22 +628,6 @@ async def test_the_observer_learns_of_it(engine, virtual_clock):
         "attempt": 1,
         "seconds": pytest.approx(2, abs=0.01),
     }
-
-
-async def test_workers_do_not_share_what_their_handlers_hold(store, virtual_clock):
-    # in the sketch, a lock object that workers share also shares its token
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(range(10))
-    lock = Lock(store, "shared")
-    tokens = []
-
-    async def handler(task: tenure.Task):
-        async with lock as lease:
-            tokens.append(lease.token)
-            await anyio.sleep(0.01)
-
-    await work_off(queue, Worker(queue, handler))
-    assert len(set(tokens)) == 10
 
 
 async def test_wrong_arguments(store):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 
 import anyio
 import pytest
@@ -13,7 +12,6 @@ from workers import work_off, working
 import tenure
 from tenure import (
     Discard,
-    Item,
     Job,
     LeaseLost,
     Retry,
@@ -138,6 +136,9 @@ async def test_without_lingering_it_takes_what_is_there(store, virtual_clock):
     assert batches == [[*range(6)]]
 
 
+# verdicts
+
+
 async def test_so_many_batches_run_at_a_time(store, virtual_clock):
     queue, busy = WorkQueue(store, "jobs"), []
 
@@ -151,47 +152,6 @@ async def test_so_many_batches_run_at_a_time(store, virtual_clock):
     await work_off(queue, worker)
     assert len(busy) == 9 and max(busy) == 3
     assert worker.statistics().concurrency == 3
-
-
-async def test_priority_orders_batches_and_what_is_in_them(store, virtual_clock):
-    queue, batches = WorkQueue(store, "jobs"), []
-
-    async def handler(tasks: list[tenure.Task]):
-        batches.append(payloads(tasks))
-
-    for priority in (1, 3, 0, 2):
-        await queue.put(priority, priority)
-    await work_off(queue, Worker(queue, handler, batch=2, concurrency=1))
-    assert batches == [[3, 2], [1, 0]]
-
-
-async def test_a_batch_has_no_more_of_a_group_than_may_be_leased(store, virtual_clock):
-    queue, batches = WorkQueue(store, "jobs", per_group=2), []
-
-    async def handler(tasks: list[tenure.Task]):
-        batches.append(Counter(task.group for task in tasks))
-
-    worker = Worker(queue, handler, batch=100, linger=0.01, concurrency=3)
-    await queue.put_many([Item(i, group=group) for i in range(5) for group in "ab"])
-    await work_off(queue, worker)
-    assert sum(batches, Counter()) == {"a": 5, "b": 5}
-    assert all(max(batch.values()) <= 2 for batch in batches)
-
-
-async def test_what_is_fetched_ahead_is_in_the_next_batches(store, virtual_clock):
-    queue, batches = WorkQueue(store, "jobs"), []
-
-    async def handler(tasks: list[tenure.Task]):
-        await anyio.sleep(1)
-        batches.append(payloads(tasks))
-
-    worker = Worker(queue, handler, batch=5, concurrency=1, prefetch=10)
-    await queue.put_many(range(30))
-    await work_off(queue, worker)
-    assert [each for batch in batches for each in batch] == [*range(30)] and worker.statistics().done == 30
-
-
-# verdicts
 
 
 async def test_one_bad_of_a_hundred_fails_alone(store, virtual_clock):
@@ -393,42 +353,6 @@ async def test_when_all_are_cancelled_the_handler_is_and_the_runner_goes_on(stor
             await queue.cancel(task_id)
     assert ended == [["a", "b"], ["c"]] and virtual_clock.now() - start < 100
     assert (worker.statistics().done, worker.statistics().cancelled) == (1, 2)
-
-
-async def test_one_that_is_lost_alone_costs_the_others_nothing(store, virtual_clock):
-    queue, tries = WorkQueue(store, "jobs"), []
-
-    async def handler(tasks: list[tenure.Task]):
-        if not tries:
-            tasks[1].lose("a replica did not know it")
-        tries.append(payloads(tasks))
-        await anyio.sleep(1)
-        for task in tasks:
-            if task.lost:
-                with pytest.raises(LeaseLost, match="replica"):
-                    task.check()
-
-    worker = Worker(queue, handler, batch=10)
-    await queue.put_many(list("abc"))
-    await work_off(queue, worker)
-    assert tries == [["a", "b", "c"]]
-
-
-async def test_cancelling_run_gives_all_back_but_what_is_marked(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-
-    async def handler(tasks: list[tenure.Task]):
-        tasks[0].fail(Discard("no"))
-        await anyio.sleep(100)
-
-    worker = Worker(queue, handler, batch=10, concurrency=1)
-    await queue.put_many(range(20))
-    with anyio.move_on_after(5):
-        await worker.run()
-    statistics = await queue.statistics()
-    assert (statistics.leased, statistics.waiting, statistics.discarded) == (0, 19, 1)
-    assert worker.statistics().given_back == 9
-    assert {record.attempts + record.deliveries for record in (await queue.browse("waiting")).tasks} == {0}
 
 
 async def test_draining_finishes_the_batches_at_hand(store, virtual_clock):

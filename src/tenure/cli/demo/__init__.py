@@ -1,1 +1,1 @@
-"""The command `tenure demo`: workers, the faults that it plants among them, and the audit of what they did."""
+"""The command `tenure demo`: workers, the faults that it plants among them, and the audit of their work."""

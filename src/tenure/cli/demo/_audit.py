@@ -1,4 +1,4 @@
-"""The end of `tenure demo`: whether all that is on record agrees."""
+"""The audit at the end of `tenure demo`: a comparison of all records."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class DemoLog:
         return True
 
     def can_be_written(self) -> bool:
-        """True if no process keeps a transaction open, as a process does that was stopped inside it."""
+        """True if no process keeps a transaction open, such as a process that was stopped inside it."""
         try:
             with self._writing(_MOMENT) as connection:
                 connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""`tenure demo`: a fleet of workers that are killed, and what is left of it on record."""
+"""`tenure demo`: a fleet of workers that are killed, and the records of their work."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class DemoScript:
 
     def __init__(self, fleet: Fleet, probe: StoreProbe, log: DemoLog, say: Callable[..., None]) -> None:
         self.handovers: list[float] = []
-        """The seconds after which others had what a killed worker had held."""
+        """The seconds after which others got the holds of a killed worker."""
         self._fleet = fleet
         self._probe = probe
         self._log = log
@@ -165,7 +165,7 @@ class DemoScript:
             await self._let_go(member)
 
     async def _stop(self, member: str) -> bool:
-        """Stop a worker; false if it stands in a transaction now, and so stops all the others too."""
+        """Stop a worker; false if it stopped inside a transaction, and so stops all the others too."""
         self._fleet.freeze(member)
         return await anyio.to_thread.run_sync(self._log.can_be_written)
 

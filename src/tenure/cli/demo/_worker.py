@@ -71,7 +71,7 @@ class _DemoWorker:
         self._name = name
 
     async def deliver_letters(self) -> None:
-        """Two at a time."""
+        """Handle two letters at a time."""
         await Worker(self._post.queue, self._deliver, concurrency=2).run()
 
     def _deliver(self, task: Task[int]) -> None:
@@ -88,7 +88,7 @@ class _DemoWorker:
             await anyio.sleep(random.random())
 
     def _write_lines(self, lease: Lease) -> None:
-        # it does not ask whether the lease is lost: what is too late is refused
+        # it does not ask whether the lease is lost: a late write is refused
         for _ in range(_LEDGER_LINES):
             time.sleep(0.2)
             if not self._post.log.write_line(lease, self._name):
@@ -114,7 +114,7 @@ class _DemoWorker:
 
 
 async def close_counter(queue: WorkQueue[int]) -> int:
-    """Let no worker put a letter any more; returns how many were put. Cancellation: they may or may not go on."""
+    """Let no worker put another letter; returns how many were put. Cancellation: they may or may not go on."""
     while True:
         sent: Any = (await queue.cursors()).get(SENT)
         if isinstance(sent, list):

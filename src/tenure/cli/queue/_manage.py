@@ -1,4 +1,4 @@
-"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: queues changed by hand. Each says what it did."""
+"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: changes of a queue by hand, each of them printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure queue`: queues listed and shown; what changes them is in `_manage`."""
+"""`tenure queue`: queues listed and shown; `_manage` has the commands that change queues."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
         for r in page.tasks
     ]
     header = ("id", "state", "priority", "attempts", "deliveries", "age", "key", "payload", "error")
-    # errors get what is left of the terminal
+    # errors get the rest of the terminal's width
     taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
     errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)

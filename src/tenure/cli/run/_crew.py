@@ -43,7 +43,7 @@ class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
     A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
-    than that allows. `on_settled` and `name` are as those of `Runners`.
+    than that allows. `on_settled` and `name` are as of `Runners`.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Workers:
         await self._runners.run()
 
     def begin_draining(self) -> None:
-        """Take no more, and give back what was not begun. Synchronous."""
+        """Take no more inputs, and give back inputs that were not begun. Synchronous."""
         self._runners.begin_draining()
         for scope in self._booking:
             scope.cancel()
 
     async def drain(self) -> None:
-        """Take no more; return when what was begun is done. Cancellation: they go on draining."""
+        """Take no more inputs; return when the current ones are done. Cancellation: the workers go on draining."""
         self.begin_draining()
         await self._runners.drain()
 

@@ -1,4 +1,4 @@
-"""Commands that died on this machine: what they had is free as soon as another process notices their death.
+"""Dead commands of this machine: their leases are freed as soon as another process notices their death.
 
 Elsewhere, and where the system has no such identity, it is free when their sessions have run out. A process is known
 by its host and boot, the namespaces in which its number means something, its number, and the time of its start, since

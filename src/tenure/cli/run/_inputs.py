@@ -35,7 +35,7 @@ class Source(Protocol):
     """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
     def check(self, position: Position) -> None:
-        """Make sure that what was read up to the position is still the same, as far as that can be determined."""
+        """Make sure that the input up to the position has not changed, as far as that can be determined."""
         ...
 
     def has_more(self, position: Position) -> bool:

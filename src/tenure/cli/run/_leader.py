@@ -1,4 +1,4 @@
-"""The leader: the one process that reads the input and writes the results, while all of them work.
+"""The leader: the process that reads the input and writes the results, while all of them work.
 
 It holds the run's lock for that. When it dies, the next in the line takes over where the store says that it stood.
 """
@@ -63,7 +63,7 @@ class RunLeader:
 
         Raises `UsageError` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or its
         results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on
-        from what is on record.
+        from the records.
         """
         await self._name_the_leader()
         while not (self.finished or self._stop.asked):

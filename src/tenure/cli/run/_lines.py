@@ -1,4 +1,4 @@
-"""Files of lines as a source: it stands at a byte offset, and a checksum shows that what is before has not changed."""
+"""Files of lines as a source: a byte offset is its place, and a checksum shows that the bytes before are unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Lines:
         self._begin()
 
     def check(self, position: Position) -> None:
-        """Compare what was read before with what is there now; streams are compared when they are read."""
+        """Compare the bytes that were read before with the present ones; streams are compared when they are read."""
         if self._sized and self._stamp(position["file"]) != position["stamp"]:
             self._reread(position)
             self._leave()
@@ -167,7 +167,7 @@ class Lines:
         }
 
     def _stamp(self, file: int) -> int:
-        """The stamp of the files up to and with this one, as they are now."""
+        """The stamp of the files up to and including this file, as they are now."""
         return self._chain(file + 1)
 
     def _chain(self, count: int) -> int:

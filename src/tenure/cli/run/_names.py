@@ -1,4 +1,4 @@
-"""The names of files as a source. Where it stands is the last name that was given."""
+"""The names of files as a source; the last name that was read is its place."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def same_work(plan: Plan, other: Plan) -> bool:
 
 
 def open_source(options: Options) -> Lines | Names:
-    """The source of the inputs. Raises `UsageError` for what is not there, or cannot be read."""
+    """The source of the inputs. Raises `UsageError` for a source that is missing, or cannot be read."""
     return Names(options.globs) if options.globs else Lines(options.inputs)
 
 

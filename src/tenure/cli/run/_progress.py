@@ -210,7 +210,7 @@ class _Above:
 
 @contextmanager
 def prints_above(screen: Screen) -> Generator[None]:
-    """A stretch in which what is printed to the terminal does not mix with the bar."""
+    """A stretch in which text printed to the terminal does not mix with the bar."""
     before = sys.stdout, sys.stderr
     changed = [
         _Above(stream, screen) if screen.is_terminal and stream.isatty() else stream for stream in before
@@ -226,7 +226,7 @@ def prints_above(screen: Screen) -> Generator[None]:
 
 
 class Progress:
-    """Shows how one run goes."""
+    """Shows the progress of a run."""
 
     def __init__(
         self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True

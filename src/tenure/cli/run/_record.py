@@ -105,7 +105,7 @@ class Record:
 
 
 def check_same(name: str, recorded: Plan, plan: Plan) -> None:
-    """Raise `UsageError` if the run of that name is on record with other work than what is planned."""
+    """Raise `UsageError` if the run of that name is on record with other work than the plan."""
     if not same_work(recorded, plan):
         raise UsageError(
             f"run {name} has another handler or other inputs ({_spoken(recorded)});"

@@ -39,7 +39,7 @@ class Outcome:
 
 
 def table(outcome: Outcome) -> str:
-    """The run in figures; seconds and rate are those of all its commands, as far as they lived to store them."""
+    """The run in figures; seconds and rate cover all its commands, as far as they lived to store them."""
     s, tally = outcome.statistics, outcome.tally
     rows = [
         ("run", f"{outcome.name}, {'finished' if outcome.finished else 'unfinished'}"),

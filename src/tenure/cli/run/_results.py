@@ -1,9 +1,8 @@
 """The results file: written from the store, in the order in which the inputs ended.
 
-What stands in it is a function of the store alone: the line of the n-th ending is always the same, and at the same
+The store alone determines the contents: the line of the n-th ending is always the same, and at the same
 place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
-the offset and writes what comes after the rank. Even a writer that was frozen and wrote late would write what is there
-already.
+the offset and writes the lines after the rank. Even a writer that was frozen and writes late writes the same bytes.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class Results:
         return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
 
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
-        """Write what has ended and what ends, until it is `over` and all is written.
+        """Write the results of ended inputs, and of inputs as they end, until the run is `over` and all are written.
 
-        Raises `LeaseLost`, `Interrupted` if it cannot be written. Cancellation: what was not recorded is written again
-        the next time.
+        Raises `LeaseLost`, `Interrupted` if the file cannot be written.
+        Cancellation: results that were not recorded are written again the next time.
         """
         try:
             await self._follow(queue, lease, over)

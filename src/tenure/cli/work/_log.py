@@ -67,7 +67,7 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 
 def start_logging(level: str, form: str) -> None:
-    """Log what is of that level or above to standard error, unless the program has set up its own logging."""
+    """Log records of that level or above to standard error, unless the program has set up its own logging."""
     ours = logging.getLogger("tenure")
     if not ours.level:
         ours.setLevel(level.upper())

@@ -1,4 +1,4 @@
-"""`tenure work`: the options, and whether this process works itself or starts others that do."""
+"""`tenure work`: the options, and the choice to work in this process or in child processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_PROCESSES = 1000
 
 _DESCRIPTION = """\
 Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
-signal, or the end of the grace, gives back what is not finished, without counting an attempt. While the server of the
+signal, or the end of the grace, gives back the unfinished tasks, without counting an attempt. While the server of the
 store is away, also at the beginning, it waits."""
 
 _EPILOG = """\

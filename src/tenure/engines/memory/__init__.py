@@ -148,7 +148,7 @@ class MemoryEngine(Engine):
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
         due = state.next_due <= state.now
-        state.replies_due.look(state.now, A_FEW)
+        state.replies_due.check(state.now, A_FEW)
         if due and state.is_due("limiter"):
             self._rates.forget(A_FEW)
         if due and state.is_due("barrier"):

@@ -1,4 +1,4 @@
-"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+"""Operations on queues from outside: counts, listings, dead letters, purging."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Admin:
 
 
 def _place(after: str, pattern: Rank) -> Rank:
-    """The rank after which a page begins: its parts are of the same types as those of the pattern."""
+    """The rank after which a page begins: its parts have the types of the pattern's parts."""
     if not after:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""Names that are looked at again when their time has come, a few at a time."""
+"""Names that are checked when their time has come, a few at a time."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Due(Generic[K]):
-    """Names by the time at which to look at them. `look` returns the time of the next look, None for no other."""
+    """Names by the times of their checks. `check` returns the time of the next check, None for no other."""
 
-    def __init__(self, look: Callable[[K], float | None]) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[K], float | None]) -> None:
+        self._check = check
         self._heap: list[tuple[float, int, K]] = []
         self._names: set[K] = set()
         self._made = 0
 
     def add(self, name: K, when: float) -> None:
-        """Look at it then, unless that is to happen anyway, then or at another time."""
+        """Check this name then, unless a check of it is due already."""
         if name not in self._names:
             self._names.add(name)
             self._push(name, when)
 
-    def look(self, now: float, most: int) -> None:
-        """Look at those whose time has come."""
+    def check(self, now: float, most: int) -> None:
+        """Check the names whose time has come."""
         while most > 0 and self._heap and self._heap[0][0] <= now:
             most -= 1
             _, _, name = heappop(self._heap)
-            again = self._look(name)
+            again = self._check(name)
             if again is None:
                 self._names.remove(name)
             else:

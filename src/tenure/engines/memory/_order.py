@@ -1,4 +1,4 @@
-"""An order that can be left at any place: a heap whose dead entries are swept when they are the majority."""
+"""An order whose entries may leave at any place: a heap that is swept when most of its entries are dead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SLACK = 64
 
 
 class Order:
-    """Ranks from low to high, those of a `group`. `stands` returns whether a rank still stands for something there."""
+    """The ranks of a `group`, from low to high. `stands` returns whether a rank still stands for something there."""
 
     __slots__ = ("_heap", "group", "stands")
 
@@ -30,11 +30,11 @@ class Order:
         heappush(self._heap, rank)
 
     def alive(self) -> list[Rank]:
-        """Those that still stand, in no order."""
+        """The ranks that still stand, in no order."""
         return [rank for rank in self._heap if self.stands(self.group, rank)]
 
     def until(self, last: Rank) -> set[Rank]:
-        """Those up to `last`. The time depends on how many ranks there are up to it, standing or not."""
+        """The standing ranks up to `last`. The time depends on how many ranks there are up to it, standing or not."""
         found: set[Rank] = set()
         places = [0]
         while places:
@@ -56,7 +56,7 @@ class Order:
 
 
 class ReadyTasks:
-    """The waiting tasks of a group in the order of priority, and in that of age once anybody asks for it."""
+    """The waiting tasks of a group in the order of priority, and in the order of age once anybody asks for it."""
 
     __slots__ = ("by_age", "by_priority")
 

@@ -38,7 +38,7 @@ class Queue(rules.Queue):
         self._by_age: Order | None = None  # of all that wait; once its oldest is asked for
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether nothing keeps it any more; idle takers do not."""
+        """True if nothing keeps the queue; idle takers do not."""
         return self.keep_until <= now and not (self.is_kept or self.cursors)
 
     # keys
@@ -55,8 +55,8 @@ class Queue(rules.Queue):
         if key not in self.kept:
             del self.keys[key]
 
-    def look_at_key(self, key: str, now: float) -> float | None:
-        """Forget a ttl that is over, and the key if its task has ended; the time of the next look."""
+    def check_key(self, key: str, now: float) -> float | None:
+        """Forget a ttl that is over, and the key if its task has ended; the time of the next check."""
         until = self.kept.get(key)
         if until is None or until > now:
             return until
@@ -103,7 +103,7 @@ class Queue(rules.Queue):
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:
-        """When the next delayed task is due."""
+        """The time at which the next delayed task is due."""
         rank = self._by_due.first()
         return rank[0] if rank else None
 
@@ -113,7 +113,7 @@ class Queue(rules.Queue):
         return None if rank is None or rank[0] > now else self.tasks[self._by_due.pop()[-1]]
 
     def due(self, now: float) -> int:
-        """How many are entered as delayed, and are due."""
+        """The number of tasks that are entered as delayed, and are due."""
         return len(self._by_due.until((now, inf))) if self.delayed else 0
 
     def oldest(self, now: float) -> float:
@@ -154,7 +154,7 @@ class Queues:
     def __init__(self, state: State) -> None:
         self._state = state
         self._queues: dict[str, Queue] = {}
-        self._due = Due(self._look)
+        self._due = Due(self._check)
 
     def get(self, name: str) -> Queue:
         queue = self.find(name)
@@ -173,16 +173,16 @@ class Queues:
         return queue
 
     def stored(self, name: str) -> Queue | None:
-        """A queue, though nothing may keep it any more."""
+        """A queue, which perhaps nothing keeps."""
         return self._queues.get(name)
 
-    def look_now(self, name: str) -> None:
+    def check_now(self, name: str) -> None:
         """The queue may have lost what has kept it."""
         self._due.add(name, self._state.now)
 
     def forget(self) -> None:
-        """Forget a few queues that nothing keeps any more."""
-        self._due.look(self._state.now, A_FEW)
+        """Forget a few queues that nothing keeps."""
+        self._due.check(self._state.now, A_FEW)
 
     def in_use(self) -> list[str]:
         """The queues into which a task was put and that are not forgotten."""
@@ -195,11 +195,11 @@ class Queues:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def _look(self, name: str) -> float | None:
+    def _check(self, name: str) -> float | None:
         queue = self._queues[name]
         now = self._state.now
         if queue.is_forgotten(now):
-            # what is left of its records goes before
+            # its last records go before
             if len(queue.records):
                 return now
             if not queue.takers:

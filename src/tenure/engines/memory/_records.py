@@ -32,7 +32,7 @@ class Ended:
     kin: bool
 
     def is_over(self, now: float) -> bool:
-        """Whether its ttl has passed."""
+        """True if the record's ttl has passed."""
         return self.expires is not None and self.expires <= now
 
     def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> Record:
@@ -73,14 +73,14 @@ class Records:
         self._queue.lasting -= ended.expires is None
 
     def after(self, seq: int, now: float, state: str) -> Iterator[Ended]:
-        """Those in the state ("ended": in any), in order, whose rank is above `seq`."""
+        """The records in the state ("ended": in any), in order, whose rank is above `seq`."""
         for i in range(bisect_right(self._log, seq, key=lambda e: e.seq), len(self._log)):
             e = self._log[i]
             if not e.is_over(now) and self._ended.get(e.id) is e and state in (e.state, "ended"):
                 yield e
 
     def count(self, state: str) -> int:
-        """How many are in a state, counted one by one."""
+        """The number of records in a state, counted one by one."""
         return sum(ended.state == state for ended in self._ended.values())
 
     def __len__(self) -> int:

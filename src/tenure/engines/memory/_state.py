@@ -1,4 +1,4 @@
-"""What all families of the memory engine share: time, tokens, sessions, hints, watches and the step budget."""
+"""The state that all families of the memory engine share: time, tokens, sessions, hints, watches, the step budget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from time import time
 from typing import Any
 
 from tenure.engine import CAP, Hint, Notice, Reply
-from tenure.engines.rules import Layout, News, Numbers
+from tenure.engines.rules import Counters, Layout, News
 
 from ._due import Due
 from ._tables import MemoryTable
 from ._task import Task
 
 Topic = tuple[str, ...]
-"""What can be watched: its kind, its key, and what it is called there."""
+"""A subject that can be watched: its kind, its key, and its name there."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class State:
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.now = 0.0
-        self.last = Numbers()
+        self.last = Counters()
         self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
         self.session: Callable[[str], Session | None] = self.sessions.get
@@ -65,7 +65,7 @@ class State:
         self._processes: dict[int, str] = {}
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
-        self.replies_due = Due(self._look_at_reply)
+        self.replies_due = Due(self._check_reply)
         self._opened = 0
 
     def wall_time(self) -> float:
@@ -182,7 +182,7 @@ class State:
         self._replies[known.number, name] = reply
         self.replies_due.add((known.number, name), reply.until)
 
-    def _look_at_reply(self, name: tuple[int, str]) -> float | None:
+    def _check_reply(self, name: tuple[int, str]) -> float | None:
         reply = self._replies[name]
         if reply.until > self.now:
             return reply.until
@@ -212,7 +212,7 @@ class State:
             self.hint(known.process, key, name, notice)
 
     def first_watch(self, session: Session) -> tuple[Session, Topic] | None:
-        """What a session began to watch first."""
+        """The topic that a session began to watch first."""
         topic = next(iter(session.watches), None)
         return None if topic is None else (session, topic)
 

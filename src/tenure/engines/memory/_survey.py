@@ -1,4 +1,4 @@
-"""Looking around: names by kind, and what sessions have."""
+"""Introspection: names by kind, and the holds of sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ._state import Session, State
 
 
 class Introspection:
-    """What is asked about all families together."""
+    """The operations that ask about all families together."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The rows of tasks in memory: what `engines.rules` asks for, task by task."""
+"""The rows of tasks in memory: the interface of `engines.rules`, implemented task by task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ._state import Session, State
 from ._task import Task
 
 _Time = tuple[float, int, str]
-"""When something happens to a task of a queue."""
+"""The time at which something happens to a task, its id and its queue."""
 
 
 class TaskRows:
@@ -49,11 +49,11 @@ class TaskRows:
         self._letters: list[_Time] = []
         self._outdated: list[_Time] = []
         self._keys_kept = 0
-        self._keys_due = Due(self._look_at_key)
+        self._keys_due = Due(self._check_key)
         self._families = state.table(FAMILIES)
 
     def write(self) -> None:
-        """Everything counts at once."""
+        """Changes count at once: there is nothing to write."""
 
     # new tasks
 
@@ -367,7 +367,7 @@ class TaskRows:
                 if not self._state.step():
                     return
                 self.remove_letter(queue, ended)
-                self._queues.look_now(name)
+                self._queues.check_now(name)
             heappop(self._letters)
 
     def forget(self) -> None:
@@ -383,8 +383,8 @@ class TaskRows:
             if queue is not None and ended is not None and ended.is_over(now):
                 queue.records.remove(ended)
         forget, self._keys_kept = how_many_to_forget(self._keys_kept), 0
-        self._keys_due.look(now, forget)
+        self._keys_due.check(now, forget)
 
-    def _look_at_key(self, name: tuple[str, str]) -> float | None:
+    def _check_key(self, name: tuple[str, str]) -> float | None:
         queue = self._queues.stored(name[0])
-        return queue and queue.look_at_key(name[1], self._state.now)
+        return queue and queue.check_key(name[1], self._state.now)

@@ -48,7 +48,7 @@ class PostgresEngine(Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
-    may be that of a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
+    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
     which hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so.
     `schema` is where the tables and functions are, made if need be. A server that does not answer for
     `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
@@ -95,7 +95,7 @@ class PostgresEngine(Remote):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why the server cannot be reached."""
+        """The reason why the server cannot be reached, or None."""
         problem = self._connection.problem
         return None if problem is None else StoreUnavailable(problem)
 
@@ -134,7 +134,7 @@ class PostgresEngine(Remote):
         return answers
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
-        """How to apply an operation in the user's transaction, on a connection to the same database."""
+        """The statement that applies an operation in the user's transaction, on a connection to the same database."""
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:

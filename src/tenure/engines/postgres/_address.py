@@ -1,4 +1,4 @@
-"""Where a server is, and as whom to speak to it: what a URL says."""
+"""The address of a server and the user that speaks to it, as a URL says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Address:
 
     parameters: dict[str, Any] = field(repr=False)
     direct: Address | None = None
-    """Where the server itself is, when this is a pooler in front of it."""
+    """The address of the server itself, if this is a pooler in front of it."""
 
     def __str__(self) -> str:
         user, host, port, database = (str(self.parameters.get(name, "")) for name in _SHOWN)
@@ -38,7 +38,7 @@ class Address:
         return f"postgresql://{login}{host}{':' if port else ''}{port}/{database}{query}"
 
     async def conninfo(self, **more: str) -> str:
-        """What libpq takes, with more parameters; names of hosts are looked up. Raises `OSError`."""
+        """The connection string for libpq, with more parameters; names of hosts are looked up. Raises `OSError`."""
         hosts = str(self.parameters.get("host", "")).split(",")
         if not any(_has_to_be_looked_up(host) for host in hosts) or "hostaddr" in self.parameters:
             return make_conninfo(**self.parameters, **more)
@@ -48,7 +48,7 @@ class Address:
         for host, port in zip(hosts, ports, strict=True):
             if _has_to_be_looked_up(host):
                 known = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found += [(host, str(one[-1][0]), port) for one in known]
+                found += [(host, str(entry[-1][0]), port) for entry in known]
             else:
                 found.append((host, "", port))
         places = {
@@ -68,7 +68,7 @@ def _has_to_be_looked_up(host: str) -> bool:
 
 
 def address(url: str) -> Address:
-    """What a URL means. Raises `ValueError`."""
+    """The address that a URL means. Raises `ValueError`."""
     scheme, _, rest = url.partition("://")
     if scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a PostgreSQL URL begins with postgresql://")

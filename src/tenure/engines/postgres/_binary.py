@@ -1,4 +1,4 @@
-"""PostgreSQL's binary format, for the few types that travel."""
+"""PostgreSQL's binary format, for the few types of arguments and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operations become calls of functions, and rows that functions return become answers.
+"""Operations become calls of functions, and rows that functions return become answers.
 
 Most of it follows from the types of the fields, in the order of the fields. An operation's are the arguments of its
 function, behind the time and the cap. An answer's numbers come from the array `n` of a row, its names and bytes from
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """What a function returns, once or several times."""
+    """A row that a function returns, once or several times."""
 
     word: str
     n: list[int]
@@ -56,7 +56,7 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Codec(Generic[A]):
-    """How operations of one type are executed: the function to call, its arguments, and the answer that rows are."""
+    """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
 
     function: str
     arguments: Callable[[Any], Iterable[Argument]] | None = None
@@ -69,7 +69,7 @@ Codecs = dict[type[Operation[Any]], Codec[Any]]
 
 
 def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument]:
-    """What the function is called with."""
+    """The arguments with which the function is called."""
     if codec.arguments is not None:
         return codec.arguments(operation)
     return [
@@ -84,7 +84,7 @@ def answered(codec: Codec[A], rows: Sequence[Row]) -> A | Reply:
 
 
 def row_of(fields: Sequence[Any]) -> Row:
-    """One row of a result."""
+    """A row of a result."""
     word, n, b = fields
     return Row(cast("bytes", word).decode(), numbers(n), blobs(b))
 
@@ -107,7 +107,7 @@ def decoded(answer: type[T], row: Row, **others: Any) -> T:
 
 
 def numbers_in(word: str) -> int:
-    """How many numbers the answer of this word has."""
+    """The number of numbers that the answer of this word has."""
     return sum(is_number for _, is_number, _ in _fields_received(_ANSWERS[word]))
 
 
@@ -162,5 +162,5 @@ def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
 
 def _required(kind: Any) -> Any:
     """The type without None."""
-    kinds = [one for one in get_args(kind) if one is not NoneType]
+    kinds = [member for member in get_args(kind) if member is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind

@@ -1,4 +1,4 @@
-"""An engine's connections to its server: one for statements, and one that receives hints."""
+"""An engine's connections to its server: the first for statements, the second for hints."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def problem(self) -> str | None:
-        """Why they are not open."""
+        """The reason why the connections are not open, or None."""
         return None if self._commands else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     async def execute(
@@ -221,7 +221,7 @@ class Connection:
             raise StoreUnavailable(f"{self.address}: the server has not ended the connection before")
 
     async def _why_polling(self, name: str, commands: Pipeline, listening: Pipeline, *, shared: bool) -> str:
-        """Why no hints come, or empty. `shared`: a pooler used the same server connection for both."""
+        """The reason why no hints come, or "". `shared`: a pooler used the same server connection for both."""
         if commands.before is None and self.address.direct is None:
             return ""
         if not shared and await self._probe.comes_back(self.address, name, commands, listening):

@@ -39,7 +39,7 @@ _PUT = (
 
 
 def enlistment(schema: str, clock: Callable[[], float] | None, operation: Enlisted[A]) -> Enlistment[A]:
-    """How to apply an operation on any connection to the database."""
+    """The statement that applies an operation on any connection to the database."""
     call, values = _CALLS[type(operation)](clamp_durations(operation))
     now = None if clock is None else round(clock() * 1e6)
     return cast("Enlistment[A]", Enlistment(_answer, call.format(schema=schema), {"clock": now, **values}))

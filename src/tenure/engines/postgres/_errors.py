@@ -1,4 +1,4 @@
-"""The errors that callers get for what a server reports."""
+"""The errors that callers get for the error codes of a server."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def connection_error(place: object, message: str) -> EngineError | StoreUnavaila
 
 
 def is_read_only(state: str) -> bool:
-    """Whether the server is read-only, so that another one has to be found."""
+    """True if the server is read-only, so that another server has to be found."""
     return state == _READ_ONLY

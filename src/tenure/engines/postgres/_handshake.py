@@ -1,4 +1,4 @@
-"""The checks and settings of a new connection; through a pooler the settings are those of each transaction."""
+"""The checks and settings of a new connection; through a pooler each transaction has the settings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SETTINGS = {
     # a plan that was made while a table was empty must not last when it is full
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
-    # nor may one that sorts what an index has in order
+    # nor may a plan sort rows that an index has in order
     "enable_sort": "off",
     "enable_incremental_sort": "off",
-    # nor may one that reads a whole queue to join it with a few of its tasks
+    # nor may a plan read a whole queue to join it with a few of its tasks
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     # planning anew takes longer than most statements do
@@ -29,7 +29,7 @@ SETTINGS = {
     # which would be compiled for each call, at what a forbidden scan is said to cost
     "jit": "off",
 }
-"""What is set on each connection, or in each transaction through a pooler."""
+"""Settings of each connection, or of each transaction through a pooler."""
 
 _HELLO = "SELECT pg_backend_pid(), current_setting('transaction_read_only'), current_setting('transaction_isolation')"
 
@@ -48,7 +48,8 @@ async def ask(address: Address, pipeline: Pipeline, statement: Statement) -> lis
 async def handshake(address: Address, pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     """Check the server, find out whether a pooler is in between, and make the settings. Returns the server's process.
 
-    Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be written to, `OSError`.
+    Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that cannot be written to,
+    `OSError`.
     Cancellation: close the connection.
     """
     if pipeline.server_version < OLDEST * 10000:

@@ -24,10 +24,10 @@ def hint(process: str, payload: str) -> Hint:
     Its parts, with blanks between them: a word, the key, the name, the numbers of an answer, its names and bytes, and a
     number that is not used. Names and bytes are in base64.
     """
-    word, key, about, *parts, _ = payload.split(" ")
+    word, key, name, *parts, _ = payload.split(" ")
     if word in _NOTICES and not parts:  # a barrier is "broken" with a number
         news = Notice(word)
     else:
         count = numbers_in(word)
         news = answer_of(Row(word, list(map(int, parts[:count])), list(map(b64decode, parts[count:]))))
-    return Hint(process, text(b64decode(key)), text(b64decode(about)), news)
+    return Hint(process, text(b64decode(key)), text(b64decode(name)), news)

@@ -1,7 +1,7 @@
-"""One pipelined connection to a PostgreSQL server: psycopg's wrapper of libpq, with anyio to wait for its socket.
+"""A pipelined connection to a PostgreSQL server: psycopg's wrapper of libpq, with anyio to wait for its socket.
 
 Only `psycopg.pq` is used, whose calls neither block nor know an event loop. A Sync follows each statement, so that it
-is a transaction of its own: one that fails fails alone.
+is a transaction of its own: a statement that fails fails alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """True if no more results will come."""
         return self.error is not None or len(self.results) == self.count
 
     def resume(self) -> None:
@@ -107,7 +107,7 @@ class Pipeline:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest statement without a result was sent."""
+        """The time at which the oldest statement without a result was sent, or None."""
         return self._pending[0].sent if self._pending else None
 
     def send(self, statements: Sequence[Statement]) -> Batch:
@@ -128,7 +128,7 @@ class Pipeline:
     def _send(self, statement: Statement) -> None:
         connection = self._connection
         if self.before is None:
-            # one that is prepared for other types would misread the values
+            # a statement that is prepared for other types would misread the values
             known = (statement.sql, statement.types)
             name = self._names.get(known)
             count = 1 if name is not None else 2
@@ -138,9 +138,9 @@ class Pipeline:
             connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
         else:
             count = 2
-            for one in (self.before, statement):
+            for each in (self.before, statement):
                 connection.send_query_params(
-                    one.sql.encode(), list(one.values), list(one.types), _binary(one), pq.Format.BINARY
+                    each.sql.encode(), list(each.values), list(each.types), _binary(each), pq.Format.BINARY
                 )
         connection.pipeline_sync()
         self._expected.append((count, statement.sql.startswith("SELECT")))
@@ -238,7 +238,7 @@ def _binary(statement: Statement) -> list[int]:
 
 
 def failed(result: Result) -> bool:
-    """Whether the server refused the statement."""
+    """True if the server refused the statement."""
     return result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
@@ -248,7 +248,7 @@ def state_of(result: Result) -> str:
 
 
 def message_of(result: Result) -> str:
-    """What the server said, in one line."""
+    """The message of the server, in one line."""
     return _first_line(result.get_error_message())
 
 

@@ -1,4 +1,4 @@
-"""Whether notifications arrive: through a transaction pooler they do not."""
+"""A test whether notifications arrive: through a transaction pooler they do not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Probe:
         return channel == _CHANNEL
 
     async def comes_back(self, address: Address, name: str, commands: Pipeline, listening: Pipeline) -> bool:
-        """Whether a notification that is sent on one connection arrives on the other. Raises what `ask` raises.
+        """True if a notification that is sent on one connection arrives on the other. Raises what `ask` raises.
 
         Cancellation: close the connections.
         """

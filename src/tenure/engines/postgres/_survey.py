@@ -24,6 +24,7 @@ from ._version import VERSION
 _END = b"\xff"  # no name has this byte
 _MANY_DEAD = 1_000_000
 _LONG = 300
+_MANY_TRANSACTIONS = 100_000
 _FULL = 0.9
 
 
@@ -46,27 +47,41 @@ def _session_items(rows: Sequence[Row]) -> SessionPage:
 
 
 def _health(rows: Sequence[Row]) -> Health:
-    settings = {text(setting): text(value) for _, _, (setting, value) in rows[1:]}
-    now, version, size, dead, longest, connections, most = rows[0].n
+    settings = {text(row.b[0]): text(row.b[1]) for row in rows if row.word == "setting"}
+    now, version, size, dead, space, connections, most = rows[0].n
+    left = f"{dead:,}, in {_size(space)} of tables and indexes"
+    snapshot, is_old = next((_snapshot(row) for row in rows if row.word == "snapshot"), ("none", False))
+    problems = [*_problems(settings, dead, connections / most)]
+    if is_old:
+        problems.append(
+            f"{snapshot}, keeps dead rows from being cleared away (of tasks: {left}); end it, or set"
+            " idle_in_transaction_session_timeout"
+        )
     facts = (
         ("engine", f"PostgreSQL {settings['server_version']}"),
         ("schema", f"version {version}, this release knows {VERSION}"),
-        ("database", f"{size / 2**20:,.0f} MiB"),
-        ("dead rows of tasks", f"{dead:,}"),
-        ("oldest transaction", f"{longest:,} s"),
+        ("database", _size(size)),
+        ("dead rows of tasks", left),
+        ("oldest snapshot", snapshot),
         ("connections", f"{connections:,} of {most:,}"),
         ("synchronous_commit", settings["synchronous_commit"]),
     )
-    problems = _problems(settings, dead, longest, connections / most)
     return Health(now / 1e6 - time.time(), facts, tuple(problems))
 
 
-def _problems(settings: dict[str, str], dead: int, longest: int, full: float) -> Iterator[str]:
-    if longest > _LONG:
-        yield (
-            f"a transaction has been open for {longest:,} s: dead rows cannot be cleared away meanwhile; end it, or set"
-            " idle_in_transaction_session_timeout"
-        )
+def _snapshot(row: Row) -> tuple[str, bool]:
+    """Whose it is and since when, and whether that is long."""
+    (age, seconds), (who,) = row.n, row.b
+    if seconds < 0:
+        return f"{text(who)}, for {age:,} transactions", age > _MANY_TRANSACTIONS
+    return f"{text(who)}, for {seconds:,} s", seconds > _LONG
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+def _problems(settings: dict[str, str], dead: int, full: float) -> Iterator[str]:
     if dead > _MANY_DEAD:
         yield f"{dead:,} dead rows of tasks have not been cleared away: autovacuum does not keep up"
     if settings["autovacuum"] == "off":

@@ -98,12 +98,12 @@ def _put(op: Put) -> tuple[Argument, ...]:
 
 
 def _does_more(task: NewTask) -> bool:
-    """Whether it has a key that does more than to refuse it."""
+    """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 
 def about_key(task: NewTask) -> str:
-    """What the key of a task does: the word, the ttl and the longest wait, -1 for none."""
+    """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
 
@@ -128,13 +128,13 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
         Columns(
             "settlements",
             (
-                Ints([one.id for one in settle]),
-                Ints([one.token for one in settle]),
-                Texts([one.verdict.value for one in settle]),
-                Blobs([one.result for one in settle]),
-                Ints([microseconds(one.delay) for one in settle]),
-                Ints([_or_never(one.ttl) for one in settle]),
-                _unless_empty([one.failure for one in settle]),
+                Ints([each.id for each in settle]),
+                Ints([each.token for each in settle]),
+                Texts([each.verdict.value for each in settle]),
+                Blobs([each.result for each in settle]),
+                Ints([microseconds(each.delay) for each in settle]),
+                Ints([_or_never(each.ttl) for each in settle]),
+                _unless_empty([each.failure for each in settle]),
             ),
         ),
         op.want,

@@ -26,7 +26,7 @@ def seconds(micros: int) -> float:
 
 
 def microseconds(duration: float) -> int:
-    """A duration in seconds, as a function takes it; one that never ends lasts as long as can be."""
+    """A duration in seconds, as a function takes it; an endless duration lasts as long as can be."""
     return min(round(min(duration, 1e12) * 1e6), 2**61) if duration else 0
 
 

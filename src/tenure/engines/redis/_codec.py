@@ -1,4 +1,4 @@
-"""How operations become arguments of scripts, and what scripts return becomes answers.
+"""Operations become arguments of scripts, and return values of scripts become answers.
 
 Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
 `key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields
@@ -44,10 +44,11 @@ from tenure.engine import (
     Tripped,
     Unfinished,
     Waiting,
+    clamp_of,
 )
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._handshake import STRANGE, shown
+from ._handshake import UNEXPECTED, shown
 
 Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
@@ -83,9 +84,10 @@ _ANSWERS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[A]):
-    """How operations of one type are executed: the name of the script, its arguments, and its answer.
+    """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    `words` are those with which a reply begins. Another word shows that the reply belongs to another command.
+    `arguments` raises `EngineError` for a duration that is not a number. A reply begins with one of `words`. Another
+    word shows that the reply belongs to another command.
     """
 
     script: str
@@ -110,10 +112,12 @@ def codec(
     `replies` are the words with which its replies begin, apart from "more".
     """
     name, *words = script.split()
+    encode = arguments or partial(_encode, operation, tuple(words))
+    clamp = clamp_of(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
-        arguments or partial(_encode, operation, tuple(words)),
+        encode if clamp is None else lambda it: encode(clamp(it)),
         answer or _answer,
     )
 
@@ -126,7 +130,7 @@ def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavaila
     try:
         word = raw if isinstance(raw, bytes) else raw[0]
         fits = word.partition(b" ")[0] in its.words
-    except STRANGE:
+    except UNEXPECTED:
         fits = False
     if not fits:
         return StoreUnavailable(f"this is no reply to {its.script}: {shown(raw)}")
@@ -163,7 +167,9 @@ def _in_bytes(news: Any) -> Any:
     # an empty list of Lua becomes an empty object
     if isinstance(news, str):
         return news.encode("latin-1")
-    return [_in_bytes(one) for one in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    return (
+        [_in_bytes(item) for item in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+    )
 
 
 # arguments
@@ -181,7 +187,7 @@ def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argume
 
 @cache
 def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | None]:
-    """What reads the fields, in order, what converts some of them, and what flattens the last one."""
+    """The functions that read the fields, in order, that convert some of them, and that flatten the last field."""
     hints = get_type_hints(operation)
     fixed = sorted(
         (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
@@ -197,7 +203,7 @@ def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | N
 
 
 def _argument(hint: Any, owner: type) -> Convert:
-    """What makes an argument of a field, or several of one that has no fixed length."""
+    """The function that makes an argument of a field, or several arguments of a field that has no fixed length."""
     if (known := _without_none(hint)) is not hint:
         convert, item = _argument(known, owner), _item_type(known)
         if item is not None:
@@ -211,7 +217,7 @@ def _argument(hint: Any, owner: type) -> Convert:
             return tuple
         converts = [_argument(part, item) for part in parts]
         return lambda value: [
-            convert(field) for one in value for convert, field in zip(converts, one, strict=True)
+            convert(field) for item in value for convert, field in zip(converts, item, strict=True)
         ]
     if hint is float and owner not in _AMOUNTS:
         return microseconds
@@ -237,10 +243,10 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """What makes an object of the list of its fields; the last ones may be missing where they have a default."""
+    """The function that makes an object of the list of its fields; the last may be missing where they have a default."""
     decoders = [_decoder(part, made) for part in _parts(made)]
     return lambda raw: made(
-        *[decode(one) for decode, one in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
+        *[decode(field) for decode, field in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
     )
 
 

@@ -1,4 +1,4 @@
-"""One connection on which everything travels: the commands of all callers, and the server's messages."""
+"""The connection that carries the commands of all callers, and the server's messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from socket import socket
 from typing import Any, cast
 
 import anyio
@@ -15,12 +16,12 @@ from anyio.abc import ByteStream
 from tenure.engine import RESPONSE_TIMEOUT
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Backoff, Parked, park, wake
+from tenure.waiting import Backoff, Parked, on_readable, park, wake
 
 from ._endpoint import Endpoint
 from ._handshake import Greeting, exchange, handshake, is_reply, refusal, refused_by_tls, shown, version_of
 from ._resp import pack
-from ._socket import PlainSocket, plain
+from ._socket import MOST, PlainSocket, plain
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
@@ -89,23 +90,24 @@ class Connection:
         self._wait = pack([("WAIT", replicas, round(500 * response_timeout))])
         self._held: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._marks: set[bytes] = set()
-        """Those of the commands that have not left yet."""
+        """The marks of the commands that have not left yet."""
         self._writing = False
-        self._socket: PlainSocket | None = None
+        self._socket: socket | None = None
+        """The socket, where a command may be sent at once; None where the connection is encrypted, or not up."""
         self._up = anyio.Event()
         self.up = False
-        """Whether the connection is up: read for each operation, so no question to the event."""
+        """True while the connection is up: each operation reads this, so it is no question to the event."""
         self._trouble = ""
         self._dropped = anyio.Event()
 
     @property
     def problem(self) -> str | None:
-        """Why it is not up."""
+        """The reason why the connection is not up, or None."""
         return None if self.up else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     @property
     def version(self) -> tuple[int, ...]:
-        """That of the server that was connected to last, major and minor."""
+        """The version of the server that was connected to last, major and minor."""
         return version_of(self._greeting.version) if self._greeting else ()
 
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
@@ -167,7 +169,7 @@ class Connection:
             backoff.reset()
             try:
                 self._writing = False
-                self._socket = stream if isinstance(stream, PlainSocket) else None
+                self._socket = stream.socket if isinstance(stream, PlainSocket) else None
                 self._up.set()
                 self.up = not self._closed
                 if opened is not None:
@@ -232,9 +234,19 @@ class Connection:
             # something may have come with the greeting
             self._take_in(reader, b"")
             if isinstance(stream, PlainSocket):
-                await stream.listen(partial(self._take_in, reader))
+                # where the loop can do so, without a task in between
+                await on_readable(stream.socket, partial(self._receive, stream.socket, reader))
             while True:
                 self._take_in(reader, await stream.receive())
+
+    def _receive(self, source: socket, reader: hiredis.Reader) -> None:
+        try:
+            data = source.recv(MOST)
+        except BlockingIOError:
+            return
+        if not data:
+            raise anyio.EndOfStream
+        self._take_in(reader, data)
 
     def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
         reader.feed(data)
@@ -306,18 +318,22 @@ class Connection:
         self._out.append(packed)
         if self._socket is not None and not self._writing and (few or len(self._out) >= ENOUGH):
             out = self._take_out()
-            if rest := out[self._socket.send_now(out) :]:
+            try:
+                sent = self._socket.send(out)
+            except OSError:  # also where the system takes no more
+                sent = 0
+            if sent < len(out):
                 # the rest, and what comes from now on, is the writer's
-                self._out, self._writing = [rest], True
+                self._out, self._writing = [out[sent:]], True
         if self._out and self._idle_writer is not None:
             wake(self._idle_writer)
             self._idle_writer = None
 
     def _take_out(self) -> bytes:
-        """What is to be sent now, and behind it whether the replicas have it."""
+        """The bytes to send now, and behind them the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
-            # the server refuses that of a shard that moves, as it refuses the shard's operations
+            # the server refuses the mark of a shard that moves, as it refuses the shard's operations
             out += *self._marks, self._wait
             self._pending += *[_nothing] * len(self._marks), self._confirm
             self._marks.clear()
@@ -355,7 +371,7 @@ class Connection:
 
 
 def _reason(error: OSError) -> str:
-    """What the system says; anyio puts the reasons of several attempts into a group behind its own words."""
+    """The system's reason; anyio puts the reasons of several attempts into a group behind its own words."""
     inner = cast("Sequence[BaseException]", getattr(error.__cause__, "exceptions", (error.__cause__,)))[0]
     found = inner if isinstance(inner, OSError) else error
     return found.strerror or str(found) or type(found).__name__

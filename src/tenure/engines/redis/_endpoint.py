@@ -1,4 +1,4 @@
-"""Where a server is, and as whom to speak to it: what a URL says."""
+"""The address of a server and the user that speaks to it, as a URL says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
 
 class Endpoint(Protocol):
-    """One server, known by its address or in another way; `str()` is for messages, without the password."""
+    """A server, known by its address or in another way; `str()` is for messages, without the password."""
 
     @property
     def user(self) -> str:
@@ -41,13 +41,13 @@ class Endpoint(Protocol):
         ...
 
     async def moved(self) -> bool:
-        """Whether the last connection leads elsewhere by now. Cancellation: nothing is left open."""
+        """True if the last connection leads elsewhere by now. Cancellation: nothing is left open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: a host and a port, or the path of a socket."""
+    """The address of a server: a host and a port, or the path of a socket."""
 
     host: str
     port: int
@@ -91,7 +91,7 @@ class Address:
 
 
 def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
-    """What a URL means; `port` is that of a host without one. Raises `ValueError`."""
+    """The address that a URL means; `port` is for a host without a port. Raises `ValueError`."""
     parts = _parts(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
@@ -174,7 +174,7 @@ def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, st
 
 
 def number_in(
-    url: str, name: str, given: int | None, default: int, *, least: int, most: int
+    url: str, name: str, argument: int | None, default: int, *, least: int, most: int
 ) -> tuple[str, int]:
     """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
 
@@ -184,8 +184,8 @@ def number_in(
     options = [option.partition("=") for option in query.split("&") if option]
     values = [value for option, _, value in options if option == name]
     rest = "&".join("".join(option) for option in options if option[0] != name)
-    if given is None:
+    if argument is None:
         if not all(value.isascii() and value.isdigit() for value in values):
             raise ValueError(f"{name} must be a number in the URL, not {values[-1]!r}")
-        given = int(values[-1]) if values else default
-    return f"{where}?{rest}" if rest else where, check_count(name, given, least=least, most=most)
+        argument = int(values[-1]) if values else default
+    return f"{where}?{rest}" if rest else where, check_count(name, argument, least=least, most=most)

@@ -1,4 +1,4 @@
-"""Which shards an operation needs, and one answer made of theirs."""
+"""The shards that an operation needs, and the answer that is made of theirs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._shards import shard_of
 
 
 def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Operation[Any]]]:
-    """What to ask which shard. Raises `EngineError` for a page that does not exist."""
+    """The shards to ask, each with its operation. Raises `EngineError` for a page that does not exist."""
     match operation:
         case ListKeys(after=after):
             # one shard after the other
@@ -28,7 +28,7 @@ def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Opera
 
 
 def merged(operation: Operation[Any], answers: list[Any], shards: int) -> Any:
-    """One answer made of those of all shards that were asked."""
+    """The answer that is made of the answers of all shards."""
     for answer in answers:
         if isinstance(answer, EngineError) or answer is Reply.MORE:
             return answer

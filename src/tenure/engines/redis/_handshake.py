@@ -30,7 +30,7 @@ TRANSIENT = (
     "UNKILLABLE",
     "NOREPLICAS",
 )
-"""Error codes of a server that may do what it was asked for a little later."""
+"""Error codes of a server that may accept the request a little later."""
 
 LAYOUT = b"1"
 """The version of the names and types of the keys."""
@@ -43,7 +43,7 @@ _LONGEST_SHOWN = 100
 
 
 class Greeting(NamedTuple):
-    """What a server said of itself, and the number under which it knows the connection."""
+    """The server's account of itself, and the number under which it knows the connection."""
 
     server: str
     number: int
@@ -61,21 +61,21 @@ async def handshake(
     """Get a connection ready; return what the server said of itself.
 
     `former` is what was said on the connection before: what the server may still have to read from it must not come
-    behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards
+    behind later commands, so it is killed first. `probes` are beginnings of keys, with the number of shards
     for that under which the layout is stored.
-    Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that may do later.
-    Cancellation: the connection is of no use any more.
+    Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that may do later.
+    Cancellation: the connection is then useless.
     """
     login = ("AUTH", address.user or "default", address.password) if address.password else ()
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
     try:
         version, number = hello[b"version"].decode(), int(hello[b"id"])
-    except STRANGE:
-        raise strange(address, "no Redis server", hello) from None
+    except UNEXPECTED:
+        raise unexpected_server(address, "no Redis server", hello) from None
     _check_version(address, version)
     *_, raw = await _ask(stream, reader, address, ("SELECT", address.database), ("INFO",))
     if not isinstance(raw, bytes):
-        raise strange(address, "no Redis server", raw)
+        raise unexpected_server(address, "no Redis server", raw)
     info = dict(line.split(":", 1) for line in raw.decode("utf-8", "replace").splitlines() if ":" in line)
     _check_settings(address, info)
     greeting = Greeting(info.get("run_id", ""), number, version)
@@ -102,8 +102,8 @@ async def _probe(
         try:
             refused, layout, stored = reply
             names = ", ".join(sorted({name.decode() for name in refused}))
-        except STRANGE:
-            raise strange(address, "no Redis server", reply) from None
+        except UNEXPECTED:
+            raise unexpected_server(address, "no Redis server", reply) from None
         if names:
             raise EngineError(
                 f"{address}: the user may not use {names} on keys tenure:* and channels tenure:*;"
@@ -131,7 +131,7 @@ async def _ask(
 
 
 async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequence[Command]) -> list[Any]:
-    """The replies to commands, errors among them. Cancellation: the connection is of no use any more."""
+    """The replies to commands, errors among them. Cancellation: the connection is then useless."""
     await stream.send(pack(commands))
     replies: list[Any] = []
     data = b""
@@ -151,7 +151,7 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
 async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     """The replies to commands on a connection of their own, errors among them.
 
-    Raises `StoreUnavailable`, and `EngineError` for what is no Redis server. Cancellation: nothing is left open.
+    Raises `StoreUnavailable`, and `EngineError` for another kind of server. Cancellation: nothing is left open.
     """
     try:
         stream = await address.connect()
@@ -168,34 +168,34 @@ async def asked(address: Endpoint, *commands: Command) -> list[Any]:
 
 
 def is_reply(received: Any) -> bool:
-    """Whether it answers a command; a subscription is answered by a push."""
+    """True if the message answers a command; a subscription is answered by a push."""
     return not isinstance(received, hiredis.PushNotification) or received[:1] in _SUBSCRIBED
 
 
-STRANGE = (TypeError, LookupError, ValueError, AttributeError)
-"""What taking an answer apart raises that is not made as it should be."""
+UNEXPECTED = (TypeError, LookupError, ValueError, AttributeError)
+"""Errors that taking apart an answer of another shape raises."""
 
 
-def strange(place: object, what: str, said: object) -> EngineError:
-    """The server that answers is not what it should be."""
+def unexpected_server(place: object, what: str, said: object) -> EngineError:
+    """The error that a server of another kind answers."""
     return EngineError(f"{place}: this is {what}: it says {shown(said)}")
 
 
 def shown(said: object) -> str:
-    """What a server said, for a message."""
+    """A server's reply, for a message."""
     text = repr(said)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
 def refused_by_tls(error: Exception) -> bool:
-    """Whether it is a certificate or a protocol that will not do, now or later; not a connection that broke."""
+    """True if a certificate or a protocol will not do, now or later; not if a connection broke."""
     return isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     )
 
 
 def code_of(error: Exception) -> str:
-    """The word with which the server names an error; one that ended a script is quoted by it."""
+    """The word with which the server names an error; it quotes the error that ended a script."""
     quoted = re.search(r"@user_script: ?\d+: -?([A-Z]+) ", str(error))
     return quoted[1] if quoted else str(error).partition(" ")[0]
 
@@ -222,7 +222,7 @@ def refusal(address: object, error: Exception, script: str | None = None) -> Eng
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Major and minor."""
+    """The version as numbers, major and minor."""
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 

@@ -1,4 +1,4 @@
-"""How the server is doing: what its INFO means."""
+"""The server's health: the meaning of its INFO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FULL = 0.9
 
 
 def health(raw: Sequence[Any]) -> Health:
-    """What `check_health` in `survey.lua` returns."""
+    """The health that `check_health` in `survey.lua` returns."""
     _, now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
     return Health(

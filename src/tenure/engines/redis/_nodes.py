@@ -18,7 +18,7 @@ from tenure.upkeep import unwrapped_task_group
 
 from ._connection import Connection
 from ._endpoint import Address
-from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
+from ._handshake import TRANSIENT, UNEXPECTED, asked, code_of, refusal, unexpected_server
 from ._resp import pack
 from ._scripts import all_scripts
 from ._shards import homes, prefix_of, tags, target
@@ -37,7 +37,7 @@ _REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
 
 
 class _Node:
-    """One node: its endpoint, and the connection to it."""
+    """A node: its endpoint, and the connection to it."""
 
     def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
@@ -62,7 +62,7 @@ class _Node:
     async def connect(self) -> ByteStream:
         """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         # it may have been replaced
-        self._nodes.look()
+        self._nodes.recheck()
         return await self.where.connect()
 
     async def moved(self) -> bool:
@@ -103,7 +103,7 @@ class Nodes:
         self._nodes: dict[Address, _Node] = {}
         self._homes: dict[int, _Node] = {}
         self.connections: dict[int, Connection] = {}
-        """Those of the homes."""
+        """The connections to the homes, by shard."""
         self._found = anyio.Event()
         self._lost = anyio.Event()
         self._missing = anyio.Event()
@@ -114,7 +114,9 @@ class Nodes:
         """The URL, without the password."""
         seed = self._seeds[0]
         user = f"{seed.user}@" if seed.user else ""
-        return f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(one.place for one in self._seeds)}"
+        return (
+            f"redis{'s' if seed.tls else ''}+cluster://{user}{','.join(node.place for node in self._seeds)}"
+        )
 
     # commands
 
@@ -133,7 +135,7 @@ class Nodes:
             if asks:
                 rest = [part for command in rest for part in (_ASKING, command)]
             new = await node.connection.execute(rest, mark=mark)
-            # what came behind one that was not executed is sent again with it, to keep the order
+            # commands behind a command that was not executed are sent again with it, to keep the order
             for reply in new[1::2] if asks else new:
                 if isinstance(reply, hiredis.ReplyError) and code_of(reply) in _REDIRECTED:
                     break
@@ -145,12 +147,12 @@ class Nodes:
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
-        """Whether the node did not execute the command, so that `execute` may send it again."""
+        """True if the node did not execute the command, so that `execute` may send it again."""
         return code_of(error) in _REDIRECTED
 
     async def _home(self, shard: int) -> _Node:
         while shard not in self._homes:
-            self.look()
+            self.recheck()
             await self._found.wait()
         return self._homes[shard]
 
@@ -166,7 +168,7 @@ class Nodes:
                     [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
                 )
             case _:
-                self.look()
+                self.recheck()
         return None
 
     # nodes
@@ -187,7 +189,7 @@ class Nodes:
                         await group.start(self._open, node)
                     self._move(found)
                 else:
-                    self.look()
+                    self.recheck()
                 group.start_soon(self._survey)
                 group.start_soon(self._listen)
                 if started is not None:
@@ -199,8 +201,8 @@ class Nodes:
             self.connections.clear()
             self._drop_unused()
 
-    def look(self) -> None:
-        """Something may have moved."""
+    def recheck(self) -> None:
+        """Ask the cluster where the shards are: they may have moved."""
         self._lost.set()
 
     async def _open(self, node: _Node, *, task_status: TaskStatus[None]) -> None:
@@ -256,10 +258,10 @@ class Nodes:
                 self._move(await self._where())
             await anyio.sleep(_LONGEST_PAUSE * random.uniform(0.25, 0.5))
             if not all(node.connection.up for node in self._homes.values()):
-                self.look()
+                self.recheck()
 
     async def _where(self) -> dict[int, Address]:
-        """Where the shards are, as the first node says that answers."""
+        """The addresses of the shards, from the first node that answers."""
         known = list({*self._nodes, *self._seeds})
         random.shuffle(known)
         problem: Exception = StoreUnavailable(f"{self}: no node answers")
@@ -279,19 +281,19 @@ class Nodes:
                 try:
                     if found := homes(where, replies[-1], len(self._tags)):
                         return found
-                except STRANGE:
-                    problem = strange(where, "no node of a cluster", replies[-1])
+                except UNEXPECTED:
+                    problem = unexpected_server(where, "no node of a cluster", replies[-1])
         raise problem
 
     # messages
 
     def listen(self, process: str) -> None:
-        """Subscribe to what is published for a process."""
+        """Subscribe to the messages for a process."""
         self._processes.append(process)
         self._missing.set()
 
     async def listening(self, _process: str) -> None:
-        """Wait until it is subscribed on all nodes that can be reached. Raises `EngineError` if the user may not."""
+        """Wait until the channels are subscribed on all reachable nodes. Raises `EngineError` if the user may not."""
         await self._all_subscribed()
 
     async def _all_subscribed(self) -> None:
@@ -299,7 +301,7 @@ class Nodes:
             await self._subscribed.wait()
 
     def forget(self, process: str) -> None:
-        """Unsubscribe from what is published for a process."""
+        """Unsubscribe from the messages for a process."""
         self._processes.remove(process)
         for node in self._nodes.values():
             for channel in [channel for channel in node.channels if self._channels.get(channel) == process]:
@@ -348,7 +350,7 @@ class Nodes:
                     old.append((shard, node))
                 elif channel not in node.channels:
                     missing.append((shard, (node, "SSUBSCRIBE", channel)))
-            # such nodes forward what is published on any of them to each other
+            # such nodes forward published messages to each other
             channel = _CHANNEL + process
             self._channels[channel] = process
             if old and not any(channel in node.channels for _, node in old):

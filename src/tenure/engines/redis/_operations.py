@@ -1,4 +1,4 @@
-"""Every operation there is, and the script that executes it."""
+"""The operations, and the script that executes each."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ from ._rates import refund, spend, spent
 from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
+    Acquire: ("acquire", "granted queued refused mismatch gone"),
     AddResource: ("claims add_resource", "ok"),
     Arrivals: ("barriers arrivals", "gathering"),
     Arrive: ("barriers arrive", "waiting tripped broken mismatch gone"),
@@ -77,6 +78,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     OpenSession: ("sessions open_session", "ok"),
     Ping: ("sessions ping", "ok"),
     Progress: ("records progress", "ok refused requested"),
+    Release: ("release", "released left unknown"),
     RemoveResource: ("claims remove_resource", "ok unknown"),
     RenewSession: ("sessions renew_session", "ok gone"),
     ResetBarrier: ("barriers reset_barrier", "ok"),
@@ -95,14 +97,6 @@ CODECS: Codecs = {
     SetGroups: codec("records", "ok", SetGroups, arguments=set_groups),
     Refund: codec("rates", "ok gone", Refund, arguments=refund),
     Spend: codec("rates", "spent gone", Spend, arguments=spend, answer=spent),
-    # what each lock needs, without the loop over the fields
-    Acquire: codec(
-        "acquire",
-        "granted queued refused mismatch gone",
-        Acquire,
-        arguments=lambda op: (op.key, op.session, op.holder, op.capacity, op.weight, op.value, int(op.wait)),
-    ),
-    Release: codec("release", "released left unknown", Release, arguments=lambda op: (op.key, op.holder)),
     # the two that carry many tasks: their scripts read and return flat lists
     Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
     Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),

@@ -1,4 +1,4 @@
-"""The arguments of spendings and refunds: limits, and what there is of each limit."""
+"""The arguments and answers of spendings and refunds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spend(op: Spend) -> list[Argument]:
 def spent(raw: list[Any]) -> SpendResults:
     """The answer to `Spend`."""
     held = raw[1] / 1e9
-    return SpendResults(tuple([_spending(held, one) for one in raw[2:]]))
+    return SpendResults(tuple([_spending(held, result) for result in raw[2:]]))
 
 
 def _spending(held: float, raw: list[int]) -> Spending:

@@ -1,4 +1,4 @@
-"""What one server and a cluster have in common: operations become scripts on shards, and replies become answers."""
+"""The part that one server and a cluster share: operations become scripts on shards, and replies become answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import hiredis
 
-from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply, clamp_durations
+from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._codec import Argument, Codec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
-from ._handshake import STRANGE, refusal
+from ._handshake import UNEXPECTED, refusal
 from ._operations import CODECS
 from ._replicas import mark, without_answer
 from ._resp import pack_one
@@ -46,7 +46,7 @@ class Topology(Protocol):
         ...
 
     def may_retry(self, error: hiredis.ReplyError, /) -> bool:
-        """Whether the server did not execute the command, so that `execute` may send it again."""
+        """True if the server did not execute the command, so that `execute` may send it again."""
         ...
 
     def listen(self, process: str, /) -> None:
@@ -67,7 +67,7 @@ class Topology(Protocol):
 
 
 class _Step(NamedTuple):
-    """What one shard is asked; `answers` belongs to the operation of which it is a part."""
+    """The question to one shard; `answers` belongs to the operation of which it is a part."""
 
     operation: Operation[Any]
     packed: bytes
@@ -106,7 +106,7 @@ class RemoteRedis(Remote):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why one of the servers cannot be reached."""
+        """The reason why one of the servers cannot be reached, or None."""
         problems = (connection.problem for connection in self._topology.connections.values())
         return next((StoreUnavailable(problem) for problem in problems if problem), None)
 
@@ -118,7 +118,7 @@ class RemoteRedis(Remote):
         """Send an operation at once, by one script; see `tenure.engine.Engine`.
 
         While its server cannot be reached, or has refused one, it goes with the next batch of its shard, which waits
-        for the server; so does one that concerns all shards or cannot be encoded.
+        for the server; so does an operation that concerns all shards or cannot be encoded.
         """
         shard, key = 0, operation.key
         if self.shards > 1:
@@ -139,7 +139,7 @@ class RemoteRedis(Remote):
         batches.submit(operation, on_answer)
 
     async def _apply_batch(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
-        """Apply operations: those of a shard in order, the shards concurrently.
+        """Apply operations: within a shard in order, the shards concurrently.
 
         Waits while a server that is needed cannot be reached. Raises `StoreUnavailable` when a connection breaks.
         Cancellation: the operations may or may not have been applied.
@@ -206,7 +206,7 @@ class RemoteRedis(Remote):
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(codec, reply)
             if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
-                # it does what is due, before the operation comes again
+                # it clears up, before the operation comes again
                 connection.send(self._command(shard, "sweep"), _nothing, mark=self._marks[shard])
             elif isinstance(reply, StoreUnavailable):
                 on_answer(reply)
@@ -217,7 +217,7 @@ class RemoteRedis(Remote):
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
-            return self._command(shard, codec.script, codec.arguments(clamp_durations(operation)))
+            return self._command(shard, codec.script, codec.arguments(operation))
         except EngineError:
             raise
         except Exception as error:
@@ -232,7 +232,7 @@ class RemoteRedis(Remote):
         return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
 
     def _head(self, shard: int, name: str) -> tuple[int, bytes]:
-        """What a script's command begins with, packed, and of how many arguments: packing is most of the work."""
+        """The beginning of a script's command, packed, and how many arguments it has: packing is most of the work."""
         now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
         arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, CAP)
         _, _, packed = pack_one(arguments).partition(b"\n")
@@ -244,7 +244,7 @@ class RemoteRedis(Remote):
     def _on_message(self, process: str, message: bytes) -> None:
         try:
             received = hint(process, message)
-        except STRANGE:
+        except UNEXPECTED:
             # somebody else's message, or a hint that was lost
             received = Hint(process, "", "", Notice.MISSED)
         self._deliver(without_answer(received) if self._replicas else received)

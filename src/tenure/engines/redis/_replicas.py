@@ -1,4 +1,4 @@
-"""How many replicas have to acknowledge what was done before it counts."""
+"""The number of replicas that have to acknowledge a change before it counts."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def mark(prefix: str) -> bytes:
 
 
 def without_answer(hint: Hint) -> Hint:
-    """A hint that carries no answer: what a message says has not waited for the replicas, what is asked for has."""
+    """A hint that carries no answer: a message has not waited for the replicas, the reply to a question has."""
     return hint if isinstance(hint.news, Notice) else replace(hint, news=Notice.ASK)

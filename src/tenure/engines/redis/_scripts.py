@@ -59,7 +59,7 @@ _made = re.compile(r"^local (?:function )?(\w+)\b", re.MULTILINE)
 
 
 class Script(NamedTuple):
-    """What the server runs, and the name under which it remembers it."""
+    """A script for the server, and the name under which the server remembers it."""
 
     source: bytes
     sha: bytes

@@ -16,7 +16,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._endpoint import Address, addresses, database_number, safe
-from ._handshake import STRANGE, asked, refusal, strange
+from ._handshake import UNEXPECTED, asked, refusal, unexpected_server
 
 LOOK_UP = 1.0
 """Seconds after which Sentinels that have not answered are not waited for."""
@@ -25,7 +25,7 @@ _PORT = 26379
 
 
 class SentinelEndpoint:
-    """Where the primary of a service is, as most of its Sentinels say.
+    """The address of the primary of a service, as most of its Sentinels say.
 
     The user and the password are the primary's; a Sentinel receives them only when it asks for them.
     """
@@ -46,12 +46,12 @@ class SentinelEndpoint:
         """The URL, without the password."""
         s = "s" if self._sentinels[0].tls else ""
         user = f"{self.user}@" if self.user else ""
-        where = ",".join(one.place for one in self._sentinels)
+        where = ",".join(sentinel.place for sentinel in self._sentinels)
         database = f"/{self.database}" if self.database else ""
         return f"redis{s}+sentinel://{user}{where}/{self._service}{database}"
 
     async def connect(self) -> ByteStream:
-        """Open a connection to what is the primary now.
+        """Open a connection to the present primary.
 
         Raises `OSError`, `StoreUnavailable` when no Sentinel can be reached, `EngineError` when none knows the service
         or all refuse the password. Cancellation: nothing is left open.
@@ -60,7 +60,7 @@ class SentinelEndpoint:
         return await self._known[1].connect()
 
     async def moved(self) -> bool:
-        """Whether another server is the primary by now, as any one of the Sentinels says.
+        """True if another server is the primary by now, as any of the Sentinels says.
 
         Cancellation: nothing is left open.
         """
@@ -109,8 +109,8 @@ class SentinelEndpoint:
         try:
             known = _pairs(cast("list[bytes]", answer))
             return int(known["config-epoch"]), sentinel.at(known["ip"], int(known["port"]))
-        except STRANGE:
-            raise strange(sentinel.place, "no Sentinel", answer) from None
+        except UNEXPECTED:
+            raise unexpected_server(sentinel.place, "no Sentinel", answer) from None
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[str, str]:

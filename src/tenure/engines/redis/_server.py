@@ -1,4 +1,4 @@
-"""One server as the place of the only shard."""
+"""A server as the place of the only shard."""
 
 from __future__ import annotations
 
@@ -68,13 +68,15 @@ class Server:
                 elif code_of(reply) in TRANSIENT:
                     raise StoreUnavailable(f"{self}: {reply}")
         if lost:
-            await self._connection.execute([pack([("SCRIPT", "LOAD", one.source)]) for one in all_scripts()])
+            await self._connection.execute(
+                [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
+            )
             for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost], mark), strict=True):
                 replies[i] = reply
         return replies
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
-        """Whether the server has lost its scripts. One that is not ready is connected to anew."""
+        """True if the server has lost its scripts. A server that is not ready is connected to anew."""
         code = code_of(error)
         if code in TRANSIENT:
             self._connection.drop(str(error))

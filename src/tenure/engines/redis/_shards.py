@@ -1,4 +1,4 @@
-"""Shards: what lies together on a cluster, and on which node."""
+"""Shards: the keys that a cluster keeps together, and the nodes of the shards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tags(shards: int) -> tuple[str, ...]:
 
 
 def prefix_of(tag: str) -> str:
-    """What the names of all keys of a shard begin with."""
+    """The beginning of the names of all keys of a shard."""
     return f"tenure:{{{tag}}}:"
 
 
@@ -45,7 +45,7 @@ def shard_of(name: str, shards: int = SHARDS) -> int:
 
 
 def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
-    """Where the primary of each shard is that has one, as a node answers `CLUSTER SLOTS`."""
+    """The primary of each shard that has one, from a node's answer to `CLUSTER SLOTS`."""
     return {
         shard: _at(asked, bytes(primary[0] or b"").decode(), int(primary[1]))
         for shard, tag in enumerate(tags(shards))
@@ -55,7 +55,7 @@ def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Addres
 
 
 def target(asked: Address, redirection: str) -> Address:
-    """Where an error MOVED or ASK of a node leads."""
+    """The address to which an error MOVED or ASK of a node leads."""
     host, _, port = redirection.split(" ")[2].rpartition(":")
     return _at(asked, host, int(port))
 

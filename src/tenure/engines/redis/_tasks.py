@@ -87,7 +87,7 @@ def _groups(tasks: Sequence[NewTask]) -> str:
 
 
 def put_answer(raw: Sequence[Any]) -> PutAnswer:
-    """What `put.lua` returns."""
+    """The answer that `put.lua` returns."""
     answers: list[Accepted | Conflict | Queued | Reply] = []
     rest = iter(raw[1:])
     for answer in rest:
@@ -123,7 +123,7 @@ def _more(more: Any) -> tuple[bytes, bytes, bytes, str]:
 
 
 def exchanged(raw: Sequence[Any]) -> Exchanged:
-    """What `exchange.lua` returns."""
+    """The answer that `exchange.lua` returns."""
     _, tasks, refused, stop, paused, ask_again_in, now = raw
     now = int(now)
     return Exchanged(

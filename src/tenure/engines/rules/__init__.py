@@ -10,7 +10,7 @@ compares both.
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
 from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_of
-from ._groups import Group, Grouping, Groups, Next, Turn
+from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
 from ._producers import Producers
@@ -20,7 +20,7 @@ from ._room import PRODUCERS, Room
 from ._rows import Owner, Task, TaskRows, shown_state
 from ._sessions import Sessions
 from ._settling import Settling
-from ._state import Moment, News, Numbers, Session, State
+from ._state import Counters, Moment, News, Session, State
 from ._tables import Layout, Order, Table
 from ._takers import TAKERS, Takers
 from ._tasks import Tasks
@@ -48,17 +48,17 @@ __all__ = (
     "WAITING",
     "Barriers",
     "Claims",
+    "Counters",
     "Families",
     "Family",
     "Group",
-    "Grouping",
+    "GroupSettings",
     "Groups",
     "Holds",
     "Layout",
     "Moment",
     "News",
     "Next",
-    "Numbers",
     "Order",
     "Owner",
     "Producers",

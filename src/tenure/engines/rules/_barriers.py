@@ -144,7 +144,7 @@ class Barriers(Places[Participant]):
         return BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` barriers that nothing keeps any more."""
+        """Forget up to `count` barriers that nothing keeps."""
         state = self._state
         for barrier in self._barriers.some("forget", limit=count):
             if barrier.forget_at > state.now:

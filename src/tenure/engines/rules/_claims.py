@@ -40,7 +40,7 @@ class Pool:
 
 @dataclass(slots=True)
 class Resource:
-    """A resource. `used` is the rank of its last use; `reason` is that of its retirement, also while it is claimed."""
+    """A resource. `used` is the rank of its last use; `reason` belongs to its retirement, also while it is claimed."""
 
     key: str
     name: str
@@ -265,7 +265,7 @@ class Claims(Places[Claimer]):
             self._hint(head, Notice.ASK)
 
     def _number(self, pool: str, group: bytes) -> int:
-        """The number of a claimer that begins to wait: those of a group come one after the other."""
+        """The number of a claimer that begins to wait: the numbers of a group follow one another."""
         head = self._places.first("line", pool)
         last = self._places.last("line_of_group", pool, group)
         return max(head.number if head else 0, last.number + 1 if last else 0)

@@ -34,7 +34,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Grouping:
+class GroupSettings:
     """The settings and counts of all groups of a queue together."""
 
     named: int = 0
@@ -105,7 +105,7 @@ class GroupRows(Protocol):
         ...
 
 
-class Groups(Grouping):
+class Groups(GroupSettings):
     """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
 
     __slots__ = ("_rows",)
@@ -127,12 +127,12 @@ class Groups(Grouping):
 
     @property
     def are_kept(self) -> bool:
-        """Whether a group is named, or the settings differ from the defaults."""
+        """True if a group is named, or the settings differ from the defaults."""
         return bool(self.named or self.per_group or self.max_size or self.weights)
 
     @property
     def keep_order(self) -> bool:
-        """Whether a task that was tried stays ahead of its group."""
+        """True if a task that was tried stays ahead of its group."""
         return bool(self.per_group == 1 and self.hold)
 
     def set(self, op: SetGroups) -> None:
@@ -250,7 +250,7 @@ class Groups(Grouping):
     # producers
 
     def room(self, name: str) -> float:
-        """How many tasks a group has room for, if no producer waits for it."""
+        """The number of tasks for which a group has room; 0 if a producer waits for it."""
         if not name or not self.max_size:
             return float("inf")
         group = self._rows.find(name)
@@ -284,12 +284,12 @@ class Groups(Grouping):
         self._tidy(group)
 
     def has_line(self, name: str) -> bool:
-        """Whether producers wait for a group."""
+        """True if producers wait for a group."""
         group = self._rows.find(name) if self.producers else None
         return group is not None and group.producers > 0
 
     def admits(self, name: str, count: int) -> bool:
-        """Whether there are slots for the first in the line of a group."""
+        """True if there are slots for the first in the line of a group."""
         group = self._rows.find(name)
         if group is None or not self.max_size:
             return True
@@ -306,7 +306,7 @@ class Groups(Grouping):
         group.takeable = takeable
 
     def _limited(self, group: Group) -> int:
-        """How many tasks of a named group can be taken now, where there is a limit."""
+        """The number of tasks of a named group that can be taken now, where there is a limit."""
         if group.rests and self.keep_order:
             return 0
         return max(0, min(self.per_group - group.leased, group.waiting))
@@ -335,7 +335,7 @@ class Groups(Grouping):
             self._leave(1)
 
     def _leave(self, count: int) -> None:
-        """There are fewer named groups; after the last one there are no turns."""
+        """Count fewer named groups; after the last group there are no turns."""
         self.named -= count
         if count and not self.named:
             self._rows.remove("")

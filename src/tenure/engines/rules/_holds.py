@@ -1,4 +1,4 @@
-"""Holds: weighted capacity with a line, the one algorithm under locks, semaphores, read-write locks and elections."""
+"""Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a queue's tasks: who has a key, and what becomes of a new task whose key another task has."""
+"""The keys of a queue's tasks: who has a key, and the treatment of a new task whose key another task has."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Keys:
         self._owners: dict[str, Owner | None] = {}
 
     def is_new(self, key: str, new: NewTask) -> bool:
-        """Whether a task with this key is put beside the one that has the key, or there is none."""
+        """True if no task has this key, or the new task is put beside the task that has it."""
         owner = self._owner(key)
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: NewTask) -> int | Duplicate:
-        """A new task is not put, because another task has its key. Return what the put answers."""
+        """Handle a new task whose key another task has, so that it is not put. Return the answer of the put."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":
@@ -73,7 +73,7 @@ class Keys:
         return self._owners[key]
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
-        """The task has the key for so long at least."""
+        """Keep the key for the task for at least so long."""
         until = self._state.after(ttl)
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)

@@ -1,4 +1,4 @@
-"""Names that are no text: the key of a task, or the name of a group, may hold what no encoding knows."""
+"""Names with lone surrogates: the key of a task, or the name of a group, may have no encoding."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Producers:
         return answer
 
     def put_one(self, op: PutOne) -> int | Duplicate | Reply:
-        """Put a task within a transaction of the user's."""
+        """Put a task within the user's transaction."""
         queue = self._queue(op)
         request = PutRequest("", (op.task,), wait=False)
         self._rows.expect_tasks(queue, (request,))

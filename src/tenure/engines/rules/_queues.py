@@ -9,7 +9,7 @@ from ._groups import Groups
 from ._state import Moment
 
 WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
-"""The places of a task: in the order of the waiting tasks, in that of the delayed ones, and in none."""
+"""The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
 
 
 @dataclass(slots=True)
@@ -49,17 +49,17 @@ class Queue:
 
     @property
     def takeable(self) -> int:
-        """How many tasks can be taken now."""
+        """The number of tasks that can be taken now."""
         return self.groups.takeable if self.groups.named else self.waiting
 
     @property
     def room(self) -> int:
-        """How many tasks the queue has room for, if no producer waits."""
+        """The number of tasks for which the queue has room, if no producer waits."""
         return self.max_size - self.live - self.reserved
 
     @property
     def is_kept(self) -> bool:
-        """Whether the queue lasts; time, idle takers and the cursors of producers aside."""
+        """True if the queue lasts; time, idle takers and the cursors of producers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
         return bool(keeps or self.groups.are_kept)
 
@@ -68,7 +68,7 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self) -> None:
-        """Make the counts those of a queue that was never used."""
+        """Reset the counts to those of an unused queue."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
@@ -86,7 +86,7 @@ class Queue:
         return DELAYED
 
     def dequeue(self, place: int, group: str) -> None:
-        """A task leaves the order in which it is."""
+        """Count that a task leaves its order, the waiting or the delayed tasks."""
         if place == DELAYED:
             self.delayed -= 1
             self.due_is_known = False
@@ -104,7 +104,7 @@ class Queues(Protocol):
     """The queues of an engine."""
 
     def find(self, name: str, /) -> Any:
-        """A queue as it is now, or None: a queue that nothing keeps any more is as if never used."""
+        """A queue as it is now, or None: a queue that nothing keeps is as if never used."""
         ...
 
     def get(self, name: str, /) -> Any:

@@ -103,10 +103,10 @@ class Rates:
         return Reply.OK
 
     def read_limiter(self, op: ReadLimiter) -> LimiterStatus:
-        return self._row(op.key).limiter.look(op.limits, self._state.now)
+        return self._row(op.key).limiter.status(op.limits, self._state.now)
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` limiters that say nothing any more: they are as if never used."""
+        """Forget up to `count` limiters without effect: they are as if never used."""
         state = self._state
         rows = islice(self._limiters.each("until"), count)
         for row in list(takewhile(lambda row: row.until <= state.now, rows)):
@@ -116,7 +116,7 @@ class Rates:
         state.wake_at("limiter", inf if first is None else first.until)
 
     def _row(self, key: str) -> LimiterRow:
-        """The limiter; a new one if it has no effect any more."""
+        """The limiter; a new limiter if it has no effect."""
         row = self._limiters.get(key) or LimiterRow(key, 0.0, Limiter())
         if not row.limiter.is_used(self._state.now):
             row.limiter = Limiter()

@@ -19,7 +19,7 @@ IN_LINE, RESERVED, IN_GROUP = 0, 1, 2
 class Producer:
     """A producer that waits to put `count` tasks, or has that many slots reserved.
 
-    Its group is the one that it waits for, or in which it has slots reserved.
+    Its group is the group for which it waits, or in which it has slots reserved.
     """
 
     queue: str
@@ -99,7 +99,7 @@ class Room:
             queue.producers -= 1
 
     def make_room(self, queue: Queue, group: str) -> None:
-        """Something was freed in this group, and so in the queue."""
+        """A task or a slot was freed in this group, and so in the queue."""
         groups = queue.groups
         while groups.has_line(group):
             producer = self._first_in(queue.name, group)
@@ -131,7 +131,7 @@ class Room:
             self._state.hint(self._state.process(producer.session), queue.name, producer.name, Notice.ROOM)
 
     def drop(self, producer: Producer) -> None:
-        """The session of a producer has ended."""
+        """Remove a producer whose session has ended."""
         queue = self._queues.get(producer.queue)
         self.remove(queue, producer)
         self.make_room(queue, producer.group)

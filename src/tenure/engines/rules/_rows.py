@@ -1,4 +1,4 @@
-"""Tasks as rows: what the rules of queues need of an engine, in sets, so that a batch costs a few statements."""
+"""Tasks as rows: the interface that the rules of queues need of an engine, in sets: a batch costs a few statements."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TaskRows(Protocol):
     # orders
 
     def next_due(self, queue: Any, /) -> Moment | None:
-        """When the next delayed task is due."""
+        """The time at which the next delayed task is due."""
         ...
 
     def promote(self, queue: Any, count: int, /) -> tuple[int, Iterable[tuple[int, str]]]:
@@ -209,5 +209,5 @@ class TaskRows(Protocol):
     # time
 
     def expired(self) -> Sequence[tuple[str, Task]]:
-        """Some tasks that have expired, which are not leased, with the names of their queues, in order."""
+        """Expired tasks that are not leased, a few, with the names of their queues, in order."""
         ...

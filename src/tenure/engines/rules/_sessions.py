@@ -1,4 +1,4 @@
-"""Sessions: opened, renewed and closed; what an ended session leaves behind is dropped family by family."""
+"""Sessions: opened, renewed and closed; the holds of an ended session are dropped family by family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply
 from ._state import Session
 
 Family = tuple[Callable[[Any], Any], Callable[[Any], object]]
-"""Finds the first thing of a family that a session has, and drops it."""
+"""Finds the first hold or place of a family that a session has, and drops it."""
 
 
 class SessionState(Protocol):

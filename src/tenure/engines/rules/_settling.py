@@ -1,4 +1,4 @@
-"""Settling: what becomes of tasks that leave their lease, or end without one."""
+"""Settling: the next state of tasks that leave their lease, or end without a lease."""
 
 from __future__ import annotations
 

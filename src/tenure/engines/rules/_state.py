@@ -30,7 +30,7 @@ class Session(Protocol):
 
 
 @dataclass(slots=True)
-class Numbers:
+class Counters:
     """The last number given of each kind."""
 
     token: int = 0
@@ -43,7 +43,7 @@ class State(Protocol):
     """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
 
     @property
-    def last(self) -> Numbers: ...
+    def last(self) -> Counters: ...
 
     @property
     def now(self) -> float:
@@ -97,7 +97,7 @@ class State(Protocol):
         ...
 
     def seconds_since(self, moment: Moment, /) -> float:
-        """How many seconds ago a moment was."""
+        """The seconds since a moment."""
         ...
 
     def clock_time(self, moment: Moment | None, /) -> float | None:

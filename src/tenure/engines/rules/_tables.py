@@ -1,4 +1,4 @@
-"""Tables: rows found by a key, and by orders. The rules read and write them; an engine says where they are.
+"""Tables: rows found by a key, and by orders. The rules read and write them; an engine stores them.
 
 A row is a dataclass. Its fields are of the types int, float, str, bytes and bool, and int or None. A rule changes the
 fields of a row that it has read and saves the row; a field that places the row in an order changes by `move` alone.

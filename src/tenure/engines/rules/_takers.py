@@ -67,7 +67,7 @@ class Takers:
             self.offer(queue, 1)
 
     def due(self, queue: Queue) -> Moment | None:
-        """When the next delayed task is due; to be asked before tasks enter the order."""
+        """The time at which the next delayed task is due; to be asked before tasks enter the order."""
         if not queue.due_is_known:
             queue.known_due = self._rows.next_due(queue) if queue.delayed else None
             queue.due_is_known = True

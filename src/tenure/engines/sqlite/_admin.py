@@ -1,4 +1,4 @@
-"""What is asked about queues from outside: counts, listings, dead letters, purging."""
+"""Operations on queues from outside: counts, listings, dead letters, purging."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _APART = {"suspended": SUSPENDED, "ending": ENDING}
 _HIGHEST = 2**63 - 1
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "suspended": 1, "ending": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made, beside the group of one that waits."""
+"""The count of numbers in a place of a listing, beside the group of a waiting task."""
 
 
 class Admin:
@@ -173,7 +173,7 @@ class Admin:
         return len(ids)
 
     def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
-        """How many were purged, and whether there was time to look at all that were to be."""
+        """The number of purged tasks, and whether the step budget was enough for all of them."""
         purged = looked = 0
         while purged < count and looked < CAP:
             rows = self._state.all(TASKS.purge_ended, queue=queue.id, state=name, count=count - purged)
@@ -181,7 +181,7 @@ class Admin:
                 break
             looked += len(rows)
             queue.lasting -= sum(expires is None for expires, *_ in rows)
-            # outdated ones that are not forgotten yet do not count
+            # outdated records that are not forgotten yet do not count
             purged += sum(expires is None or expires > self._state.moment for expires, *_ in rows)
             for _, task, kin in rows:
                 if kin and name == "dead":
@@ -217,22 +217,22 @@ class Admin:
         self, queue: Queue, name: str, after: tuple[int, ...], limit: int, group: bytes = b""
     ) -> list[Any]:
         """The first tasks in the state behind a place: rows that end with the id and the place in the order."""
-        run, about = self._state.all, {"queue": queue.id, "limit": limit}
+        run, bounds = self._state.all, {"queue": queue.id, "limit": limit}
         if name == "leased":
-            return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
+            return run(TASKS.leased_in_queue, **bounds, token=after[0] if after else -1)
         if name in _APART:
-            return run(TASKS.apart, **about, place=_APART[name], id=after[0] if after else 0)
+            return run(TASKS.apart, **bounds, place=_APART[name], id=after[0] if after else 0)
         due = run(TASKS.are_due, queue=queue.id, now=self._state.moment, limit=CAP)
         rows: list[Any] = []
         if name == "delayed":
             # due tasks that are not moved yet count as waiting, as many as an exchange would move
             places = [row[2:4] for row in due[-1:]]
             ready_at, task = max([*places, after or (-1, -1)])
-            rows += run(TASKS.delayed_same_time, **about, ready_at=ready_at, id=task)
+            rows += run(TASKS.delayed_same_time, **bounds, ready_at=ready_at, id=task)
             if len(rows) < limit:
-                rows += run(TASKS.delayed_later, **about, ready_at=ready_at)
+                rows += run(TASKS.delayed_later, **bounds, ready_at=ready_at)
             return rows[:limit]
-        of_group = {**about, "group": group}
+        of_group = {**bounds, "group": group}
         if after:
             priority, ready_at, task = after
             rows += run(TASKS.waiting_same_time, **of_group, priority=priority, ready_at=ready_at, id=task)
@@ -252,7 +252,7 @@ class Admin:
                 TASKS.browse_ended, queue=queue.id, state=name, after=after, limit=limit + 1
             )
         rows.sort()
-        # outdated ones that are not forgotten yet are left out
+        # outdated records that are not forgotten yet are left out
         shown = (
             (kin, *row)
             for *row, expires, kin in rows[:limit]

@@ -33,7 +33,7 @@ class BusyRetry:
         self._given_up = True
 
     def run(self, step: Callable[[], T]) -> T:
-        """What `step` returns. Raises `StoreUnavailable` when the lock was not to be had: then nothing was done."""
+        """Return what `step` returns. Raises `StoreUnavailable` if the lock cannot be had; then nothing was done."""
         deadline = None
         while True:
             try:

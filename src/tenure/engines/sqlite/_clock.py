@@ -32,7 +32,7 @@ class Clocks:
 
 
 def micros(seconds: float) -> int:
-    """A duration in microseconds; what is longer than some ten thousand years counts as for ever."""
+    """A duration in microseconds; more than some ten thousand years count as for ever."""
     return round(min(seconds * 1e6, FAR))
 
 
@@ -53,7 +53,7 @@ def boot_id() -> str:
         if not namespaces.is_dir():
             return ""  # /proc of another process namespace
         if (own := namespaces / "time").exists() and not own.samefile(namespaces / "time_for_children"):
-            return ""  # the offsets that the kernel shows are not those of this process
+            return ""  # the kernel shows the offsets of another process
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
         return ""

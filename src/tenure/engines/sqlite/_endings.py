@@ -1,4 +1,4 @@
-"""Tasks that leave their lease or their order: written together, with those who wait for their ends hinted."""
+"""Tasks that leave their lease or their order: written together; sessions that wait for their ends are hinted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Endings:
         self._results: list[bytes] = []
         self._returned: list[tuple[int, ...]] = []
         self._count = 0
-        """How many tasks have ended in this transaction."""
+        """The number of tasks that have ended in this transaction."""
 
     def begin(self) -> None:
         """Forget what a transaction that failed has left."""

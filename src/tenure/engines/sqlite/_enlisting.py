@@ -46,7 +46,7 @@ def apply_enlisted(
 
 
 class _Guest:
-    """What an executor needs of a connection, whatever row factory its owner has set."""
+    """The part of a connection that an executor needs, whatever row factory its owner has set."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

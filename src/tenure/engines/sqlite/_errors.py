@@ -1,4 +1,4 @@
-"""Errors of SQLite as messages that name the file and what to do."""
+"""Errors of SQLite as messages that name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explain(path: str, problem: Exception) -> EngineError:
 
 
 def is_busy(problem: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock, of whatever kind."""
+    """True if another connection holds the lock, of whatever kind."""
     return _has_code(problem) and problem.sqlite_errorcode & 0xFF in (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -39,7 +39,7 @@ def is_busy(problem: sqlite3.Error) -> bool:
 
 
 def is_full(problem: sqlite3.Error) -> bool:
-    """Whether there is no room for what was to be written."""
+    """True if there was no room to write."""
     return _has_code(problem) and problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
 
 

@@ -1,7 +1,7 @@
 """The executor: applies batches of operations to the state, each batch in one transaction. Synchronous.
 
 A batch has no savepoints. If any of its operations fails, all of it is rolled back, and each operation gets a
-transaction of its own: the one that fails then fails alone. That is rare, and costs nothing while all goes well.
+transaction of its own: a failing operation then fails alone. That is rare, and costs nothing while all goes well.
 """
 
 from __future__ import annotations
@@ -181,13 +181,14 @@ class Executor:
         return self._write(partial(self._apply_enlisted, clamp_durations(operation)))[0]
 
     def _apply_enlisted(self, operation: Enlisted[A]) -> A:
-        # as far as the step budget goes: the user's transaction is to stay short, and what is left does not concern it
+        # as far as the step budget goes: the user's transaction is to stay short, and the remaining work does not
+        # concern it
         self._state.steps_left = self._state.cap
         self._clear_up()
         return self._handlers[type(operation)](operation)
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
-        """What `step` returns, its effects written, and the other processes for which hints were written."""
+        """The return value of `step`, its effects written, and the other processes for which hints were written."""
         state = self._state
         state.begin()
         self._queues.begin()

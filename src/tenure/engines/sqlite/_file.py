@@ -1,4 +1,4 @@
-"""One engine's open file: batches in, answers and hints out. Synchronous; used on one thread."""
+"""The open file of an engine: batches in, answers and hints out. Synchronous; used on one thread."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class File:
         except sqlite3.Error as problem:
             raise explain(self._path, problem) from problem
 
-    def look(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
-        """Whether another connection has changed the file since the last look, and the hints for the processes.
+    def check(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
+        """True if another connection has changed the file since the last check, and the hints for the processes.
 
         Raises `FileLostError`.
         """
@@ -93,7 +93,7 @@ class File:
             self._version = version
             return True, self._mailbox.read(processes)
         except sqlite3.Error:
-            # a look that fails proves nothing; the next batch reports what is wrong
+            # a check that fails proves nothing; the next batch reports the fault
             return False, []
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The rows of the groups of one queue.
 
-What is needed of them is read once per transaction. It is written back at its end, and before a statement looks at
-many groups.
+The needed groups are read once per transaction. They are written back at its end, and before a statement reads many
+groups.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Grouping, Groups, Next, decoded_name, encoded_name
+from tenure.engines.rules import Group, Groups, GroupSettings, Next, decoded_name, encoded_name
 
 from ._sql import GROUPS
 from ._state import State
 
-_COLUMNS = tuple(field.name for field in fields(Grouping))
+_COLUMNS = tuple(field.name for field in fields(GroupSettings))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
 
@@ -32,7 +32,7 @@ class GroupRows:
         self._queue = queue
         self._stored: tuple[Any, ...] = ()
         self._are_some = False
-        """Whether there may be groups in the file."""
+        """True if there may be groups in the file."""
         self._groups: dict[str, Group | None] = {}
         self._changed: set[str] = set()
 

@@ -38,7 +38,7 @@ class Mailbox:
         self._seen[process] = self._run(HINTS.last)[0][0] or 0
 
     def read(self, processes: Container[str]) -> list[Hint]:
-        """The hints that came since, for those of the processes that are still served."""
+        """The hints that came since, for the processes that are still served."""
         hints: list[Hint] = []
         for process, seen in list(self._seen.items()):
             if process not in processes:

@@ -1,4 +1,4 @@
-"""In place of the engine's thread: functions run at once, on the loop. For tests in virtual time."""
+"""The replacement of the engine's thread for tests in virtual time: functions run at once, on the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._thread import SHORTEST, Job
 T = TypeVar("T")
 
 _LONGEST = 1.0
-"""Seconds between two looks while nothing happens: in virtual time each of them is a step of the clock."""
+"""Seconds between two checks while nothing happens: in virtual time each of them is a step of the clock."""
 
 
 class Inline:
@@ -25,11 +25,11 @@ class Inline:
     Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
     """
 
-    def __init__(self, look: Callable[[], bool]) -> None:
+    def __init__(self, check: Callable[[], bool]) -> None:
         self.call_soon = loop_caller()
-        self.looking = False
+        self.checking = False
         self.woken = False
-        self._look = look
+        self._check = check
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function. Cancellation: it was run."""
@@ -49,17 +49,17 @@ class Inline:
         wait = SHORTEST
         while True:
             await anyio.sleep(wait)
-            wait = SHORTEST if self._look() else min(2 * wait, _LONGEST)
+            wait = SHORTEST if self._check() else min(2 * wait, _LONGEST)
 
     def poke(self) -> None:
         """Look soon."""
         # RuntimeError: the loop is closed, and no hints are wanted
         with suppress(RuntimeError):
-            self.call_soon(self._look_once)
+            self.call_soon(self._check_once)
 
     async def end(self, function: Callable[[], object]) -> None:
         """Run a last function. Cancellation: it was run."""
         await self.call(function)
 
-    def _look_once(self) -> None:
-        self._look()
+    def _check_once(self) -> None:
+        self._check()

@@ -11,7 +11,7 @@ from ._state import State, sooner
 
 
 class Keys:
-    """The keys of tasks. What is changed is written at once."""
+    """The keys of tasks. Changes are written at once."""
 
     def __init__(self, state: State, queues: Queues) -> None:
         self._state = state

@@ -50,7 +50,7 @@ class Link:
         self._senders: Line[None, None] = Line(self._on_sender_left)
         self._serving: set[CancelScope] = set()
         self._runner = runner = (
-            Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
+            Inline(self._check) if inline else EngineThread(f"tenure {path.name}", self._check)
         )
         self._make = partial(
             File,
@@ -119,22 +119,22 @@ class Link:
     def _begin_serving(self, process: str) -> None:
         assert self._file is not None
         self._file.begin_serving(process)
-        self._runner.looking = True
+        self._runner.checking = True
 
-    def _look(self) -> bool:
+    def _check(self) -> bool:
         if self._file is None or self._lost is not None:
             return False
         try:
-            changed, hints = self._file.look(self._listeners)
+            changed, hints = self._file.check(self._listeners)
         except FileLostError as problem:
             self._lose(problem)
             return False
         self._bring(hints)
-        # hints that no datagram announced come from where datagrams do not: look often
+        # hints that no datagram announced come from where datagrams do not: check often
         return bool(hints) if self._runner.woken else changed
 
     def _close(self) -> None:
-        self._runner.looking = False
+        self._runner.checking = False
         if self._file is not None:
             self._file.close()
 

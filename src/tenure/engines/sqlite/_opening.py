@@ -1,4 +1,4 @@
-"""Opening the file: made if need be, and refused, untouched, when it is not ours or not fit."""
+"""Opening the file: created if need be, and refused, untouched, if it belongs to another program or is not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._sql import SCHEMA, SESSIONS
 from ._tables import schema_of
 
 APPLICATION = 0x74656E75
-"""What marks a database as ours: "tenu" in ASCII."""
+"""The mark of a database of this library: "tenu" in ASCII."""
 
 _STEPS: dict[int, tuple[str, ...]] = {}
 """By version, the statements that change a file of the version before."""
@@ -88,7 +88,7 @@ def _take_over(name: str) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Refuse places where no file of ours can be."""
+    """Refuse a path at which the engine cannot keep its file."""
     if sqlite3.sqlite_version_info < _OLDEST_LIBRARY:
         raise EngineError(
             f"{path}: Python uses SQLite {sqlite3.sqlite_version}, but 3.35 or later is needed; use a newer Python"
@@ -115,7 +115,7 @@ def file_system(directory: Path) -> str:
     for line in lines:
         _, mounted_at, mounted_type, *_ = line.split(" ")
         point = Path(mounted_at.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
-        # what is mounted later at the same place hides what was there before
+        # a later mount at the same place hides the earlier one
         if len(point.parts) >= best and place.is_relative_to(point):
             best, kind = len(point.parts), mounted_type
     return kind
@@ -183,7 +183,7 @@ def _configure(db: sqlite3.Connection, path: str, synchronous: str, retry: BusyR
     db.execute("PRAGMA journal_size_limit = 67108864")
     # a big transaction is counted before any of it is in the log; see _room.py
     db.execute("PRAGMA cache_spill = OFF")
-    # some builds overwrite what is deleted, which would take more room than it frees
+    # some builds overwrite deleted data, which would take more room than it frees
     db.execute("PRAGMA secure_delete = FAST")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -8192")

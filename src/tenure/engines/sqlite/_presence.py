@@ -1,4 +1,4 @@
-"""Whether the paths still lead to the files that are open: the next process to open them has to find the same ones."""
+"""A check that the paths still lead to the open files: the next process to open them has to find the same files."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 
 
 class Queue(rules.Queue):
-    """One queue; it is looked at again when time may have made it needless."""
+    """A queue; it is checked again when time may have made it needless."""
 
     __slots__ = ("group_rows", "has_groups", "id", "look_at", "stored")
 
@@ -42,7 +42,7 @@ class Queues:
         self._state = state
         self._queues: dict[str, Queue] = {}
         self.keys_kept = 0
-        """How many keys with a ttl were put in this transaction."""
+        """The number of keys with a ttl that were put in this transaction."""
 
     def begin(self) -> None:
         self._queues, self.keys_kept = {}, 0
@@ -64,11 +64,11 @@ class Queues:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
     def _is_idle(self, queue: Queue) -> bool:
-        """Whether nothing but time keeps it; idle takers do not."""
+        """True if nothing but time keeps the queue; idle takers do not."""
         return not (queue.is_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
 
     def forget(self, count: int) -> None:
-        """Look at queues that nothing may keep any more, which `save` deletes, or that have keys to be forgotten."""
+        """Check queues that perhaps nothing keeps, which `save` deletes, or that have keys to be forgotten."""
         state = self._state
         if state.soonest.queue is not None and state.soonest.queue <= state.moment:
             for (name,) in state.all(QUEUES.to_look_at, now=state.moment, count=count):
@@ -79,7 +79,7 @@ class Queues:
                     (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
     def find(self, name: str) -> Queue | None:
-        """A queue as it is now: one that nothing keeps any more is as if never used."""
+        """A queue as it is now: a queue that nothing keeps is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)

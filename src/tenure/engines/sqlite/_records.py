@@ -1,4 +1,4 @@
-"""What is shown of a task: made of the rows of the statements that show some."""
+"""The records of tasks as they are shown, made of the rows of the statements that read them."""
 
 from __future__ import annotations
 

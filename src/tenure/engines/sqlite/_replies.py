@@ -28,7 +28,7 @@ class CachedReplies:
         self._due: list[tuple[int, tuple[int, str]]] = []
 
     def begin(self, boot: int) -> None:
-        """A transaction begins: forget what one that failed has left."""
+        """A transaction begins: forget the replies of a failed transaction."""
         self._boot = boot
         self._new = {}
 

@@ -1,6 +1,6 @@
-"""Room on the disk: deleting and releasing need some too, so the file stops growing before there is none.
+"""Room on the disk: deleting and releasing need free space too, so the file stops growing before the disk is full.
 
-What is committed goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no
+Committed data goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no
 room leaves the log as it is; the log then grows too, until nothing at all can be written. So an operation that makes
 the file grow is refused unless there is room for both copies, and for a put something has to be left over. While room
 is scarce each growth goes to the file at once. From then on the log is written over again and again, and needs no room.

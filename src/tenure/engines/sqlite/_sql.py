@@ -38,7 +38,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 @cache
 def repeated(sql: str, count: int) -> str:
-    """A statement with its one row of parameters, `(:a, :b)`, so many times; the parameters have no names any more."""
+    """A statement with its one row of parameters, `(:a, :b)`, so many times; the parameters lose their names."""
     return _PARAMETERS.sub(lambda row: ", ".join([re.sub(r":\w+", "?", row[0])] * count), sql)
 
 

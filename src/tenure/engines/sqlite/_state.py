@@ -1,6 +1,7 @@
-"""What all families share: time, numbers, sessions, hints, watches and the step budget.
+"""The state that all families share: time, numbers, sessions, hints, watches and the step budget.
 
-What is read here stays true until the transaction ends, since there is only one writer: a batch reads it once.
+The values that are read here stay true until the transaction ends, since there is only one writer: a batch reads them
+once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import inf
 from typing import Any
 
 from tenure.engine import Hint, Notice, Reply
-from tenure.engines.rules import Layout, News, Numbers
+from tenure.engines.rules import Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
@@ -26,7 +27,9 @@ _MOST = 64
 
 @dataclass(slots=True)
 class Soonest:
-    """When time next brings something about, None for never: on the clock of the boot for sessions, else on the wall's.
+    """The next times at which time changes something, None for never.
+
+    The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
 
     The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
     outdated; the next barrier and queue are to be looked at; a sweep goes on, a wait for an entry ends, and entries are
@@ -61,7 +64,7 @@ class State:
         self.now = 0.0
         self.moment = 0
         self.boot = 0
-        self.last = Numbers()
+        self.last = Counters()
         self.soonest = Soonest()
         self.watching = False
         self.following = False
@@ -71,7 +74,7 @@ class State:
         self.hints: list[Hint] = []
         self.replies = CachedReplies()
         self._clocks = clocks
-        self._stored = Numbers()
+        self._stored = Counters()
         self._sessions: dict[str, Session | None] = {}
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
@@ -84,7 +87,7 @@ class State:
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
-        self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
+        self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
         self.soonest = Soonest(*row[4:15])
         self.watching, self.following, unserved = map(bool, row[15:])
         self.soonest.line = self.now if unserved else None
@@ -211,7 +214,7 @@ class State:
         self.soonest.session = self.one(SESSIONS.soonest)[0]
 
     def wake_at(self, kind: str, when: float | None) -> None:
-        """Clear up this kind of thing then, or sooner if that was said before; None: forget what was said."""
+        """Clear up this kind of object at that time, or at an earlier time set before; None: unset the time."""
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 

@@ -1,4 +1,4 @@
-"""Looking around: names by kind, what sessions have, and how the file is doing."""
+"""Introspection: names by kind, the holds of sessions, and the health of the file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONG_LOG = 256 * _MEBIBYTE
 
 
 class Introspection:
-    """What is asked about all families together; `path` is that of the file."""
+    """The operations that ask about all families together; `path` is the file's."""
 
     def __init__(self, state: State, queues: Queues, path: str) -> None:
         self._state = state
@@ -51,14 +51,16 @@ class Introspection:
     def _names(self, op: ListKeys, limit: int) -> list[tuple[str, Any]]:
         """The next names, and whether they are meant."""
         run = self._state.all
-        about = {"prefix": op.prefix, "end": op.prefix + _END}
+        bounds = {"prefix": op.prefix, "end": op.prefix + _END}
         if op.kind == "pools":
             pools: list[tuple[str, Any]] = []
             after = op.after
-            while len(pools) < limit and (after := run(SURVEY.pools, **about, after=after)[0][0]) is not None:
+            while (
+                len(pools) < limit and (after := run(SURVEY.pools, **bounds, after=after)[0][0]) is not None
+            ):
                 pools.append((after, True))
             return pools
-        rows = run(SURVEY.named[op.kind], **about, after=op.after, limit=limit)
+        rows = run(SURVEY.named[op.kind], **bounds, after=op.after, limit=limit)
         if op.kind == "queues":
             queues = ((name, self._queues.find(name)) for (name,) in rows)
             return [(name, queue and queue.put) for name, queue in queues]

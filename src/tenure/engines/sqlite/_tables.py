@@ -1,6 +1,6 @@
 """Tables of rows in the file, with the statements that follow from their layouts."""
 
-# ruff: noqa: S608 the names in the statements are those of layouts
+# ruff: noqa: S608 the names in the statements come from layouts
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of tasks: what `engines.rules` asks for, in a few statements for a whole batch."""
+"""The rows of tasks: the interface of `engines.rules`, in a few statements for a whole batch."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class TaskRows(NewTasks, Keys, Endings):
 
     def _next_in(self, queue: Queue, group: str, count: int, before: int | None) -> Iterator[int]:
         """The next tasks of a group: those that have been ready for long, and then the others by priority."""
-        about = {"queue": queue.id, "group": encoded_name(group), "count": count}
+        bounds = {"queue": queue.id, "group": encoded_name(group), "count": count}
         old: list[Any] = []
         if before is not None:
-            old = self._state.all(TASKS.group_by_age, **about, before=before)
+            old = self._state.all(TASKS.group_by_age, **bounds, before=before)
         rows = old
         if len(old) < count:
-            rows = dict.fromkeys([*old, *self._state.all(TASKS.group_by_priority, **about)])
+            rows = dict.fromkeys([*old, *self._state.all(TASKS.group_by_priority, **bounds)])
         return (row[0] for row in rows)
 
     def _lease(

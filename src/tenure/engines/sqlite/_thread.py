@@ -1,4 +1,4 @@
-"""The thread of an engine: it runs functions one after another, and looks for hints in between.
+"""The thread of an engine: it runs functions one after another, and checks for hints in between.
 
 A thread of our own, since it also has to look for hints, has to be gone when the engine is closed, and answers sooner:
 a call that does nothing takes about 25 us on asyncio and 30 us on trio, through `anyio.to_thread` 45 us and 50 us.
@@ -24,25 +24,25 @@ from ._waking import listen, take_in
 T = TypeVar("T")
 
 SHORTEST, LONGEST = 0.001, 0.05
-"""Seconds between two looks: while something happens of which others do not notify this process, and otherwise."""
+"""Seconds between two checks: while something happens of which others do not notify this process, and otherwise."""
 
 _LIVELY = 0.25
-"""For how many seconds after something happened looks are frequent."""
+"""For how many seconds after something happened checks are frequent."""
 
 
 class Pace:
-    """How long to wait until the next look."""
+    """The time to wait until the next check."""
 
     def __init__(self) -> None:
         self._wait = SHORTEST
         self._active = monotonic()
 
     def active(self) -> None:
-        """Something happened."""
+        """Note that something happened: the next checks are frequent."""
         self._wait, self._active = SHORTEST, monotonic()
 
     def next(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next check."""
         if monotonic() - self._active > _LIVELY:
             self._wait = min(2 * self._wait, LONGEST)
         return self._wait
@@ -69,26 +69,26 @@ class Job(Generic[T]):
         self._on_end(self)
 
     def result(self) -> T:
-        """What the function returned. Raises what it raised."""
+        """Return what the function returned, or raise what it raised."""
         if self._problem is not None:
             raise self._problem
         return cast("T", self._result)
 
 
 class EngineThread:
-    """`look` is called between jobs while `looking`; it returns whether something had happened.
+    """`check` is called between jobs while `checking`; it returns whether something had happened.
 
     Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
     """
 
-    def __init__(self, name: str, look: Callable[[], bool]) -> None:
+    def __init__(self, name: str, check: Callable[[], bool]) -> None:
         self.call_soon = loop_caller()
         """Has a function called on the loop, from any thread."""
-        self.looking = False
-        """Whether hints are wanted."""
+        self.checking = False
+        """True while hints are wanted."""
         self.woken = False
-        """Whether others wake this process: then it need not look often."""
-        self._look = look
+        """True if others wake this process: then it need not check often."""
+        self._check = check
         self._poked = False
         self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -138,9 +138,9 @@ class EngineThread:
         pace = Pace()
         while True:
             try:
-                job = self._jobs.get(timeout=pace.next() if self.looking else None)
+                job = self._jobs.get(timeout=pace.next() if self.checking else None)
             except Empty:
-                if self._look():
+                if self._check():
                     pace.active()
                 continue
             if job is False:
@@ -148,8 +148,8 @@ class EngineThread:
             if not self.woken:
                 pace.active()
             if job is True:
-                self._poked = False  # before the look: what comes from now on needs another one
-                self._look()
+                self._poked = False  # before the check: what comes from now on needs another one
+                self._check()
             else:
                 job.run()
                 self._answer(job.finish)

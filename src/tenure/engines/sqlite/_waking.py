@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import blake2b
 
 _AT_ONCE = 10
-"""How many datagrams are taken in at once. Linux keeps that many for a socket by default."""
+"""The number of datagrams that are taken in at once. Linux keeps as many for a socket by default."""
 
 
 class Waker:

@@ -60,7 +60,7 @@ class Barrier:
     forgotten, and the others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on
     `on_departure` (what the first to arrive says counts).
 
-    Thread safety: none; a description, to be shared between tasks. Source: the broken state is that of Java's
+    Thread safety: none; a description, to be shared between tasks. Source: the broken state comes from Java's
     `CyclicBarrier`.
     """
 
@@ -99,7 +99,7 @@ class Barrier:
         """
         while True:
             session = await self._session()
-            attempt = self._store.attempt(self._request, session)
+            attempt = self._store.acquisitions.attempt(self._request, session)
             try:
                 outcome = await attempt.answer()
                 if outcome is Reply.GONE:
@@ -133,7 +133,7 @@ class Barrier:
         return BarrierStatistics(parties, generation, waiting, broken)
 
     async def _session(self) -> Session:
-        if self._store.session_at_once(self._ttl, self._request.key) is None:
+        if self._store.sessions.current(self._ttl, self._request.key) is None:
             # a party that is cancelled on the way to the barrier has come all the same: the others must learn of it
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
                 return await self._store.session(self._ttl, self._request.key)

@@ -1,4 +1,4 @@
-"""The claim: a hold of whatever resource of a pool matches."""
+"""The claim: a hold of a matching resource of a pool."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class ClaimRequest(LeaseRequest):
 
 
 class Claim(Lease):
-    """A claimed resource, for as long as the block lasts: a `Lease` whose `key` is that of the pool.
+    """A claimed resource, for as long as the block lasts: a `Lease` with the `key` of the pool.
 
-    `resource` is its name. `token`, the fence, is higher than that of every earlier claim of this resource.
+    `resource` is its name. `token`, the fence, is higher than the token of every earlier claim of this resource.
     """
 
     __slots__ = ("_fields", "_store", "resource")

@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Term(Lease):
-    """A term of leadership, for as long as the block lasts: a `Lease` whose `key` is that of the election.
+    """A term of leadership, for as long as the block lasts: a `Lease` with the `key` of the election.
 
-    `number` is the fence: it is higher than that of every earlier term. Send it with each write of the leader, and let
-    the receiver refuse lower ones. `node` is the name under which this one leads.
+    `number` is the fence: it is higher than the number of every earlier term. Send it with each write of the leader,
+    and let the receiver refuse lower ones. `node` is the name under which this one leads.
     """
 
     __slots__ = ("node",)
@@ -56,7 +56,7 @@ class Election(NotABlock):
     `term.check()` right before side effects.
 
     Thread safety: none; a description without state of its own, to be shared between tasks.
-    Source: a lock with a sequencer (Chubby, Burrows 2006) whose holder puts its name on it; terms are those of Raft.
+    Source: a lock with a sequencer (Chubby, Burrows 2006) whose holder puts its name on it; terms come from Raft.
     """
 
     __slots__ = ("_key", "_request", "_store", "_ttl", "name", "node")

@@ -46,7 +46,7 @@ class LeaderChanges(AsyncBlock, NotAwaited):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End."""
+        """End the watch."""
         self._inside = False
 
     def __aiter__(self) -> Self:

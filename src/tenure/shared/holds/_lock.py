@@ -68,7 +68,7 @@ class Lock(AsyncBlock):
     `lease.check()` right before side effects.
 
     Thread safety: none; a description without state of its own, to be shared between tasks.
-    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens are those of
+    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
     Chubby (Burrows 2006, "sequencers").
     """
 
@@ -127,7 +127,7 @@ class Lock(AsyncBlock):
 
         The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
         still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
-        must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
+        must be fenced by its token, as with any loss. Returns False if the token holds nothing.
         Cancellation: it may or may not be applied.
         """
         return await break_holder(self._store, self._key, token)

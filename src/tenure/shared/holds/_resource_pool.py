@@ -61,8 +61,8 @@ class ResourcePool(NotABlock):
     raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
     another one is claimed.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the leases and the line are those of `Lock`;
-    matching by fields is that of a tuple space (Linda, Gelernter 1985).
+    Thread safety: none; a description, to be shared between tasks. Source: the leases and the line are as of `Lock`;
+    matching by fields comes from tuple spaces (Linda, Gelernter 1985).
     """
 
     __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")

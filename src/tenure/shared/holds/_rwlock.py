@@ -1,4 +1,4 @@
-"""The read-write lock: a hold of one of many, or of all."""
+"""The read-write lock: a hold of a part of the capacity to read, or of the whole capacity to write."""
 
 from __future__ import annotations
 

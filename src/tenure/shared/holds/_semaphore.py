@@ -1,4 +1,4 @@
-"""The semaphore: a hold of some of a number of permits."""
+"""The semaphore: a hold of one or more permits out of a number."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from ._lock import LockStatus, break_holder, status_of
 class Semaphore(AsyncBlock):
     """So many permits over all processes that use the store, taken in weights, first come, first served.
 
-    A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
-    permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its `ttl`.
+    A holder that wants many permits is not overtaken by later holders that want few. Everybody must agree on the number
+    of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
+    `ttl`.
 
     Thread safety: none; a description, to be shared between tasks. Source: the weighted queue of tokio's
     `batch_semaphore`, on a server.
@@ -34,7 +35,7 @@ class Semaphore(AsyncBlock):
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.permits: int = check_count("permits", permits)
-        self._entered: dict[object, list[Hold[Lease]]] = {}  # by task: those of `async with semaphore`
+        self._entered: dict[object, list[Hold[Lease]]] = {}  # by task: the holds of `async with semaphore`
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self.permits}>"

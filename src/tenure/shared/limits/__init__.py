@@ -1,1 +1,1 @@
-"""The rate limiter: what a process spends on the rates of the whole fleet."""
+"""The rate limiter: the spendings of a process on rates that the whole fleet shares."""

@@ -119,7 +119,7 @@ class Spenders:
             del self._by_key[key]
 
     def _check(self) -> None:
-        self.store.check_here()
+        self.store.home.check()
         if self.closed:
             raise StoreClosed("the store is closed")
 
@@ -135,11 +135,11 @@ class _Spender:
         self._gathered: deque[Waiter[_Wanted, Spending]] = deque()
         self._holds: deque[Waiter[float, None]] = deque()
         self._backs: list[_Back] = []
-        # what is under way
+        # the operation under way
         self._spends: list[Waiter[_Wanted, Spending]] = []
         self._holding: list[Waiter[float, None]] = []
         self._refunds: list[_Back] = []
-        # callers that wait for their bookings, and what is known about holding off
+        # callers that wait for their bookings, and the last known hold-off
         self.booked: Line[_Wanted, Spending] = Line(self._left)
         self._waiting = 0
         self._held = 0.0
@@ -180,7 +180,7 @@ class _Spender:
             self._checks += 1
             self._spenders.store.send(ReadLimiter(self._key), partial(self._on_check, self._checks))
 
-    # waiting for what is booked
+    # waiting for bookings
 
     async def _due(self, spending: Spending) -> None:
         due = now() + spending.delay

@@ -73,7 +73,7 @@ class BatchRunners(Runners):
             if tasks := batch.left():
                 await self._handle(handle, tasks)
         except BaseException as error:
-            if is_closing(error):  # there may be no loop any more
+            if is_closing(error):  # perhaps the loop has ended
                 raise
             failure, interruption = split_failure(error)
         self.busy -= 1
@@ -108,7 +108,7 @@ class BatchRunners(Runners):
                 traced = []
             raise
         finally:
-            # each made its span the current one, in place of the one before
+            # each made its span the current one, in place of the span before
             for task in reversed(traced):
                 task.leave_trying()
 

@@ -1,4 +1,4 @@
-"""Completing many tasks at once in a transaction of the user's: one statement, but each is refused alone."""
+"""Completing many tasks at once in the user's transaction: one statement, which may refuse single tasks."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ A plain class without store, queue of waiters or session: `Takers` reports what 
 An exchange asks for `requested` tasks and may *advertise*: the engine then remembers as many idle takers as it had no
 task for, and sends one hint once there are tasks for them. With that hint it forgets them, and counts on this process
 to ask for the tasks: they are *promised*, and offered to no other taker. So promised tasks are asked for even if their
-takers have left meanwhile; what is not taken is given back, and other processes are hinted.
+takers have left meanwhile; the others are given back, and other processes are hinted.
 
 A hint may overtake the answer of an exchange. Then it is unknown whether it concerns the takers that this exchange has
 advertised or those before: all of them count as promised, and none as registered.
@@ -25,7 +25,7 @@ advertised or those before: all of them count as promised, and none as registere
 `idle` is how many of the requested tasks have not come, if takers were advertised, else 0. The window grows while
 exchanges bring all they ask for (1, 3, 7, ... up to `prefetch`) and closes with the first that does not.
 
-A batch waits as so many takers, and those of them that got no task leave when its handler begins. If the engine counts
+A batch waits as so many takers, and takers that got no task leave when its handler begins. If the engine counts
 on them, it is asked once more (`reask`), so that it offers no tasks to takers that are gone.
 """
 
@@ -121,5 +121,5 @@ class Demand:
         self.reask = False
 
     def session_lost(self) -> None:
-        """The engine has forgotten the takers with the session."""
+        """Note that the engine has forgotten the takers with the session."""
         self.advertised = self.registered = self.promised = 0

@@ -48,7 +48,7 @@ class Feed:
             self._job = self._store.start_job("follow", self._run)
 
     def leave(self) -> None:
-        """Remove a follower; without any, nothing is asked any more."""
+        """Remove a follower; without followers, the engine is no longer asked."""
         self._users -= 1
         if not self._users:
             self._on_last(self)
@@ -110,7 +110,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         self._seen = 0
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Begin to follow."""
         if self._feed is not None:
             raise RuntimeError("this block is entered already; call follow again for another reader")
         await anyio.lowlevel.checkpoint()
@@ -132,7 +132,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
     async def __anext__(self) -> TaskRecord[P_co]:
         """Wait for another record than was returned last.
 
-        Raises `ResultUnavailable` if the task is not known, or not any more, `StoreClosed`, `EngineError`.
+        Raises `ResultUnavailable` if the task is not known, or no longer, `StoreClosed`, `EngineError`.
         Cancellation: nothing is missed; the record comes next time.
         """
         feed = self._feed

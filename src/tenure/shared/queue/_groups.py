@@ -84,7 +84,8 @@ class GroupSettings:
         self._session: Session | None = None
 
     def send(self, session: Session) -> None:
-        """Send the settings, unless the session has sent them: what is submitted next takes effect after them.
+        """Send the settings, unless the session has sent them: operations that are submitted next take effect after
+        them.
 
         What the engine refuses is logged, and sent again with the next operation.
         """

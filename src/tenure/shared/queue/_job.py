@@ -22,7 +22,7 @@ class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
 
     The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
-    those that were given, so that defaults are those of the process that works. The function gets what the queue's
+    the given ones, so that the process that works supplies the defaults. The function gets what the queue's
     codec makes of them: with JSON, a list for a tuple. If they do not fit the function there, which may be of another
     version, the try fails. Each function needs a queue of its own. A sync function runs in a thread, as any handler.
 
@@ -57,7 +57,7 @@ class Job(Generic[Params, R]):
     def options(self, **options: Unpack[PutOptions]) -> Self:
         """The same job, whose tasks are put with these options of `WorkQueue.put`.
 
-        For `item`, an `on_duplicate` of None is that of `put_many`.
+        For `item`, an `on_duplicate` of None means the argument of `put_many`.
         """
         check_options(options)
         other = copy.copy(self)

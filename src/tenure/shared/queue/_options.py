@@ -43,8 +43,8 @@ class PutOptions(MoreOptions, total=False):
 class Item(Generic[P_co]):
     """A task for `put_many`: the payload and the options of `put` as a value; generic in its payload.
 
-    An `on_duplicate` of None is that of `put_many`. The class has no slots: with slots, Python 3.12 cannot make a
-    frozen `Item[Mail](mail)`.
+    An `on_duplicate` of None means the argument of `put_many`. The class has no slots: with slots, Python 3.12 cannot
+    make a frozen `Item[Mail](mail)`.
     """
 
     payload: P_co

@@ -64,7 +64,8 @@ class Producers:
     ) -> Accepted | Conflict:
         """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
 
-        Cancellation: what is still here or in the line on the engine is withdrawn; what is under way may be applied.
+        Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
+        applied.
         """
         session = await self._store.session(self._store.ttl, self._key)
         request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
@@ -151,7 +152,7 @@ class Producers:
             self._again(request)
 
     def close(self) -> None:
-        """The store closes."""
+        """End all waiting puts, since the store closes."""
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # inside

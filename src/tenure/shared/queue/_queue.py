@@ -99,7 +99,7 @@ class WorkQueue(Generic[P]):
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
     group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
     apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
@@ -107,7 +107,7 @@ class WorkQueue(Generic[P]):
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
-    Descriptions of one queue in one process should agree: the one made last counts.
+    Descriptions of one queue in one process should agree: the newest counts.
 
     Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
     as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
@@ -288,7 +288,7 @@ class WorkQueue(Generic[P]):
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
         call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
-        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        the queue has count. Connections are as for `SqlGuard.enforce`; synchronous code needs a blocking connection.
         With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
@@ -356,7 +356,7 @@ class WorkQueue(Generic[P]):
     ) -> list[int | DuplicateTask]:
         tasks = [task_of(self, item, more) for item in items]
         outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
-        return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
+        return [self._outcome(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -420,13 +420,13 @@ class WorkQueue(Generic[P]):
         `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
         are conflated: a slow reader gets the latest one, and never misses the last report and the end. All followers of
         a task in one process cost the engine one answer. Iterating raises `ResultUnavailable` if the task is not known,
-        or not any more, `StoreClosed`, `EngineError`.
+        or no longer, `StoreClosed`, `EngineError`.
         """
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
 
     async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
-        """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
         Returns False if there is no such task, it is leased, or it has ended. Cancellation: it may or may not be
         applied.
@@ -469,7 +469,7 @@ class WorkQueue(Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied, or only in the next session.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)

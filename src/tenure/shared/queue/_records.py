@@ -71,7 +71,7 @@ class TaskRecord(Generic[P_co]):
     `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts`
     tries have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in
     seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
-    otherwise; it is None without an error, and once the task is done. `traceback` is that of the last failed try,
+    otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed try,
     its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
     `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
     they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the

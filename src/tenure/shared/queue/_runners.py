@@ -48,7 +48,7 @@ class Slot(Protocol):
 
 
 class Runners:
-    """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
+    """A runner for each of `handlers`, which may be the same; the options are as of `Worker`.
 
     `name` is the name of the user's function, for messages.
 
@@ -223,7 +223,7 @@ class Runners:
             if result is not None:
                 failure = self._keep(task, result)
         except BaseException as error:
-            if is_closing(error):  # there may be no loop any more
+            if is_closing(error):  # perhaps the loop has ended
                 raise
             failure, interruption = split_failure(error)
         self.busy -= 1

@@ -76,13 +76,13 @@ class Schedule(Generic[P]):
     The queue has the latest tick as a cursor that is compared and set with each put, so that no process leads. Time is
     the engine's. Ticks of `every` are the multiples since 1970, in UTC. `cron` has five fields, or six with the seconds
     first, or is a name such as "@daily"; it needs `tenure[cron]`. Where the clocks of the zone change, it follows
-    Debian's cron: a fixed time that is left out comes right after the gap, and one that comes twice counts once.
+    Debian's cron: a fixed time that is left out comes right after the gap, and a time that comes twice counts once.
 
     `missed` says what becomes of ticks that could not be put when they came, since no process ran or the engine was
     away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
     schedule begins when it is run for the first time. Its task has the `payload`; its `meta` has `scheduled_for`, the
-    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are those of `put`. With a
-    `key`, no task is put at a tick while the one of an earlier tick is unfinished, unless `on_duplicate` says else.
+    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are as of `put`. With a
+    `key`, no task is put at a tick while the task of an earlier tick is unfinished, unless `on_duplicate` says else.
 
     To change the ticks, run the same name with others: they count from the last tick on. Two processes that run one
     name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument,
@@ -172,7 +172,7 @@ class Schedule(Generic[P]):
         return datetime.fromtimestamp(next(self._ticks.after(after)), self._ticks.zone)
 
     async def run_now(self) -> int:
-        """Put a task at once, beside those of the ticks, and return its id. Raises what `put` raises.
+        """Put a task at once, beside the tasks of the ticks, and return its id. Raises what `put` raises.
 
         Cancellation: as with `WorkQueue.put`.
         """

@@ -1,4 +1,4 @@
-"""Takers: settling what was taken and taking more, in one exchange for all of this process.
+"""Takers: settling tasks and taking more, in one exchange for the whole process.
 
 Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is on its way;
 what gathers meanwhile leaves with the next. What to ask for is decided in `_demand`. This keeps the queue of waiters,
@@ -24,7 +24,7 @@ from ._demand import Demand
 from ._groups import GroupSettings
 
 _LATER = 30.0
-"""Seconds between two looks at whether anybody can still come back to take."""
+"""Seconds between two checks whether a taker can still come back."""
 
 OnSettled = Callable[[str | None], object]
 """Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
@@ -56,6 +56,7 @@ class Takers(Held):
         self.dead_ttl: float | None = None
         self.user: Callable[[], object | None] = _nobody
         self._store = store
+        self._home = store.home
         self._key = key
         self._listener = listener
         self._groups = groups
@@ -174,7 +175,7 @@ class Takers(Held):
 
     def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
-        self._store.check_here()
+        self._home.check()
         self._holders.pop(settle.token, None)
         if session.lost is not None:  # the engine takes the task back with the session
             on_settled(session.lost)
@@ -183,7 +184,7 @@ class Takers(Held):
             self._batcher.schedule()
 
     def prefetch(self, change: int) -> None:
-        """Allow for so many prefetched tasks more, or fewer. Synchronous; what is too much is given back."""
+        """Allow for so many prefetched tasks more, or fewer. Synchronous; surplus tasks are given back."""
         if not self._closed:
             self._demand.prefetch += change
             self._give_back_prefetched(but=self._demand.prefetch)
@@ -341,7 +342,7 @@ class Takers(Held):
     # inside
 
     def _check_open(self) -> None:
-        self._store.check_here()
+        self._home.check()
         if self._closed:
             raise StoreClosed("the store is closed")
 

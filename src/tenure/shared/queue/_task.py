@@ -72,8 +72,8 @@ def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
 class Task(Guarded, Held, Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
-    `id`, `priority`, `token` (the fence); `group` is the one that it was put into, or None; `attempt` is the number of
-    this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
+    `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
+    of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
     was requested.
     Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
@@ -170,9 +170,9 @@ class Task(Guarded, Held, Generic[P_co]):
     def fail(self, error: BaseException) -> None:
         """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
 
-        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. One that is
-        lost or cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch,
-        `TypeError` for what is no exception.
+        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. A task that
+        is lost or cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch,
+        `TypeError` for an object that is no exception.
         """
         if not isinstance(error, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"error must be an exception, not {error!r}")
@@ -218,7 +218,7 @@ class Task(Guarded, Held, Generic[P_co]):
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
         that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
         and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. Connections are those of `SqlGuard.enforce`;
+        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
         synchronous code needs a blocking connection.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
@@ -333,8 +333,8 @@ class Task(Guarded, Held, Generic[P_co]):
     ) -> None:
         """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
 
-        `on_settled(task, settle, refused)` is called once the engine has answered, or when it will not any more. If it
-        is refused, that function calls `report_loss`: most tasks are done, and nothing need be said of them.
+        `on_settled(task, settle, refused)` is called once the engine has answered, or when it will no longer answer. If
+        it is refused, that function calls `report_loss`: most tasks are done, and nothing need be said of them.
         """
         self._scope = None
         if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:

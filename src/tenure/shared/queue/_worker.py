@@ -28,7 +28,7 @@ Executor = Literal["thread", "process"]
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    A busy runner has one task, or one batch of them; the other counts are those of tasks.
+    A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
     `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
     settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
     """
@@ -58,7 +58,7 @@ class Worker:
     themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
     handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
     takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
-    which there are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it
+    which there are as many as `concurrency`; a call that cannot be stopped is abandoned and its outcome refused, and it
     keeps its thread until it ends. With an `executor` of "process", it runs in one of as many processes instead, which
     gets the payload and is killed when the try is cancelled, its time is over or its lease is lost; the function,
     payloads and results have to be pickled. If a task's lease is lost, or it is cancelled, its handler is cancelled.
@@ -225,7 +225,7 @@ class Worker:
                 await process.end()
 
     async def drain(self) -> None:
-        """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.
+        """Take no more tasks, finish those at hand, end `run`; return when that is done and no task is leased.
 
         Cancellation: the worker goes on draining.
         """

@@ -107,10 +107,10 @@ class Do:
 class Inbox:
     """The hints for one process, as they come in."""
 
-    def __init__(self, process: str, do: Do, patience: float) -> None:
+    def __init__(self, process: str, do: Do, hint_timeout: float) -> None:
         self.process = process
         self._do = do
-        self._patience = patience
+        self._hint_timeout = hint_timeout
         self._hints: list[Hint] = []
         self._came = anyio.Event()
 
@@ -130,12 +130,12 @@ class Inbox:
         await do.hold(session, session, "first")
         await do.queue(session, session, "last")
         await do(Release(session, "first"))
-        with anyio.move_on_after(self._patience):
+        with anyio.move_on_after(self._hint_timeout):
             while not (self._hints and self._hints[-1].key == session):
                 self._came = anyio.Event()
                 await self._came.wait()
         hints, self._hints = self._hints, []
-        assert hints, f"no hint for {self.process} in {self._patience} s"
+        assert hints, f"no hint for {self.process} in {self._hint_timeout} s"
         assert hints.pop().key == session, f"no hint for {self.process} of its own grant"
         await do(CloseSession(session))
         assert {hint.process for hint in hints} <= {self.process}, (
@@ -152,7 +152,7 @@ class ContractBase:
     margin: float = 0.0
     """Seconds by which times may be off, since time passes on a real engine while the test asks; 0 for a set clock."""
 
-    patience: float = 5.0
+    hint_timeout: float = 5.0
     """Seconds that a hint may take on its way."""
 
     @pytest.fixture
@@ -185,7 +185,7 @@ class ContractBase:
         """Collect the hints for a process from now on."""
 
         async def collect(process: str) -> Inbox:
-            inbox = Inbox(process, do, self.patience)
+            inbox = Inbox(process, do, self.hint_timeout)
             await links.start(engine.serve, process, inbox.deliver)
             return inbox
 

@@ -73,7 +73,7 @@ class HintContract(ContractBase):
         for i in (1, 2, 3):
             await do.queue(session, "k", str(i))
         for i in range(3):
-            inbox = Inbox("p1", do, self.patience)
+            inbox = Inbox("p1", do, self.hint_timeout)
             async with anyio.create_task_group() as group:
                 await group.start(do.engine.serve, "p1", inbox.deliver)
                 await do(Release("k", str(i)))

@@ -1,4 +1,4 @@
-"""Odd arguments: whatever an operation carries, it answers or fails alone, and everything else goes on."""
+"""Odd arguments: an operation with any arguments answers or fails alone, and other operations go on."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _RISING = ("token", "id")
 """The kinds whose numbers rise: an engine's are in the same order as those of the reference."""
 
 _NOBODYS = 2**40
-"""Added to a number that the engine has not given out, so that it means nothing there either."""
+"""The offset of a number that the engine has not given out, so that the engine does not know the number either."""
 
 
 class Numbers:

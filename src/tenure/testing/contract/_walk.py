@@ -415,7 +415,7 @@ class Walk:
                 CloseSession(session),
             )
         trail = self._trail
-        with anyio.move_on_after(self._contract.patience):
+        with anyio.move_on_after(self._contract.hint_timeout):
             while not last <= {hint.key for hint in trail.hints}:
                 trail.heard = anyio.Event()
                 await trail.heard.wait()

@@ -27,6 +27,7 @@ function drawTables(state) {
       who(k.holders, k.held, one => holder(k, one)), who(k.waiting, k.waits)])));
   show("pools", table([" pool", "free", "claimed", "resting", "retired", "waiting"],
     state.pools.map(p => [link(p.name, {pool: p.name}), ...[p.free, p.claimed, p.resting, p.retired, p.waiting].map(count)])));
+  show("problems", ...(state.problems ?? []).map(problem => element("p", {class: "problem"}, problem)));
   show("deadlocks", ...state.deadlocks.map(d => element("div", {class: "deadlock"},
     element("strong", {}, `${d.certain ? "Deadlock" : "Possible deadlock"}, for ${spoken(d.seconds)}`),
     ...d.waits.map(w => element("div", {}, `${w.process}${w.task && d.certain ? " task " + w.task : ""} holds `

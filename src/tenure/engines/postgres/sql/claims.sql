@@ -167,7 +167,7 @@ BEGIN
     RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
 END $$;
 
--- The number of one that begins to wait: that of the head, or one more than the highest of its group.
+-- The number of a claimer that begins to wait: the head's number, or one more than the highest of its group.
 CREATE FUNCTION tenure.next_number(_pool bytea, _group bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     RETURN greatest(

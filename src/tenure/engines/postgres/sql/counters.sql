@@ -1,7 +1,7 @@
 -- Barriers: all participants go on together, or none does.
 -- Needs: state
 
--- Forget a barrier that says nothing any more, or set when it is to be checked.
+-- Forget a barrier without information, or set when it is to be checked.
 CREATE FUNCTION tenure.tidy_barrier(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.barrier b WHERE b.key = _key AND NOT b.broken AND b.keep_until <= _now

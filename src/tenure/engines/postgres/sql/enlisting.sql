@@ -1,6 +1,6 @@
 -- Operations in the user's transaction, which keeps the queue locked until it ends.
 --
--- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: what is due stays
+-- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: due rows stay
 -- so until the engine's own next operation.
 -- Needs: keys, producers, state, takers, tasks
 
@@ -36,9 +36,9 @@ DECLARE
 BEGIN
     PERFORM tenure.keep_session(_session);
     now := tenure.join_queue(_clock, _queue,
-        coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
-    IF NOT FOUND THEN
+        coalesce((SELECT s.ttl FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1) / 1000, 1000));
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
+    IF NOT FOUND OR mine.expires <= now THEN
         RETURN NULL;
     END IF;
     queue := tenure.use_queue(now, _queue);

@@ -1,8 +1,9 @@
 -- Groups of tasks, which take turns: limits, tags, and the lines of producers for room in a group.
 --
 -- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is
--- empty.
--- Needs: state, tasks
+-- empty. A group that comes and goes all the time would leave dead rows of one name. So the row of a group stays until
+-- the period ends, unless there are many more rows than groups in use.
+-- Needs: state, takers, tasks
 
 -- How many tasks of a group can be taken now.
 CREATE FUNCTION tenure.takeable(_limit bigint, _name bytea, _waiting bigint, _leased bigint, _rests boolean)
@@ -16,31 +17,41 @@ BEGIN
     RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = _name), 1);
 END $$;
 
+-- Where the row of a group is; NULL if it has none.
+CREATE FUNCTION tenure.place_of_group(_q tenure.queue, _name bytea) RETURNS tid STABLE LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT g.ctid FROM tenure.task_group g
+        WHERE g.queue = _q.name AND g.period = _q.period AND g.name = _name ORDER BY g.page DESC LIMIT 1);
+END $$;
+
 -- These groups changed, by so many for each time that a group is named. `count_tasks` calls it for tasks, which change
--- the counters of the queue too; others call it for producers, which change none of these.
+-- the counters of the queue too; others call it for producers, which change none of these. `_priorities` are those of
+-- tasks that can be taken now, one for each name, and no such task was ready before `_ready_at`.
 CREATE FUNCTION tenure.regroup(
     _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
-    _producers bigint DEFAULT 0
+    _producers bigint DEFAULT 0, _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     changes record;
+    most bigint := 256 + 2 * _q.groups;
 BEGIN
     IF _q.named = 0 THEN
         IF coalesce('' = ALL (_names), true) THEN
             RETURN _q;
         ELSIF _q.live > 0 THEN
             -- those without a group are one from now on
-            INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
-            SELECT _q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, c.cost,
-                CASE WHEN _q.waiting > 0 THEN c.cost END
+            INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
+            SELECT _q.name, _q.period, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, c.cost,
+                CASE WHEN _q.waiting > 0 THEN c.cost END, _q.fronts
             FROM tenure.cost_of(_q, '') c (cost);
         END IF;
     END IF;
     _q.has_groups := true;
     WITH named AS (
-        SELECT u.name, count(*) AS n FROM unnest(_names) u (name) GROUP BY u.name
+        SELECT u.name, count(*) AS n, array_agg(u.priority) AS priorities
+        FROM unnest(_names, _priorities) u (name, priority) GROUP BY u.name
     ), counted AS (
-        SELECT n.name, g.place, g.live AS former_live, g.held AS former_held, g.tag, g.pinned,
+        SELECT n.name, n.priorities, g.place, g.live AS former_live, g.held AS former_held, g.tag, g.pinned, g.fronts,
             coalesce(g.live, 0) + n.n * _live AS live, coalesce(g.waiting, 0) + n.n * _waiting AS waiting,
             coalesce(g.leased, 0) + n.n * _leased AS leased, coalesce(g.reserved, 0) + n.n * _reserved AS reserved,
             coalesce(g.producers, 0) + n.n * _producers AS producers,
@@ -49,49 +60,77 @@ BEGIN
                 SELECT t.delayed FROM tenure.task t WHERE t.queue = _q.name AND t.id = g.pinned
             ) END AS pinned_is_delayed
         FROM named n LEFT JOIN LATERAL (
-            SELECT o.ctid AS place, o.* FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = n.name LIMIT 1
+            SELECT o.ctid AS place, o.* FROM tenure.task_group o
+            WHERE o.queue = _q.name AND o.period = _q.period AND o.name = n.name ORDER BY o.page DESC LIMIT 1
         ) g ON true
     ), now AS (
-        SELECT c.*, c.live + c.reserved + c.producers > 0 AS stays, tenure.takeable(_q.per_group, c.name, c.waiting,
-            c.leased, coalesce(c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) AS free
+        SELECT c.*, c.live + c.reserved + c.producers > 0 OR _q.named < most AS stays,
+            tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, coalesce(
+            c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) AS free
         FROM counted c
     ), gone AS (
         DELETE FROM tenure.task_group g WHERE g.ctid = ANY (ARRAY(SELECT n.place FROM now n WHERE NOT n.stays))
     ), came AS (
-        INSERT INTO tenure.task_group (queue, name, live, waiting, leased, held, reserved, producers, cost, tag)
-        SELECT _q.name, n.name, n.live, n.waiting, n.leased, n.waiting - n.free, n.reserved, n.producers, n.cost,
-            CASE WHEN n.free > 0 THEN _q.virtual_time + n.cost END
+        INSERT INTO tenure.task_group
+            (queue, period, name, live, waiting, leased, held, reserved, producers, cost, tag, fronts)
+        SELECT _q.name, _q.period, n.name, n.live, n.waiting, n.leased, n.waiting - n.free, n.reserved, n.producers,
+            n.cost, CASE WHEN n.free > 0 THEN _q.virtual_time + n.cost END,
+            CASE WHEN n.waiting = 0 THEN '{}' ELSE tenure.with_fronts('{}', n.priorities, _ready_at, _id) END
         FROM now n WHERE n.place IS NULL AND n.stays
     ), changed AS (
         UPDATE tenure.task_group g SET live = n.live, waiting = n.waiting, leased = n.leased, held = n.waiting - n.free,
             pinned = CASE WHEN n.pinned_is_delayed IS NULL THEN 0 ELSE n.pinned END, reserved = n.reserved,
             producers = n.producers,
-            tag = CASE WHEN n.free > 0 THEN coalesce(n.tag, _q.virtual_time + n.cost) END
+            tag = CASE WHEN n.free > 0 THEN coalesce(n.tag, _q.virtual_time + n.cost) END,
+            fronts = CASE WHEN n.waiting = 0 THEN '{}'
+                WHEN _ready_at IS NULL OR n.fronts[1] = ALL (n.priorities) AND n.fronts[2] < _ready_at THEN n.fronts
+                ELSE tenure.with_fronts(n.fronts, n.priorities, _ready_at, _id) END,
+            page = CASE WHEN g.changes % 32 = 31 THEN nextval('tenure.last_made') ELSE g.page END,
+            changes = g.changes + 1
         FROM now n WHERE n.stays AND n.place IS NOT NULL AND g.ctid = n.place
     )
     SELECT sum(n.waiting - n.free - coalesce(n.former_held, 0)) AS held,
         sum((n.live > 0)::int - (coalesce(n.former_live, 0) > 0)::int) FILTER (WHERE n.name <> '') AS groups,
-        sum(n.stays::int - (n.place IS NOT NULL)::int) FILTER (WHERE n.name <> '') AS named
+        sum(n.stays::int - (n.place IS NOT NULL)::int) FILTER (WHERE n.name <> '') AS named,
+        bool_or(n.reserved + n.producers > 0) AS are_awaited
     INTO changes FROM now n;
     _q.held := _q.held + coalesce(changes.held, 0);
     _q.groups := _q.groups + coalesce(changes.groups, 0);
     _q.named := _q.named + coalesce(changes.named, 0);
-    IF _q.named = 0 THEN
-        DELETE FROM tenure.task_group o WHERE o.queue = _q.name;
-        _q.virtual_time := 0;
+    IF _q.groups = 0 AND _q.reserved = 0 AND _q.producers = 0 AND NOT changes.are_awaited THEN
+        _q := tenure.end_period(_q);
     END IF;
+    RETURN _q;
+END $$;
+
+-- No group says anything any more: tasks have none, until one comes that has.
+CREATE FUNCTION tenure.end_period(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    rest record;
+BEGIN
+    SELECT g.fronts, g.waiting INTO rest FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(_q, '');
+    _q.fronts := CASE WHEN rest.waiting > 0 THEN rest.fronts ELSE '{}' END;
+    DELETE FROM tenure.task_group g WHERE g.queue = _q.name AND g.period = _q.period;
+    _q.period := nextval('tenure.last_made');
+    _q.named := 0;
+    _q.virtual_time := 0;
     RETURN _q;
 END $$;
 
 -- `_n` tasks changed, each in one of these groups (NULL: none has one): so many more or less of each are unfinished,
 -- waiting, delayed and leased. Call it behind the change of their rows. It keeps the order of what follows: first the
--- groups, since those without a group become one with the counters as they were, then the counters.
+-- groups, since those without a group become one with the counters as they were, then the counters. Of tasks that can
+-- be taken now it has the priorities, and a time and an id before which none of them is.
 CREATE FUNCTION tenure.count_tasks(
-    _q tenure.queue, _groups bytea[], _n bigint, _live int, _waiting int, _delayed int, _leased int
+    _q tenure.queue, _groups bytea[], _n bigint, _live int, _waiting int, _delayed int, _leased int,
+    _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     IF _q.named > 0 OR '' <> ANY (_groups) THEN
-        _q := tenure.regroup(_q, _groups, _live, _waiting, _leased);
+        _q.first_grouped := least(_q.first_grouped, _ready_at);
+        _q := tenure.regroup(_q, _groups, _live, _waiting, _leased, 0, 0, _priorities, _ready_at, _id);
+    ELSIF _ready_at IS NOT NULL THEN
+        _q.fronts := tenure.with_fronts(_q.fronts, _priorities, _ready_at, _id);
     END IF;
     _q.live := _q.live + _n * _live;
     _q.waiting := _q.waiting + _n * _waiting;
@@ -103,7 +142,7 @@ END $$;
 CREATE FUNCTION tenure.pin(_q tenure.queue, _group bytea, _id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF _group <> '' AND _q.per_group = 1 AND _q.keep_order THEN
-        UPDATE tenure.task_group g SET pinned = _id WHERE g.queue = _q.name AND g.name = _group;
+        UPDATE tenure.task_group g SET pinned = _id WHERE g.ctid = tenure.place_of_group(_q, _group);
     END IF;
 END $$;
 
@@ -111,7 +150,7 @@ END $$;
 CREATE FUNCTION tenure.refund_turn(_q tenure.queue, _group bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE tenure.task_group g SET tag = greatest(_q.virtual_time, g.tag - g.cost)
-    WHERE g.queue = _q.name AND g.name = _group AND g.tag IS NOT NULL;
+    WHERE g.ctid = tenure.place_of_group(_q, _group) AND g.tag IS NOT NULL;
 END $$;
 
 -- The groups of the next `_want` tasks have had their turns. -> the queue, and where these tasks are, in order
@@ -126,48 +165,60 @@ DECLARE
 BEGIN
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
-        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.ctid AS place FROM tenure.task_group g
-        WHERE g.queue = _q.name AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL ORDER BY g.tag, g.name LIMIT _want
+        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.fronts, g.ctid AS place
+        FROM tenure.task_group g
+        WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
+        ORDER BY g.tag, g.name LIMIT _want
     ), last AS (
         SELECT f.tag, f.name FROM first f ORDER BY f.tag, f.name OFFSET _want - 1
     ), turn AS (
         SELECT f.*, 1::bigint AS n FROM first f
         UNION ALL
-        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.pinned, t.place, t.n + 1 FROM turn t
+        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.pinned, t.fronts, t.place, t.n + 1
+        FROM turn t
         WHERE t.n < least(t.waiting - t.held, _want)
             AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
     ), taken AS (
-        SELECT p.name, p.place, p.cost, p.held, p.pinned, array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last,
-            count(*) AS count, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
+        SELECT p.name, p.place, p.cost, p.held, p.pinned, p.fronts,
+            p.pinned > 0 AND _q.per_group = 1 AND _q.keep_order AS is_pinned,
+            array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last, count(*) AS count, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
             tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free
         FROM (SELECT * FROM turn t ORDER BY t.tag, t.name, t.n LIMIT _want) p
-        GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.pinned
+        GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.pinned, p.fronts
+    ), chosen AS (
+        -- as in `next_tasks`, which would take longer for many groups
+        SELECT t.*, n.places, ARRAY[t.fronts[n.last[1]], n.last[2], n.last[3] + 1] || t.fronts[n.last[1] + 3:] AS behind
+        FROM taken t CROSS JOIN LATERAL (
+            SELECT array_agg(f.place) AS places, max(ARRAY[f.i, f.ready_at, f.id]) AS last FROM (
+                SELECT s.i, p.* FROM generate_series(1, cardinality(t.fronts), 3) s (i) CROSS JOIN LATERAL (
+                    SELECT o.ctid AS place, o.ready_at, o.id FROM tenure.task o
+                    WHERE o.queue = _q.name AND o.group_name = t.name AND o.session IS NULL AND NOT o.delayed
+                        AND o.priority = t.fronts[s.i]
+                        AND (o.ready_at, o.id) >= (t.fronts[s.i + 1], t.fronts[s.i + 2])
+                    ORDER BY o.ready_at, o.id LIMIT t.count
+                ) p LIMIT t.count
+            ) f
+        ) n
+        WHERE NOT t.is_pinned AND _aging IS NULL AND t.fronts IS NOT NULL
+        UNION ALL
+        SELECT t.*, n._places, n._fronts FROM taken t
+        CROSS JOIN LATERAL tenure.next_tasks(_now, t.fronts, _q.name, t.name, t.count, _aging) n
+        WHERE NOT t.is_pinned AND (_aging IS NOT NULL OR t.fronts IS NULL)
+        UNION ALL
+        SELECT t.*, ARRAY[b.ctid], t.fronts FROM taken t
+        CROSS JOIN LATERAL (SELECT ctid FROM tenure.task WHERE queue = _q.name AND id = t.pinned LIMIT 1) b
+        WHERE t.is_pinned
     ), turned AS (
-        UPDATE tenure.task_group g SET waiting = t.waiting, leased = t.leased, held = t.waiting - t.free,
-            tag = CASE WHEN t.free > 0 THEN t.last + t.cost END
-        FROM taken t WHERE g.ctid = t.place
+        UPDATE tenure.task_group g SET waiting = c.waiting, leased = c.leased, held = c.waiting - c.free,
+            tag = CASE WHEN c.free > 0 THEN c.last + c.cost END,
+            fronts = CASE WHEN c.waiting = 0 THEN '{}' ELSE c.behind END,
+            page = nextval('tenure.last_made'), changes = 0
+        FROM chosen c WHERE g.ctid = c.place
     )
-    SELECT array_agg(f.place ORDER BY t.tags[f.n], t.name, f.n) FILTER (WHERE f.n <= t.count) AS places,
+    SELECT array_agg(f.place ORDER BY t.tags[f.n], t.name, f.n) AS places,
         max(t.last) AS reached, sum(t.waiting - t.free - t.held) FILTER (WHERE f.n = 1) AS held
     INTO sums
-    FROM taken t CROSS JOIN LATERAL unnest(
-        CASE WHEN t.pinned > 0 AND _q.per_group = 1 AND _q.keep_order THEN ARRAY(
-            SELECT b.ctid FROM tenure.task b WHERE b.queue = _q.name AND b.id = t.pinned LIMIT 1
-        ) END || CASE WHEN _aging IS NOT NULL THEN ARRAY(
-            SELECT a.ctid FROM tenure.task a
-            WHERE a.queue = _q.name AND a.group_name = t.name AND a.session IS NULL AND NOT a.delayed
-                AND a.ready_at < _now - _aging
-            ORDER BY a.ready_at, a.id LIMIT t.count
-        ) END || ARRAY(
-            -- as many again may be old
-            SELECT y.ctid FROM (
-                SELECT p.ctid, p.ready_at FROM tenure.task p
-                WHERE p.queue = _q.name AND p.group_name = t.name AND p.session IS NULL AND NOT p.delayed
-                ORDER BY p.priority DESC, p.ready_at, p.id
-                LIMIT CASE WHEN _aging IS NULL THEN t.count ELSE 2 * t.count END
-            ) y WHERE _aging IS NULL OR y.ready_at >= _now - _aging
-        )
-    ) WITH ORDINALITY f (place, n);
+    FROM chosen t CROSS JOIN LATERAL unnest(t.places) WITH ORDINALITY f (place, n);
     _places := sums.places;
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
@@ -184,7 +235,8 @@ BEGIN
             SELECT u.name, count(*) AS n FROM unnest(_groups, _twins, _firsts) WITH ORDINALITY u (name, twin, first, i)
             WHERE u.name <> '' AND u.twin IS NULL AND coalesce(u.first, u.i) = u.i GROUP BY u.name
         ) c LEFT JOIN LATERAL (
-            SELECT * FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = c.name LIMIT 1
+            SELECT * FROM tenure.task_group o WHERE o.queue = _q.name AND o.period = _q.period AND o.name = c.name
+            ORDER BY o.page DESC LIMIT 1
         ) g ON true
         WHERE g.producers > 0 OR c.n > _q.group_size - coalesce(g.live + g.reserved, 0)
     );
@@ -228,13 +280,14 @@ BEGIN
             SELECT * INTO head FROM tenure.producer p
             WHERE p.queue = _q.name AND p.for_group AND p.group_name = wanted ORDER BY p.ordinal LIMIT 1;
             EXIT WHEN NOT FOUND;
-            SELECT g.live + g.reserved INTO taken FROM tenure.task_group g WHERE g.queue = _q.name AND g.name = wanted;
+            SELECT g.live + g.reserved INTO taken FROM tenure.task_group g
+            WHERE g.ctid = tenure.place_of_group(_q, wanted);
             EXIT WHEN _q.group_size > 0 AND taken > 0 AND head.count > _q.group_size - taken;
             _q.ordinal := _q.ordinal + 1;
             UPDATE tenure.producer p SET for_group = false, ordinal = _q.ordinal
             WHERE p.queue = _q.name AND p.name = head.name;
             UPDATE tenure.task_group g SET reserved = g.reserved + head.count, producers = g.producers - 1
-            WHERE g.queue = _q.name AND g.name = wanted;
+            WHERE g.ctid = tenure.place_of_group(_q, wanted);
         END LOOP;
     END LOOP;
     RETURN tenure.admit_producers(_q);
@@ -276,11 +329,12 @@ BEGIN
     IF queue.named > 0 THEN
         UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
         FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
-        WHERE g.queue = _queue AND o.queue = _queue AND o.name = g.name AND g.cost <> coalesce(t.cost, 1);
-        queue := tenure.regroup(
-            queue, ARRAY(SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue), 0, 0, 0);
+        WHERE g.ctid = o.ctid AND o.queue = _queue AND o.period = queue.period AND g.cost <> coalesce(t.cost, 1);
+        queue := tenure.regroup(queue, ARRAY(
+            SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.period = queue.period), 0, 0, 0);
         queue := tenure.make_room(queue, ARRAY(
-            SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.producers > 0 ORDER BY g.name));
+            SELECT g.name FROM tenure.task_group g
+            WHERE g.queue = _queue AND g.period = queue.period AND g.producers > 0 ORDER BY g.name));
     END IF;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN tenure.reply('ok');

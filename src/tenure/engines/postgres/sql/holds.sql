@@ -1,60 +1,114 @@
--- Holds: weighted capacity with a line, the one algorithm under locks, semaphores, read-write locks and elections.
+-- Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections.
 -- Needs: state
 
+-- The row of a key; all is NULL if there is none.
+CREATE FUNCTION tenure.line_of(_key bytea) RETURNS tenure.line LANGUAGE plpgsql AS $$
+DECLARE
+    line tenure.line;
+BEGIN
+    SELECT * INTO line FROM tenure.line l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
+    RETURN line;
+END $$;
+
+-- The same with a capacity, of a key that comes into use.
+CREATE FUNCTION tenure.use_line(_line tenure.line, _key bytea, _capacity bigint) RETURNS tenure.line
+LANGUAGE plpgsql AS $$
+DECLARE
+    ordinal bigint;
+BEGIN
+    IF _line.key IS NULL THEN
+        -- above all ordinals that a former row of the key had
+        ordinal := nextval('tenure.last_made');
+        INSERT INTO tenure.line (key, capacity, fixed, used, ordinal, held, waiting, first_waiter)
+        VALUES (_key, _capacity, false, 0, ordinal, 0, 0, ordinal + 1) RETURNING * INTO _line;
+    END IF;
+    _line.capacity := _capacity;
+    RETURN _line;
+END $$;
+
+CREATE FUNCTION tenure.save_line(_now bigint, _l tenure.line) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF _l.held = 0 AND _l.waiting = 0 AND NOT _l.fixed THEN
+        _l.capacity := 0;
+        -- a lock that is used again and again keeps its row
+        _l.check_at := coalesce(_l.check_at, _now + 10000000);
+    END IF;
+    UPDATE tenure.line l SET capacity = _l.capacity, fixed = _l.fixed, used = _l.used, ordinal = _l.ordinal,
+        held = _l.held, waiting = _l.waiting, first_waiter = _l.first_waiter, check_at = _l.check_at,
+        page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
+    WHERE l.key = _l.key AND l.page = _l.page;
+END $$;
+
+-- Forget a key that says nothing any more.
+CREATE FUNCTION tenure.tidy_line(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    line tenure.line := tenure.line_of(_key);
+BEGIN
+    IF line.capacity = 0 AND NOT line.fixed AND line.check_at <= _now THEN
+        DELETE FROM tenure.line l WHERE l.key = _key AND l.page = line.page;
+    ELSIF line.check_at <= _now THEN
+        line.check_at := NULL;
+        PERFORM tenure.save_line(_now, line);
+    END IF;
+END $$;
+
+-- The first in the line; all is NULL if nobody waits.
+CREATE FUNCTION tenure.first_waiter(_line tenure.line) RETURNS tenure.hold LANGUAGE plpgsql AS $$
+DECLARE
+    head tenure.hold;
+BEGIN
+    SELECT * INTO head FROM tenure.hold h WHERE h.key = _line.key AND h.token = 0 AND h.ordinal >= _line.first_waiter
+    ORDER BY h.ordinal LIMIT 1;
+    RETURN head;
+END $$;
+
 -- Where a holder stands: granted, queued, unknown.
-CREATE FUNCTION tenure.holder_status(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer
+CREATE FUNCTION tenure.holder_status(_now bigint, _line tenure.line, _holder bytea) RETURNS tenure.answer
 LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
 BEGIN
-    SELECT * INTO hold FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder;
+    SELECT * INTO hold FROM tenure.hold h WHERE h.key = _line.key AND h.holder = _holder;
     IF NOT FOUND THEN
         RETURN tenure.reply('unknown');
     ELSIF hold.token > 0 THEN
         RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
     END IF;
     RETURN ROW('queued', ARRAY[
-        hold.ordinal + 1
-            - (SELECT h.ordinal FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1),
-        tenure.ask_again_in(_now, NULL)
+        hold.ordinal + 1 - (tenure.first_waiter(_line)).ordinal, tenure.ask_again_in(_now, NULL)
     ], NULL)::tenure.answer;
 END $$;
 
 -- Grant to the head of the line for as long as it fits; keep the line. False when the steps did not suffice.
-CREATE FUNCTION tenure.serve_line(_now bigint, _key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.serve_line(_now bigint, _line tenure.line) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    line tenure.line;
     head tenure.hold;
     fresh bigint;
     finished boolean := true;
 BEGIN
-    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
-    WHILE line.waiting > 0 LOOP
-        SELECT * INTO head FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1;
-        EXIT WHEN head.weight <= line.capacity AND line.used + head.weight > line.capacity;
+    WHILE _line.waiting > 0 LOOP
+        head := tenure.first_waiter(_line);
+        _line.first_waiter := head.ordinal;
+        EXIT WHEN head.weight <= _line.capacity AND _line.used + head.weight > _line.capacity;
         IF NOT tenure.step() THEN
-            INSERT INTO tenure.todo (due, id, name) VALUES (0, 0, _key);
+            INSERT INTO tenure.todo (due, id, name) VALUES (0, 0, _line.key);
             finished := false;
             EXIT;
         END IF;
-        line.waiting := line.waiting - 1;
-        IF head.weight > line.capacity THEN
-            DELETE FROM tenure.hold h WHERE h.key = _key AND h.holder = head.holder;
-            PERFORM tenure.hint(head.process, _key, head.holder, 'ask');
+        _line.waiting := _line.waiting - 1;
+        IF head.weight > _line.capacity THEN
+            DELETE FROM tenure.hold h WHERE h.key = _line.key AND h.holder = head.holder;
+            PERFORM tenure.hint(head.process, _line.key, head.holder, 'ask');
         ELSE
             fresh := tenure.new_tokens(_now, 1);
-            UPDATE tenure.hold h SET token = fresh, since = _now WHERE h.key = _key AND h.holder = head.holder;
-            line.used := line.used + head.weight;
-            line.held := line.held + 1;
-            PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
-            PERFORM tenure.hint(head.process, _key, head.holder, 'granted', ' ' || fresh);
+            UPDATE tenure.hold h SET token = fresh, since = _now WHERE h.key = _line.key AND h.holder = head.holder;
+            _line.used := _line.used + head.weight;
+            _line.held := _line.held + 1;
+            PERFORM tenure.notify_watchers('hold', _line.key, 0, '', 'changed');
+            PERFORM tenure.hint(head.process, _line.key, head.holder, 'granted', ' ' || fresh);
         END IF;
     END LOOP;
-    IF line.held = 0 AND line.waiting = 0 AND NOT line.fixed THEN
-        DELETE FROM tenure.line l WHERE l.key = _key;
-    ELSE
-        UPDATE tenure.line l SET used = line.used, held = line.held, waiting = line.waiting WHERE l.key = _key;
-    END IF;
+    PERFORM tenure.save_line(_now, _line);
     RETURN finished;
 END $$;
 
@@ -62,18 +116,22 @@ END $$;
 CREATE FUNCTION tenure.remove_hold(_now bigint, _key bytea, _holder bytea) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
+    line tenure.line;
 BEGIN
     DELETE FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder RETURNING * INTO hold;
     IF NOT FOUND THEN
         RETURN 'unknown';
-    ELSIF hold.token > 0 THEN
-        UPDATE tenure.line l SET used = l.used - hold.weight, held = l.held - 1 WHERE l.key = _key;
+    END IF;
+    line := tenure.line_of(_key);
+    IF hold.token > 0 THEN
+        line.used := line.used - hold.weight;
+        line.held := line.held - 1;
         PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
     ELSE
-        UPDATE tenure.line l SET waiting = l.waiting - 1 WHERE l.key = _key;
+        line.waiting := line.waiting - 1;
     END IF;
     RETURN CASE
-        WHEN NOT tenure.serve_line(_now, _key) THEN 'more'
+        WHEN NOT tenure.serve_line(_now, line) THEN 'more'
         WHEN hold.token > 0 THEN 'released'
         ELSE 'left'
     END;
@@ -97,23 +155,18 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN tenure.reply('gone');
     END IF;
-    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
-    IF FOUND THEN
-        known := tenure.holder_status(now, _key, _holder);
-        IF known.word <> 'unknown' THEN
-            RETURN known;
-        END IF;
-    ELSE
-        line := ROW(_key, _capacity, false, 0, 0, 0, 0)::tenure.line;
-    END IF;
-    IF line.capacity <> _capacity THEN
+    line := tenure.line_of(_key);
+    known := tenure.holder_status(now, line, _holder);
+    IF known.word <> 'unknown' THEN
+        RETURN known;
+    ELSIF (line.held > 0 OR line.waiting > 0 OR line.fixed) AND line.capacity <> _capacity THEN
         RETURN ROW('mismatch', ARRAY[line.capacity], NULL)::tenure.answer;
     END IF;
-    fits := line.waiting = 0 AND line.used + _weight <= line.capacity;
+    fits := coalesce(line.waiting, 0) = 0 AND coalesce(line.used, 0) + _weight <= _capacity;
     IF NOT fits AND NOT _wait THEN
         RETURN tenure.reply('refused');
     END IF;
@@ -121,35 +174,39 @@ BEGIN
         fresh := tenure.new_tokens(now, 1);
         PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
     END IF;
-    INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
-    VALUES (_key, _capacity, false, fits::int * _weight, 1, fits::int, (NOT fits)::int)
-    ON CONFLICT (key) DO UPDATE SET used = l.used + excluded.used, ordinal = l.ordinal + 1,
-        held = l.held + excluded.held, waiting = l.waiting + excluded.waiting;
+    line := tenure.use_line(line, _key, _capacity);
+    line.ordinal := line.ordinal + 1;
+    IF fits THEN
+        line.used := line.used + _weight;
+        line.held := line.held + 1;
+    ELSE
+        line.first_waiter := CASE line.waiting WHEN 0 THEN line.ordinal ELSE line.first_waiter END;
+        line.waiting := line.waiting + 1;
+    END IF;
+    PERFORM tenure.save_line(now, line);
     INSERT INTO tenure.hold (key, holder, session, process, weight, value, ordinal, since, token)
-    VALUES (_key, _holder, mine.id, mine.process, _weight, _value, line.ordinal + 1, now, fresh);
+    VALUES (_key, _holder, mine.id, mine.process, _weight, _value, line.ordinal, now, fresh);
     IF fits THEN
         RETURN ROW('granted', ARRAY[fresh], NULL)::tenure.answer;
     END IF;
-    RETURN tenure.holder_status(now, _key, _holder);
+    RETURN tenure.holder_status(now, line, _holder);
 END $$;
 
 -- -> asked, then of each holder: granted, queued, unknown; gone, more
 CREATE FUNCTION tenure.ask(_clock bigint, _cap bigint, _session bytea, _key bytea, _holders bytea[])
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
+    entry record := tenure.enter_in_session(_clock, _session, 'hold', _key);
+    line tenure.line;
     holder bytea;
 BEGIN
-    PERFORM tenure.keep_session(_session);
-    now := tenure.enter_object(_clock, 'hold', _key);
-    IF now IS NULL THEN
-        RETURN NEXT tenure.reply('more');
-    ELSIF NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = _session) THEN
-        RETURN NEXT tenure.reply('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN NEXT tenure.reply(entry.refusal);
     ELSE
+        line := tenure.line_of(_key);
         RETURN NEXT tenure.reply('asked');
         FOREACH holder IN ARRAY _holders LOOP
-            RETURN NEXT tenure.holder_status(now, _key, holder);
+            RETURN NEXT tenure.holder_status(entry.now, line, holder);
         END LOOP;
     END IF;
 END $$;
@@ -210,15 +267,15 @@ CREATE FUNCTION tenure.resize(_clock bigint, _cap bigint, _key bytea, _capacity 
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'hold', _key);
+    line tenure.line;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
-    VALUES (_key, _capacity, true, 0, 0, 0, 0)
-    ON CONFLICT (key) DO UPDATE SET capacity = excluded.capacity, fixed = true;
-    RETURN tenure.reply(CASE WHEN tenure.serve_line(now, _key) THEN 'ok' ELSE 'more' END);
+    line := tenure.use_line(tenure.line_of(_key), _key, _capacity);
+    line.fixed := true;
+    RETURN tenure.reply(CASE WHEN tenure.serve_line(now, line) THEN 'ok' ELSE 'more' END);
 END $$;
 
 -- -> holdings(capacity, used), then holds and waits (token, weight, age; process, holder, value); gone, more

@@ -14,7 +14,7 @@ BEGIN
     END IF;
 END $$;
 
--- Of each task whether it is put beside the one that has its key; of two with a key, only one is.
+-- Of each task whether it is put beside the task that has its key; of two tasks with a key, only one is.
 CREATE FUNCTION tenure.new_ones(_now bigint, _queue bytea, _tasks tenure.new_tasks) RETURNS boolean[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -77,20 +77,26 @@ BEGIN
     INSERT INTO tenure.kept_key AS k (queue, key, task, until) VALUES (_q.name, _key, _id, _now + _ttl)
     ON CONFLICT ON CONSTRAINT kept_key_pkey DO UPDATE SET task = excluded.task,
         until = CASE WHEN k.task = excluded.task THEN greatest(k.until, excluded.until) ELSE excluded.until END;
+    _q.first_kept := least(_q.first_kept, _now + _ttl);
     -- more than come
-    PERFORM tenure.forget_keys(_now, _q.name, 2);
+    _q := tenure.forget_keys(_now, _q, 2);
     _q.keep_until := greatest(_q.keep_until, _now + _ttl);
     _q.check_at := least(_q.check_at, _now + _ttl);
     RETURN _q;
 END $$;
 
--- Forget keys of a queue that are over, at most so many. -> when the next one is
-CREATE FUNCTION tenure.forget_keys(_now bigint, _queue bytea, _limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Forget keys of a queue that are over, at most so many.
+CREATE FUNCTION tenure.forget_keys(_now bigint, _q tenure.queue, _limit bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.kept_key WHERE ctid = ANY (ARRAY(
-        SELECT k.ctid FROM tenure.kept_key k WHERE k.queue = _queue AND k.until <= _now ORDER BY k.until LIMIT _limit
+        SELECT k.ctid FROM tenure.kept_key k WHERE k.queue = _q.name AND k.until BETWEEN _q.first_kept AND _now
+        ORDER BY k.until LIMIT _limit
     ));
-    RETURN (SELECT k.until FROM tenure.kept_key k WHERE k.queue = _queue ORDER BY k.until LIMIT 1);
+    SELECT k.until INTO _q.first_kept FROM tenure.kept_key k
+    WHERE k.queue = _q.name AND k.until >= _q.first_kept ORDER BY k.until LIMIT 1;
+    _q.first_kept := coalesce(_q.first_kept, 9223372036854775807);
+    RETURN _q;
 END $$;
 
 -- Replace a task that no taker holds, as if the new one were put and the old one removed.
@@ -116,7 +122,7 @@ BEGIN
         progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
     WHERE t.queue = _q.name AND t.id = _id;
     UPDATE tenure.task_group g SET pinned = 0
-    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.pinned = _id;
+    WHERE _q.named > 0 AND g.ctid = tenure.place_of_group(_q, former.group_name) AND g.pinned = _id;
     _q := tenure.count_tasks(
         _q, ARRAY[former.group_name], 1, 0, -(NOT former.delayed)::int, -former.delayed::int, 0);
     IF former.group_name = '' AND _group <> '' THEN
@@ -127,11 +133,9 @@ BEGIN
         _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
         _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
     END IF;
-    _q := tenure.count_tasks(_q, ARRAY[_group], 1, 0, ready, 1 - ready, 0);
+    _q := tenure.count_tasks(
+        _q, ARRAY[_group], 1, 0, ready, 1 - ready, 0, ARRAY[_priority], CASE ready WHEN 1 THEN _now END, _id);
     _q.first_due := least(_q.first_due, _now);
-    IF ready = 1 AND _group = '' THEN
-        _q.fronts := tenure.with_front(_q.fronts, _priority, _now);
-    END IF;
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;
@@ -142,7 +146,7 @@ BEGIN
 END $$;
 
 -- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
--- id, or that of the one in its way below zero
+-- its id, or below zero the id of the task in its way
 CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -177,7 +181,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF owner._id IS NOT NULL THEN
-            -- one that is worked on has the key no more, and does not go back
+            -- a leased task loses the key, and does not go back
             UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
                 stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
             WHERE t.queue = _q.name AND t.key = _tasks.keys[i];

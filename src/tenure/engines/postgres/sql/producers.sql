@@ -18,7 +18,7 @@ DECLARE
     before bigint;
     ready bigint;
     added bigint;
-    priority bigint;
+    priorities bigint[] := _tasks.priorities;
     ready_groups bytea[];
     delayed_groups bytea[];
 BEGIN
@@ -49,16 +49,15 @@ BEGIN
     SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
     IF _tasks.groups IS NOT NULL OR _q.named > 0 THEN
         SELECT array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay = 0),
-            array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0)
-        INTO ready_groups, delayed_groups
-        FROM unnest(_ids, _tasks.groups, _tasks.delays) n (id, name, delay) WHERE n.id > 0;
+            array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0),
+            array_agg(n.priority) FILTER (WHERE n.delay = 0)
+        INTO ready_groups, delayed_groups, priorities
+        FROM unnest(_ids, _tasks.groups, _tasks.delays, _tasks.priorities) n (id, name, delay, priority)
+        WHERE n.id > 0;
     END IF;
     _q.put := _q.put + added;
     IF ready > 0 THEN
-        _q := tenure.count_tasks(_q, ready_groups, ready, 1, 1, 0, 0);
-        FOR priority IN SELECT DISTINCT u.priority FROM unnest(_tasks.priorities) u (priority) LOOP
-            _q.fronts := tenure.with_front(_q.fronts, priority, _now);
-        END LOOP;
+        _q := tenure.count_tasks(_q, ready_groups, ready, 1, 1, 0, 0, priorities, _now);
     END IF;
     IF added > ready THEN
         _q.first_due := least(_q.first_due, _now);
@@ -99,16 +98,17 @@ RETURNS boolean LANGUAGE sql VOLATILE
 CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea
 LANGUAGE plpgsql AS $$
 DECLARE
-    former bytea;
+    former tenure.cursor;
 BEGIN
-    IF _expected IS NOT NULL THEN
-        former := coalesce((SELECT c.value FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor), '');
-        IF former <> _expected THEN
-            RETURN former;
-        END IF;
+    SELECT * INTO former FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor ORDER BY c.page DESC LIMIT 1;
+    IF coalesce(former.value, '') <> _expected THEN
+        RETURN coalesce(former.value, '');
+    ELSIF former.name IS NULL THEN
+        INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursor, _value);
+    ELSE
+        UPDATE tenure.cursor c SET value = _value, page = c.page + (c.changes % 32 = 31)::int, changes = c.changes + 1
+        WHERE c.queue = _queue AND c.name = _cursor AND c.page = former.page;
     END IF;
-    INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursor, _value)
-    ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
     RETURN NULL;
 END $$;
 
@@ -197,7 +197,7 @@ BEGIN
         RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN NEXT tenure.reply('gone');
         RETURN;

@@ -2,14 +2,14 @@
 -- Times are in seconds, as floats; `_at` and `now` are the engine's time.
 -- Needs: state
 
--- The limiter, or a new one if it says nothing any more.
+-- The limiter, as a new one if it has no effect.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
 DECLARE
     it tenure.limiter;
 BEGIN
-    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key AND l.until > _at;
-    IF NOT FOUND THEN
-        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}')::tenure.limiter;
+    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
+    IF NOT FOUND OR it.until <= _at THEN
+        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
     END IF;
     RETURN it;
 END $$;
@@ -23,12 +23,36 @@ BEGIN
         latest := greatest(latest, _it.ends[i]);
     END LOOP;
     _it.until := greatest(_it.held_until, latest + _it.held);
-    IF _it.until <= _at THEN
-        DELETE FROM tenure.limiter l WHERE l.key = _it.key;
+    IF _it.page IS NOT NULL THEN
+        UPDATE tenure.limiter l SET until = _it.until, held_until = _it.held_until, held = _it.held,
+            last_due = _it.last_due, names = _it.names, ends = _it.ends, rates = _it.rates,
+            page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
+        WHERE l.key = _it.key AND l.page = _it.page;
+    ELSIF _it.until > _at THEN
+        _it.check_at := tenure.limiter_check_at(_it.until);
+        _it.page := 0;
+        _it.changes := 0;
+        INSERT INTO tenure.limiter SELECT _it.*;
+    END IF;
+END $$;
+
+-- When to look whether a limiter says something: a second later, for those whose clock was read a little earlier.
+CREATE FUNCTION tenure.limiter_check_at(_until double precision) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN (least(_until, 1e12) * 1e6)::bigint + 1000001;
+
+-- Forget a limiter that says nothing any more, or set when to look again.
+CREATE FUNCTION tenure.tidy_limiter(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    it tenure.limiter;
+    later bigint;
+BEGIN
+    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
+    later := tenure.limiter_check_at(it.until);
+    IF later > _now THEN
+        UPDATE tenure.limiter l SET check_at = later WHERE l.key = _key AND l.page = it.page;
     ELSE
-        INSERT INTO tenure.limiter SELECT _it.*
-        ON CONFLICT (key) DO UPDATE SET until = excluded.until, held_until = excluded.held_until, held = excluded.held,
-            last_due = excluded.last_due, names = excluded.names, ends = excluded.ends, rates = excluded.rates;
+        DELETE FROM tenure.limiter l WHERE l.key = _key AND l.page = it.page;
+        DELETE FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due < _now / 1e6::double precision - 1;
     END IF;
 END $$;
 
@@ -232,7 +256,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> limiter(; held off, held, what is booked of each limit), more
+-- -> limiter(; held off, held, the bookings of each limit), more
 CREATE FUNCTION tenure.read_limiter(
     _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$

@@ -68,7 +68,7 @@ BEGIN
             coalesce(_task.meta, ''), _task.group_name])::tenure.answer;
 END $$;
 
--- The same, of one that has ended.
+-- The same, of a task that has ended.
 CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -79,7 +79,7 @@ BEGIN
             coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer;
 END $$;
 
--- The task with the id, or the one that has the key `_unique` unless that is empty. -> found(again), then its
+-- The task with the id, or the task that has the key `_unique` unless that is empty. -> found(again), then its
 -- record; unknown, gone, more
 CREATE FUNCTION tenure.get_task(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea, _unique bytea)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -411,6 +411,29 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
+-- How many tasks wait that a take would find from the fronts: all that wait, unless something went wrong.
+CREATE FUNCTION tenure.count_takeable(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(sum(c.n), 0) FROM (
+            SELECT o.name, o.fronts FROM tenure.task_group o WHERE o.queue = _q.name AND o.period = _q.period
+            UNION ALL
+            SELECT ''::bytea, _q.fronts WHERE _q.named = 0
+        ) g CROSS JOIN LATERAL (
+            SELECT count(*) AS n
+            FROM generate_series(1, cardinality(g.fronts), 3) i CROSS JOIN LATERAL (
+                SELECT FROM tenure.task t
+                WHERE t.queue = _q.name AND t.group_name = g.name AND t.session IS NULL AND NOT t.delayed
+                    AND t.priority = g.fronts[i] AND (t.ready_at, t.id) >= (g.fronts[i + 1], g.fronts[i + 2])
+            ) found
+            UNION ALL
+            SELECT count(*) FROM tenure.task t
+            WHERE g.fronts IS NULL AND t.queue = _q.name AND t.group_name = g.name AND t.session IS NULL
+                AND NOT t.delayed
+        ) c
+    );
+END $$;
+
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
 -- groups, paused, oldest, again, now, max_size, group_counter), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
@@ -422,6 +445,9 @@ DECLARE
     due bigint := 0;
     oldest bigint;
     group_counter bigint;
+    fronts bigint[];
+    grouped bigint;
+    leased bigint;
 BEGIN
     PERFORM tenure.keep_session(_watch);
     now := tenure.enter_object(_clock, 'queue', _queue);
@@ -447,22 +473,39 @@ BEGIN
     END IF;
     group_counter := q.groups;
     IF _recount THEN
-        SELECT count(*), count(*) FILTER (WHERE t.session IS NULL AND NOT t.delayed),
-            count(*) FILTER (WHERE t.session IS NULL AND t.delayed), count(DISTINCT nullif(t.group_name, ''))
-        INTO q.live, q.waiting, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
+        IF 1 < (SELECT count(*) FROM tenure.queue o WHERE o.name = _queue) THEN
+            RAISE 'the queue has more than one row' USING ERRCODE = 'data_corrupted';
+        END IF;
+        -- what lies before its mark is not there
+        SELECT count(*) FILTER (WHERE t.session IS NOT NULL),
+            count(*) FILTER (WHERE t.session IS NULL AND t.delayed AND t.ready_at >= q.first_due),
+            count(DISTINCT nullif(t.group_name, ''))
+        INTO leased, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
+        q.waiting := tenure.count_takeable(q);
+        q.live := leased + q.waiting + q.delayed;
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
         SELECT count(*) INTO due FROM tenure.due_tasks(now, _queue, q.first_due);
     END IF;
+    fronts := q.fronts;
+    IF q.named > 0 THEN
+        fronts := (SELECT g.fronts FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(q, ''));
+        grouped := (SELECT t.ready_at FROM tenure.task t
+            WHERE t.queue = _queue AND t.group_name <> '' AND t.session IS NULL AND NOT t.delayed
+                AND t.ready_at >= q.first_grouped
+            ORDER BY t.ready_at LIMIT 1);
+        -- the next look begins there
+        IF grouped > q.first_grouped + 1000000 THEN
+            UPDATE tenure.queue o SET first_grouped = grouped WHERE o.name = _queue AND o.page = q.page;
+        END IF;
+    END IF;
     oldest := least(
         now,
+        grouped,
         (SELECT t.ready_at FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
-                AND t.ready_at >= tenure.oldest_front(q.fronts)
-            ORDER BY t.ready_at LIMIT 1),
-        (SELECT t.ready_at FROM tenure.task t
-            WHERE t.queue = _queue AND t.group_name <> '' AND t.session IS NULL AND NOT t.delayed
+                AND t.ready_at >= tenure.oldest_front(fronts)
             ORDER BY t.ready_at LIMIT 1),
         tenure.next_due(q)
     );

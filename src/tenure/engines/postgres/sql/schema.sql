@@ -8,8 +8,9 @@
 -- While a transaction is held open, for a backup or a report, no dead row goes. So no statement that runs often begins
 -- at the dead end of an index. What changes under the lock of a queue begins at a mark in the row of the queue:
 -- `fronts` and the columns named `first_...`. Everything else begins at a sequence, which has no versions: `last_due`,
--- `last_forgotten`. And a row that changes all the time has a `page` in its key: when an update puts the row into
--- another `block` of the file, the row gets the next page. So a look-up of the last page meets the versions of a block.
+-- `last_forgotten`. And a row that changes all the time has a `page` in its key, and counts its `changes`: with each
+-- 32nd it gets the next page, a session with each heartbeat. So a look-up of the last page meets few versions. The lock
+-- of an object sees to it that a name has one row, whatever its page is.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 
@@ -57,10 +58,12 @@ CREATE SEQUENCE tenure.last_rescue MINVALUE 0 START 0;
 -- Sessions: a heartbeat changes one row.
 CREATE TABLE tenure.session (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name bytea NOT NULL UNIQUE,
+    name bytea NOT NULL,
     process bytea NOT NULL,
     ttl bigint NOT NULL,
-    expires bigint NOT NULL
+    expires bigint NOT NULL,
+    page bigint NOT NULL DEFAULT 0,
+    UNIQUE (name, page)
 ) WITH (fillfactor = 50);
 CREATE INDEX session_expires ON tenure.session (expires, name);
 
@@ -74,7 +77,7 @@ CREATE TABLE tenure.cached_reply (
     keep_until bigint NOT NULL,
     check_at bigint NOT NULL,
     page bigint NOT NULL DEFAULT 0,
-    block bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (session, kind, name, page)
 ) WITH (fillfactor = 70);
 CREATE INDEX cached_reply_check ON tenure.cached_reply (check_at);
@@ -91,16 +94,23 @@ CREATE TABLE tenure.watch (
 );
 CREATE INDEX watch_session ON tenure.watch (session, made);
 
--- The state of a key.
+-- The state of a key. A row without holders and waiters that is not `fixed` has a capacity of 0, and stays until
+-- `check_at`. No waiter has an ordinal below `first_waiter`.
 CREATE TABLE tenure.line (
-    key bytea PRIMARY KEY,
+    key bytea NOT NULL,
     capacity bigint NOT NULL,
     fixed boolean NOT NULL,
     used bigint NOT NULL,
     ordinal bigint NOT NULL,
     held bigint NOT NULL,
-    waiting bigint NOT NULL
+    waiting bigint NOT NULL,
+    first_waiter bigint NOT NULL,
+    check_at bigint,
+    page bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (key, page)
 ) WITH (fillfactor = 50);
+CREATE INDEX line_check ON tenure.line (check_at) WHERE check_at IS NOT NULL;
 
 -- What is to be done from a moment on: serve a line whose serving was cut short (`due` and `id` are 0, the name is the
 -- key), or delete a dead letter (the name is the queue).
@@ -172,16 +182,20 @@ CREATE INDEX claim_session ON tenure.claim (session, made);
 -- The state of a limiter, in seconds: it says something `until` then. The time of `last_due` and `ends` is that of the
 -- limiter's clock, which stands still while it is held off.
 CREATE TABLE tenure.limiter (
-    key bytea PRIMARY KEY,
+    key bytea NOT NULL,
     until double precision NOT NULL,
     held_until double precision NOT NULL,
     held double precision NOT NULL,
     last_due double precision NOT NULL,
     names bytea[] NOT NULL,
     ends double precision[] NOT NULL,
-    rates double precision[] NOT NULL
+    rates double precision[] NOT NULL,
+    check_at bigint NOT NULL,
+    page bigint NOT NULL,
+    changes bigint NOT NULL,
+    PRIMARY KEY (key, page)
 ) WITH (fillfactor = 50);
-CREATE INDEX limiter_until ON tenure.limiter (until);
+CREATE INDEX limiter_check ON tenure.limiter (check_at);
 
 -- A process that waits, and until when, on the limiter's clock.
 CREATE TABLE tenure.limiter_waiter (
@@ -226,13 +240,16 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
 -- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
 -- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
--- these, and there is no row in task_group. `weights` are the rows of turn.
+-- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
+-- rows of turn.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
 -- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
+-- While `named` is above 0, each row of task_group has such fronts instead.
 -- No delayed task is due before `first_due`, no idle taker was made before `first_taker`, no producer that waits for
--- room in the queue has an ordinal below `first_producer`, and no client watches the end of a task below
--- `first_awaited`.
+-- room in the queue has an ordinal below `first_producer`, no client watches the end of a task below `first_awaited` or
+-- the changes of one below `first_followed`, no task of a group can be taken that was ready before `first_grouped`, and
+-- no key in kept_key is over before `first_kept`.
 CREATE TABLE tenure.queue (
     name bytea NOT NULL,
     paused boolean NOT NULL DEFAULT false,
@@ -261,6 +278,7 @@ CREATE TABLE tenure.queue (
     groups bigint NOT NULL DEFAULT 0,
     held bigint NOT NULL DEFAULT 0,
     virtual_time double precision NOT NULL DEFAULT 0,
+    period bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     per_group bigint NOT NULL DEFAULT 0,
     group_size bigint NOT NULL DEFAULT 0,
     weights bigint NOT NULL DEFAULT 0,
@@ -270,8 +288,11 @@ CREATE TABLE tenure.queue (
     first_taker bigint NOT NULL DEFAULT 0,
     first_producer bigint NOT NULL DEFAULT 0,
     first_awaited bigint NOT NULL DEFAULT 0,
+    first_followed bigint NOT NULL DEFAULT 0,
+    first_grouped bigint NOT NULL DEFAULT 0,
+    first_kept bigint NOT NULL DEFAULT 0,
     page bigint NOT NULL DEFAULT 0,
-    block bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (name, page)
 ) WITH (fillfactor = 30);
 CREATE INDEX queue_check ON tenure.queue (check_at) WHERE check_at IS NOT NULL;
@@ -280,7 +301,9 @@ CREATE TABLE tenure.cursor (
     queue bytea NOT NULL,
     name bytea NOT NULL,
     value bytea NOT NULL,
-    PRIMARY KEY (queue, name)
+    page bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, name, page)
 );
 
 -- What a turn of a group costs, for those whose weight is not 1.
@@ -294,8 +317,11 @@ CREATE TABLE tenure.turn (
 -- A group of tasks; the empty name is that of the tasks without a group. It has a tag while one of its tasks can be
 -- taken. `held` tasks wait but cannot be taken now; `pinned` is the task that goes before the others because it was
 -- tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that of a turn.
+-- The `fronts` are as in the queue. A turn changes the tag, which adds an entry to each index, and so the `page` too;
+-- so does one of many changes without a turn. The row may stay when it says nothing any more, until the period ends.
 CREATE TABLE tenure.task_group (
     queue bytea NOT NULL,
+    period bigint NOT NULL,
     name bytea NOT NULL,
     live bigint NOT NULL,
     waiting bigint NOT NULL,
@@ -306,10 +332,13 @@ CREATE TABLE tenure.task_group (
     producers bigint NOT NULL DEFAULT 0,
     cost double precision NOT NULL DEFAULT 1,
     tag double precision,
+    fronts bigint[] DEFAULT '{}',
+    page bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    changes bigint NOT NULL DEFAULT 0,
     -- with room for the entry that a turn adds
-    PRIMARY KEY (queue, name) WITH (fillfactor = 50)
+    PRIMARY KEY (queue, period, name, page) WITH (fillfactor = 50)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
+CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
 
 -- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in
 -- its group, otherwise for room in the queue.

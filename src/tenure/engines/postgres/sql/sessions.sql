@@ -4,6 +4,17 @@
 CREATE FUNCTION tenure.ping(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE sql VOLATILE
     RETURN tenure.reply(CASE WHEN tenure.is_due(tenure.time(_clock)) THEN 'more' ELSE 'ok' END);
 
+-- The session lives for a ttl from now on, or for its own. False if there is none.
+CREATE FUNCTION tenure.prolong_session(_session bytea, _now bigint, _ttl bigint DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- one that was prolonged meanwhile has a later page
+    UPDATE tenure.session s SET ttl = coalesce(_ttl, s.ttl), expires = _now + coalesce(_ttl, s.ttl), page = s.page + 1
+    WHERE s.name = _session AND s.page >= (
+        SELECT o.page FROM tenure.session o WHERE o.name = _session ORDER BY o.page DESC LIMIT 1);
+    RETURN FOUND;
+END $$;
+
 CREATE FUNCTION tenure.open_session(_clock bigint, _cap bigint, _session bytea, _process bytea, _ttl bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,8 +25,10 @@ BEGIN
     IF tenure.is_due(now) THEN
         RETURN tenure.reply('more');
     END IF;
-    INSERT INTO tenure.session AS s (name, process, ttl, expires) VALUES (_session, _process, _ttl, now + _ttl)
-    ON CONFLICT (name) DO UPDATE SET ttl = excluded.ttl, expires = excluded.expires;
+    IF NOT tenure.prolong_session(_session, now, _ttl) THEN
+        INSERT INTO tenure.session (name, process, ttl, expires) VALUES (_session, _process, _ttl, now + _ttl)
+        ON CONFLICT DO NOTHING;
+    END IF;
     RETURN tenure.reply('ok');
 END $$;
 
@@ -29,8 +42,7 @@ BEGIN
     IF tenure.is_due(now) THEN
         RETURN tenure.reply('more');
     END IF;
-    UPDATE tenure.session s SET expires = now + s.ttl WHERE s.name = _session;
-    RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'gone' END);
+    RETURN tenure.reply(CASE WHEN tenure.prolong_session(_session, now) THEN 'ok' ELSE 'gone' END);
 END $$;
 
 -- What a session has, or waits for, above a rank of the family and a number: the first `_limit` things, in the order in

@@ -29,10 +29,6 @@ BEGIN
     RETURN CASE WHEN since <= _now THEN since ELSE -1 END;
 END $$;
 
--- The block of the file in which a row is.
-CREATE FUNCTION tenure.block_of(_place tid) RETURNS bigint LANGUAGE sql IMMUTABLE
-    RETURN (_place::text::point)[0]::bigint;
-
 -- Whether something is due, and has become so since then.
 CREATE FUNCTION tenure.is_due(_now bigint, _since bigint DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -72,7 +68,7 @@ BEGIN
         refusal := 'more';
         RETURN;
     END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
     IF NOT FOUND THEN
         refusal := 'gone';
     END IF;
@@ -149,10 +145,13 @@ BEGIN
     SELECT * INTO last FROM tenure.queue q WHERE q.name = _name AND _kind IN ('task', 'change')
     ORDER BY q.page DESC LIMIT 1;
     IF _kind = 'task' AND NOT (last.awaited AND _task >= last.first_awaited) THEN
-        UPDATE tenure.queue q SET awaited = true, first_awaited = least(last.first_awaited, _task)
+        UPDATE tenure.queue q SET awaited = true,
+            first_awaited = least(CASE WHEN last.awaited THEN last.first_awaited END, _task)
         WHERE q.name = _name AND q.page = last.page;
-    ELSIF _kind = 'change' AND NOT last.followed THEN
-        UPDATE tenure.queue q SET followed = true WHERE q.name = _name AND q.page = last.page;
+    ELSIF _kind = 'change' AND NOT (last.followed AND _task >= last.first_followed) THEN
+        UPDATE tenure.queue q SET followed = true,
+            first_followed = least(CASE WHEN last.followed THEN last.first_followed END, _task)
+        WHERE q.name = _name AND q.page = last.page;
     END IF;
 END $$;
 
@@ -192,20 +191,15 @@ END $$;
 CREATE FUNCTION tenure.cache_reply(
     _now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint, _answer tenure.answer[]
 ) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    kept record;
 BEGIN
-    UPDATE tenure.cached_reply g SET n = _n, answer = _answer, keep_until = _now + 2 * _mine.ttl
+    UPDATE tenure.cached_reply g SET n = _n, answer = _answer, keep_until = _now + 2 * _mine.ttl,
+        page = g.page + (g.changes % 32 = 31)::int, changes = g.changes + 1
     WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.page = (
         SELECT o.page FROM tenure.cached_reply o WHERE o.session = _mine.id AND o.kind = _kind AND o.name = _name
         ORDER BY o.page DESC LIMIT 1
-    )
-    RETURNING g.page, g.block, tenure.block_of(g.ctid) AS now_in INTO kept;
+    );
     IF NOT FOUND THEN
         INSERT INTO tenure.cached_reply (session, kind, name, n, answer, keep_until, check_at)
         VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl);
-    ELSIF kept.now_in <> kept.block THEN
-        UPDATE tenure.cached_reply g SET page = kept.page + 1, block = kept.now_in
-        WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.page = kept.page;
     END IF;
 END $$;

@@ -74,8 +74,28 @@ BEGIN
         FROM tenure.belongings(mine.id, _rank, _number, _limit) b WHERE b.family <> 'watches';
 END $$;
 
--- -> server(now, version of the schema, bytes of the database, dead rows, seconds of the oldest transaction,
--- connections, most connections), then setting(; name, value) of each that matters; more
+-- What keeps dead rows from being cleared away: whose snapshot is the oldest one, how many transactions have begun since,
+-- and for how many seconds it has been there, -1 if the server does not know. All is NULL if nothing does.
+CREATE FUNCTION tenure.oldest_snapshot(OUT _who text, OUT _age bigint, OUT _seconds bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT s.who, s.age, coalesce(extract(epoch FROM clock_timestamp() - s.since), -1)::bigint
+    INTO _who, _age, _seconds FROM (
+        SELECT greatest(age(a.backend_xmin), age(a.backend_xid)) AS age, a.xact_start AS since, concat(
+            a.backend_type, ' ', a.pid, ' of ', coalesce(a.usename, 'the server'),
+            ' (' || nullif(a.application_name, '') || ')', ', ' || a.state) AS who
+        FROM pg_stat_activity a
+        WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.backend_type = 'walsender')
+        UNION ALL
+        SELECT age(r.xmin), NULL, concat('replication slot ', r.slot_name) FROM pg_replication_slots r
+        UNION ALL
+        SELECT age(p.transaction), p.prepared, concat('prepared transaction ', p.gid, ' of ', p.owner)
+        FROM pg_prepared_xacts p WHERE p.database = current_database()
+    ) s WHERE s.age IS NOT NULL ORDER BY s.age DESC, s.since LIMIT 1;
+END $$;
+
+-- -> server(now, version of the schema, bytes of the database, dead rows, bytes of the tables with these, connections,
+-- most connections), snapshot(age in transactions, seconds; who) of the oldest one, then setting(; name, value) of each
+-- that matters; more
 CREATE FUNCTION tenure.check_health(_clock bigint, _cap bigint) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);
@@ -90,11 +110,12 @@ BEGIN
         pg_database_size(current_database()),
         (SELECT coalesce(sum(s.n_dead_tup), 0)::bigint FROM pg_stat_user_tables s
             WHERE s.relid IN ('tenure.task'::regclass, 'tenure.ended'::regclass)),
-        (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - a.xact_start)), 0)::bigint FROM pg_stat_activity a
-            WHERE a.datname = current_database() AND a.backend_type = 'client backend'),
+        pg_total_relation_size('tenure.task') + pg_total_relation_size('tenure.ended'),
         (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'),
         current_setting('max_connections')::bigint
     ], NULL)::tenure.answer;
+    RETURN QUERY SELECT 'snapshot', ARRAY[s._age, s._seconds], ARRAY[convert_to(s._who, 'UTF8')]
+        FROM tenure.oldest_snapshot() s WHERE s._age IS NOT NULL;
     RETURN QUERY SELECT 'setting', NULL::bigint[], ARRAY[s.name::bytea, s.setting::bytea] FROM pg_settings s
         WHERE s.name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum');
 END $$;

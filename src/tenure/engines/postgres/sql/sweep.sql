@@ -1,6 +1,6 @@
 -- Clears up what time has made due: lines left unserved, expired sessions, tasks and dead letters, then rests, in the
 -- order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
--- Needs: claims, counters, holds, keys, sessions, state, tasks
+-- Needs: claims, counters, holds, keys, rates, sessions, state, tasks
 
 -- Give up one of the things that a session has. False if the steps did not suffice.
 CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean
@@ -31,11 +31,11 @@ END $$;
 -- Give up all that a session has, and delete it; its lock is held. False if the steps did not suffice.
 CREATE FUNCTION tenure.end_session(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    item tenure.belonging;
+    item tenure.belonging := ROW(0, 0, NULL, NULL, NULL, NULL, NULL);
     finished boolean := true;
 BEGIN
     LOOP
-        SELECT * INTO item FROM tenure.belongings(_session, 0, 0, 1);
+        SELECT * INTO item FROM tenure.belongings(_session, item.rank, item.number, 1);
         EXIT WHEN NOT FOUND;
         IF NOT tenure.step() THEN
             RETURN false;
@@ -69,7 +69,7 @@ BEGIN
     FOR line IN SELECT * FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 LIMIT _cap LOOP
         PERFORM tenure.lock('hold', line.name);
         DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 AND t.name = line.name;
-        PERFORM tenure.serve_line(now, line.name);
+        PERFORM tenure.serve_line(now, tenure.line_of(line.name));
     END LOOP;
     IF FOUND THEN
         RETURN tenure.reply('more');
@@ -122,14 +122,13 @@ BEGIN
     RETURN tenure.reply(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
 END $$;
 
--- Delete a few rows of each kind that are no longer needed: numbered answers, limiters, records of endings, barriers,
--- queues. It does not wait for locks: what is locked is left for another time.
+-- Delete a few rows of each kind that are no longer needed: numbered answers, records of endings, limiters, lines,
+-- barriers, queues. It does not wait for locks: locked rows are left for another time.
 --
--- Then move the mark of what is due, and every ten seconds look from the beginning. -> ok
+-- Then move the mark of the due rows, and every ten seconds look from the beginning. -> ok
 CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);
-    at double precision := now / 1e6::double precision;
     behind constant bigint := 100000;
     pause constant bigint := 10000000;
     mark bigint := tenure.due_since(now);
@@ -155,17 +154,27 @@ BEGIN
         seen := seen + 1;
     END LOOP;
     is_more := seen = 64;
-    WITH outdated AS (
-        DELETE FROM tenure.limiter r WHERE r.key = ANY (ARRAY(
-            -- a second later, for those whose clock was read a little earlier
-            SELECT p.key FROM tenure.limiter p WHERE p.until < at - 1 AND p.until >= since / 1e6::double precision - 2
-            ORDER BY p.until LIMIT 64 FOR UPDATE SKIP LOCKED
-        )) AND r.until < at - 1 RETURNING r.key
-    ), waiters AS (
-        DELETE FROM tenure.limiter_waiter w USING outdated o WHERE w.key = o.key AND w.due < at - 1
-    )
-    SELECT is_more OR count(*) = 64 INTO is_more FROM outdated o;
     PERFORM tenure.forget_records(now, 24, is_rescue);
+    seen := 0;
+    FOR object IN SELECT p.key FROM tenure.limiter p WHERE p.check_at BETWEEN since AND now
+        ORDER BY p.check_at LIMIT 64
+    LOOP
+        IF tenure.try_lock('limiter', object) THEN
+            PERFORM tenure.tidy_limiter(now, object);
+        END IF;
+        seen := seen + 1;
+    END LOOP;
+    is_more := is_more OR seen = 64;
+    seen := 0;
+    FOR object IN SELECT l.key FROM tenure.line l WHERE l.check_at BETWEEN since AND now
+        ORDER BY l.check_at LIMIT 64
+    LOOP
+        IF tenure.try_lock('hold', object) THEN
+            PERFORM tenure.tidy_line(now, object);
+        END IF;
+        seen := seen + 1;
+    END LOOP;
+    is_more := is_more OR seen = 64;
     seen := 0;
     FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.check_at BETWEEN since AND now
         ORDER BY b.check_at LIMIT 64
@@ -183,7 +192,8 @@ BEGIN
         IF tenure.try_lock('queue', object) THEN
             SELECT * INTO queue FROM tenure.queue q WHERE q.name = object ORDER BY q.page DESC LIMIT 1;
             IF queue.check_at <= now THEN
-                queue.check_at := tenure.forget_keys(now, object, 256);
+                queue := tenure.forget_keys(now, queue, 256);
+                queue.check_at := nullif(queue.first_kept, 9223372036854775807);
                 PERFORM tenure.save_queue(now, queue);
             END IF;
         END IF;

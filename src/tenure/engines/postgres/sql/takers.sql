@@ -147,44 +147,30 @@ END $$;
 CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE
-    groups bytea[];
-    batch record;
-    promoted bigint := 0;
-    last bigint;
+    due record;
 BEGIN
-    IF _q.named > 0 THEN
-        groups := ARRAY(SELECT d.group_name FROM tenure.task d
+    WITH promoted AS (
+        UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
+            SELECT d.ctid FROM tenure.task d
             WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed
                 AND d.ready_at >= _q.first_due AND d.ready_at <= _now
-            ORDER BY d.ready_at, d.id LIMIT _cap);
+            ORDER BY d.ready_at, d.id LIMIT _cap
+        )) RETURNING t.priority, t.ready_at, t.group_name
+    )
+    SELECT count(*) AS n, array_agg(p.priority) AS priorities, array_agg(p.group_name) AS groups,
+        min(p.ready_at) AS first, max(p.ready_at) AS last
+    INTO due FROM promoted p;
+    _q.first_due := CASE WHEN due.n < _cap THEN _now ELSE due.last END;
+    IF due.n > 0 THEN
+        _q := tenure.count_tasks(_q, due.groups, due.n, 0, 1, -1, 0, due.priorities, due.first);
     END IF;
-    FOR batch IN
-        WITH promoted AS (
-            UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
-                SELECT d.ctid FROM tenure.task d
-                WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed
-                    AND d.ready_at >= _q.first_due AND d.ready_at <= _now
-                ORDER BY d.ready_at, d.id LIMIT _cap
-            )) RETURNING t.priority, t.ready_at, t.group_name
-        )
-        SELECT p.priority, p.group_name = '' AS is_alone, count(*) AS n, min(p.ready_at) AS first,
-            max(p.ready_at) AS last
-        FROM promoted p GROUP BY 1, 2
-    LOOP
-        promoted := promoted + batch.n;
-        last := greatest(last, batch.last);
-        IF batch.is_alone THEN
-            _q.fronts := tenure.with_front(_q.fronts, batch.priority, batch.first);
-        END IF;
-    END LOOP;
-    _q.first_due := CASE WHEN promoted < _cap THEN _now ELSE last END;
-    RETURN tenure.count_tasks(_q, groups, promoted, 0, 1, -1, 0);
+    RETURN _q;
 END $$;
 
--- The next `_want` tasks of a queue without groups: first those that are older than `_aging`, then by priority.
--- -> where they are, in order, and the fronts behind them
+-- The next `_want` tasks of a group, or of a queue without groups: first those that are older than `_aging`, then by
+-- priority. -> where they are, in order, and the fronts behind them
 CREATE FUNCTION tenure.next_tasks(
-    _now bigint, INOUT _fronts bigint[], _queue bytea, _want bigint, _aging bigint, OUT _places tid[]
+    _now bigint, INOUT _fronts bigint[], _queue bytea, _group bytea, _want bigint, _aging bigint, OUT _places tid[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     batch record;
@@ -200,7 +186,7 @@ BEGIN
             array_agg(o.id ORDER BY o.ready_at, o.id) AS ids
         INTO batch FROM (
             SELECT t.ctid AS place, t.ready_at, t.id FROM tenure.task t
-            WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+            WHERE t.queue = _queue AND t.group_name = _group AND t.session IS NULL AND NOT t.delayed
                 AND t.ready_at >= tenure.oldest_front(_fronts) AND t.ready_at < _now - _aging
             ORDER BY t.ready_at, t.id LIMIT _want
         ) o;
@@ -211,7 +197,7 @@ BEGIN
     IF _fronts IS NULL THEN
         _places := _places || ARRAY(
             SELECT t.ctid FROM tenure.task t
-            WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+            WHERE t.queue = _queue AND t.group_name = _group AND t.session IS NULL AND NOT t.delayed
                 AND (_aging IS NULL OR t.ready_at >= _now - _aging)
             ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(_places)
         );
@@ -229,7 +215,7 @@ BEGIN
                 array_agg(p.id ORDER BY p.ready_at, p.id) AS ids
             INTO batch FROM (
                 SELECT t.ctid AS place, t.ready_at, t.id FROM tenure.task t
-                WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+                WHERE t.queue = _queue AND t.group_name = _group AND t.session IS NULL AND NOT t.delayed
                     AND t.priority = _fronts[i] AND (t.ready_at, t.id) >= (since, first)
                 ORDER BY t.ready_at, t.id LIMIT _want - cardinality(_places)
             ) p;
@@ -330,7 +316,7 @@ BEGIN
         RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN NEXT tenure.reply('gone');
         RETURN;
@@ -356,7 +342,7 @@ BEGIN
             queue := turns._q;
             places := turns._places;
         ELSE
-            turns := tenure.next_tasks(now, queue.fronts, _queue, _want, _aging);
+            turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, _aging);
             queue.fronts := turns._fronts;
             places := turns._places;
         END IF;
@@ -388,8 +374,9 @@ BEGIN
     ];
     PERFORM tenure.save_queue(now, queue);
     PERFORM tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
-    IF cardinality(_settle.ids) > 0 THEN
-        PERFORM tenure.forget_records(now, cardinality(_settle.ids));
+    -- four times as many in one of four exchanges
+    IF _n % 4 = 0 AND cardinality(_settle.ids) > 0 THEN
+        PERFORM tenure.forget_records(now, 4 * cardinality(_settle.ids));
     END IF;
     RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

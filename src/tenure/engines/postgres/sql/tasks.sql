@@ -28,7 +28,7 @@ BEGIN
     RETURN queue;
 END $$;
 
--- The same, of one that comes into use.
+-- The same, of a queue that comes into use.
 CREATE FUNCTION tenure.use_queue(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue := tenure.read_queue(_now, _name);
@@ -41,14 +41,17 @@ END $$;
 
 CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    now_in bigint;
+    next_page bigint := _q.page + (_q.changes % 32 = 31)::int;
 BEGIN
     IF _q.live = 0 AND (_q.check_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
         IF _q.keep_until > _now THEN
             _q.check_at := _q.keep_until;
-        ELSIF EXISTS (SELECT FROM tenure.kept_key k WHERE k.queue = _q.name) THEN
+        ELSIF EXISTS (SELECT FROM tenure.kept_key k WHERE k.queue = _q.name AND k.until >= _q.first_kept) THEN
             _q.check_at := _now;
         ELSIF _q.takers = 0 THEN
+            IF _q.named > 0 THEN
+                PERFORM tenure.end_period(_q);
+            END IF;
             DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
             RETURN;
         END IF;
@@ -62,21 +65,20 @@ BEGIN
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
         lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
         first_due = _q.first_due, first_taker = _q.first_taker, first_producer = _q.first_producer,
-        first_awaited = _q.first_awaited
-    WHERE name = _q.name AND page = _q.page RETURNING tenure.block_of(ctid) INTO now_in;
+        first_awaited = _q.first_awaited, first_followed = _q.first_followed, first_kept = _q.first_kept,
+        page = next_page, changes = changes + 1
+    WHERE name = _q.name AND page = _q.page;
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
             named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
-            per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
-        WHERE name = _q.name AND page = _q.page RETURNING tenure.block_of(ctid) INTO now_in;
-    END IF;
-    IF now_in <> _q.block THEN
-        UPDATE tenure.queue SET page = _q.page + 1, block = now_in WHERE name = _q.name AND page = _q.page;
+            period = _q.period, first_grouped = _q.first_grouped, per_group = _q.per_group,
+            group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
+        WHERE name = _q.name AND page = next_page;
     END IF;
 END $$;
 
 -- The fronts, when tasks of a priority can be taken from that time and id on.
-CREATE FUNCTION tenure.with_front(_fronts bigint[], _priority bigint, _ready_at bigint, _id bigint DEFAULT 0)
+CREATE FUNCTION tenure.with_front(_fronts bigint[], _priority bigint, _ready_at bigint, _id bigint)
 RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     i int := 1;
@@ -96,7 +98,22 @@ BEGIN
         THEN _fronts[:i - 1] || ARRAY[_priority, _ready_at, _id] || _fronts[i:] END;
 END $$;
 
--- The time before which no task without a group is ready that can be taken.
+-- The same for several priorities.
+CREATE FUNCTION tenure.with_fronts(_fronts bigint[], _priorities bigint[], _ready_at bigint, _id bigint)
+RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    priority bigint;
+BEGIN
+    IF _priorities[1] = ALL (_priorities) THEN
+        RETURN tenure.with_front(_fronts, _priorities[1], _ready_at, _id);
+    END IF;
+    FOR priority IN SELECT DISTINCT u.p FROM unnest(_priorities) u (p) LOOP
+        _fronts := tenure.with_front(_fronts, priority, _ready_at, _id);
+    END LOOP;
+    RETURN _fronts;
+END $$;
+
+-- The time before which no task is ready that can be taken.
 CREATE FUNCTION tenure.oldest_front(_fronts bigint[]) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     oldest bigint := CASE WHEN _fronts IS NULL THEN 0 ELSE 9223372036854775807 END;
@@ -226,13 +243,23 @@ END $$;
 CREATE FUNCTION tenure.notify_followers(_q tenure.queue, _ids bigint[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     watch tenure.watch;
+    first bigint;
 BEGIN
     FOR watch IN
-        DELETE FROM tenure.watch w WHERE w.kind = 'change' AND w.name = _q.name AND w.task = ANY (_ids) RETURNING w.*
+        -- one task after the other, whatever the planner believes of the watches
+        DELETE FROM tenure.watch w WHERE w.ctid = ANY (ARRAY(
+            SELECT f.ctid FROM unnest(_ids) i (id) CROSS JOIN LATERAL (
+                SELECT o.ctid FROM tenure.watch o
+                WHERE o.kind = 'change' AND o.name = _q.name AND o.task = i.id OFFSET 0
+            ) f
+        )) RETURNING w.*
     LOOP
         PERFORM tenure.hint(watch.process, _q.name, watch.task::text::bytea, 'changed');
     END LOOP;
-    _q.followed := EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'change' AND w.name = _q.name);
+    SELECT w.task INTO first FROM tenure.watch w
+    WHERE w.kind = 'change' AND w.name = _q.name AND w.task >= _q.first_followed ORDER BY w.task LIMIT 1;
+    _q.followed := FOUND;
+    _q.first_followed := coalesce(first, _q.first_followed);
     RETURN _q;
 END $$;
 
@@ -293,12 +320,11 @@ BEGIN
         _q := tenure.notify_followers(_q, ARRAY[_task.id]);
     END IF;
     _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, (_task.ready_at <= _now)::int,
-        (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int);
+        (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int, ARRAY[_task.priority],
+        CASE WHEN _task.ready_at <= _now THEN _task.ready_at END, _task.id);
     IF _task.ready_at > _now THEN
         _q.first_due := least(_q.first_due, _task.ready_at);
         RETURN tenure.offer_sooner(_q, before);
-    ELSIF _task.group_name = '' THEN
-        _q.fronts := tenure.with_front(_q.fronts, _task.priority, _task.ready_at, _task.id);
     END IF;
     RETURN _q;
 END $$;

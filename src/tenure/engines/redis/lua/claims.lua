@@ -125,7 +125,7 @@ local function prefix_in_numbers(claimer)
     return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0'
 end
 
--- What stands for a claimer among those of its group: the last comes first.
+-- The member that stands for a claimer in the set of its group: the last comes first.
 local function place_in_group(claimer)
     return prefix_in_numbers(claimer) .. format('%016d', 1e15 - sub(claimer.place, 1, 16)) .. sub(claimer.place, 17)
 end

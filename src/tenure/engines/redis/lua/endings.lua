@@ -15,7 +15,7 @@ local function unlease(queue, task)
     end
 end
 
--- A task, in no order any more, leaves the unfinished ones of its queue.
+-- A task that has left its order leaves the unfinished tasks of its queue.
 local function leave_queue(queue, task)
     if task.key then
         call('HDEL', queue.key .. ':keys', task.key)
@@ -40,8 +40,8 @@ local lists = {} -- state -> the part of its list that is written, part -> the l
 local parts = {} -- what lists and parts were written, and when their last record expires; false: never
 local texts = {} -- times as text
 
--- A task, in no order any more and without a lease, has ended; `ttl` nil keeps the record for good. `session_ttl` is that
--- of the session that settled it.
+-- A task that has left its order and has no lease has ended; `ttl` nil keeps the record for good. `session_ttl` is the
+-- ttl of the session that settled it.
 local function end_task(queue, task, state, result, ttl, session_ttl)
     local expires = ttl and now + ttl
     local stays = state == 'dead' or not expires -- until it is removed

@@ -1,7 +1,7 @@
 -- The groups of a queue, which take turns: `SetGroups` of the contract has the rules. `save_groups` follows any change.
 --
 -- `groups` is a hash of the groups, what it holds is packed, see PACKED. `tags` is a sorted set of those that can be taken
--- from, by tag; "" stands for the tasks without a group, whose other keys are those of a queue without groups. `sizes` is
+-- from, by tag; "" stands for the tasks without a group, whose other keys are as in a queue without groups. `sizes` is
 -- one of those that have unfinished tasks, by how many (negated). `turns` is one of the ready tasks of all groups, and
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
@@ -14,7 +14,7 @@
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
 -- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
 -- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
--- what is packed of them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than
+-- their packed form takes no packing: a ready task and PADDING, or LEASED. Redis keeps values of more than
 -- 64 bytes in a hash table, however few there are, instead of a list that it goes through.
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
@@ -77,7 +77,7 @@ local function takeable(known, group)
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
 end
 
--- A group as it is stored. Its tag is false if it has none, and true while it is not known; `saved` is the one in `tags`.
+-- A group as it is stored. Its tag is false if it has none, true while it is not known; `saved` is the tag in `tags`.
 -- `next` is the group that was touched before it.
 local function unpack_group(name, packed)
     local unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN

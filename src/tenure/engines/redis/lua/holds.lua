@@ -2,7 +2,7 @@
 -- Reads: ask_again_in, hint, notify_watchers, now, process_of, remove_hold, serve_key, subscribe_once
 -- Writes: operations
 
--- A holder as it is listed, by what is stored about it.
+-- A holder as it is listed, from its stored fields.
 local function shown(HOLDERS, holder, about)
     local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
     local value = call('HGET', HOLDERS, '=' .. holder) or ''

@@ -23,7 +23,7 @@ local function owner_of(queue, key)
     return ended, true
 end
 
--- Whether a task with this key is put beside the one that has the key, or there is none; and that one.
+-- Whether a task with this key is put beside the task that has the key, or no task has it; and that task.
 local function is_new(queue, key, on_duplicate)
     local owner, ended = owner_of(queue, key)
     local replaces = on_duplicate == 'replace' and owner

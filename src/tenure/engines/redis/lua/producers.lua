@@ -36,7 +36,7 @@ local function join_queue_line(queue, producer, place)
     write_producer(queue, producer, place)
 end
 
--- A producer begins to wait, in the line of the group that it needs room in, or in that of the queue.
+-- A producer begins to wait, in the line of the group that it needs room in, or in the queue's line.
 local function new_producer(queue, producer, count, group, session)
     local place = {count = count, session = session, group = group, ordinal = ''}
     if group ~= '' and join_group(queue, producer, place) then
@@ -97,7 +97,7 @@ local function drop_producer(queue, producer, place)
     end
 end
 
--- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of
+-- Let the first in a group's line join the queue's line, as many as fit and at most so many -> how many are left of
 -- these; the sweep goes on where there are very many.
 local function admit_in_group(queue, group, most)
     local size = groups().known_of(queue).size

@@ -1,4 +1,4 @@
--- Puts tasks, for several producers; one that finds no room gets a place in the line.
+-- Puts tasks, for several producers; a producer that finds no room gets a place in the line.
 --
 -- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "="
 -- and the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several),
@@ -170,7 +170,7 @@ local function count_new(count)
     return new, needs
 end
 
--- Whether there is room for those of the next tasks that are new.
+-- Whether there is room for the new ones among the next tasks.
 local function has_room(count, of)
     local room, limited = queue.size - queue.tasks - queue.reserved, of ~= '' and groups().known_of(queue).size > 0
     if queue.producers == 0 and not limited and room >= count then

@@ -6,7 +6,7 @@
 -- `groups.lua`}.
 -- Reads: now
 
--- Fields that were not read together are read when they are asked for; one that is missing is 0.
+-- Fields that were not read together are read when they are asked for; a missing field is 0.
 local LAZY = {
     __index = function(queue, field)
         local value = tonumber(call('HGET', queue.key .. ':queue', field) or 0)

@@ -10,7 +10,7 @@
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
 -- ("": none) -> ok, gone ARGV: "hold_off", key, session, n, microseconds -> ok, gone ARGV: "read_limiter", key, the
--- limits -> limiter: held off and held in seconds, what is booked of each
+-- limits -> limiter: held off and held in seconds, the bookings of each
 -- Reads: cache_reply, cached_reply, now
 
 local operation, key = ARGV[3], ARGV[4]
@@ -149,7 +149,7 @@ else
     known = 'ok'
 end
 
--- Limits of which nothing is booked any more go.
+-- Limits without bookings go.
 local latest, last = last_due, 4
 for place = 5, #state, 3 do
     local name, ends = state[place], state[place + 1]

@@ -310,7 +310,7 @@ local function record(queue, task_id, state, since)
     }
 end
 
--- ARGV: queue, id, session that watches ("": none), the key of the task ("": the one with the id)
+-- ARGV: queue, id, session that watches ("": none), the key of the task ("": the task with the id)
 -- -> found: the record, ask again in; unknown, gone
 function operations.get_task(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
@@ -498,7 +498,7 @@ function operations.set_paused(name)
     return 'ok'
 end
 
--- How many groups have a task: one that is ready, delayed or leased.
+-- How many groups have a task that is ready, delayed or leased.
 local function count_groups(queue)
     local seen, count = {[''] = true}, 0
     local function see(name)

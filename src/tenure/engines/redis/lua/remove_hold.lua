@@ -1,4 +1,4 @@
--- Gives back what a holder has of a key, or leaves its place -> released, left, unknown, more. `found` is what is stored
+-- Gives back a holder's part of a key, or its place -> released, left, unknown, more. `found` is the stored value
 -- about both, if the caller has read it.
 -- Reads: is_unfinished, notify_watchers, serve_line
 local function remove_hold(key, holder, found)

@@ -1,5 +1,5 @@
 -- What a session has: `<session>:items` is a sorted set, by family and then in the order in which it came. Holds come
--- first, at 0, then what is named here; the flat scripts write the numbers out: 3e15 for producers, 4e15 for tasks, 5e15
+-- first, at 0, then the kinds named here; the flat scripts write the numbers out: 3e15 for producers, 4e15 for tasks, 5e15
 -- for idle takers.
 -- Reads: detach
 -- Writes: id

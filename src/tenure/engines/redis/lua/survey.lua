@@ -7,7 +7,7 @@ local function starts_with(text, prefix)
     return sub(text, 1, #prefix) == prefix
 end
 
--- The sessions behind a place, which is an expiry and a name. One that is renewed meanwhile comes again, none is missed.
+-- The sessions behind a place, which is an expiry and a name. A session that is renewed comes again, none is missed.
 local function sessions_after(after, limit)
     local time, name = match(after, '^(%S+) (.*)$')
     local start = 0

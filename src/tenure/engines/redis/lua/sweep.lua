@@ -1,4 +1,4 @@
--- Does what is due: hints watches and serves lines that were left, ends sessions, expires tasks and dead letters, and frees
+-- Clears up: hints watches and serves lines that were left, ends sessions, expires tasks and dead letters, and frees
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more

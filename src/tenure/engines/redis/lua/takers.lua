@@ -34,7 +34,7 @@ local function offer_tasks(queue, count)
     end
 end
 
--- The session has no task of the queue any more.
+-- The session has no more tasks of the queue.
 local function leave_lessees(queue, session)
     call('SREM', queue.key .. ':lessees', session)
     detach(session, 'tasks ' .. queue.name)

@@ -13,7 +13,7 @@
 -- `<session> <queue>:leases` by token, of the tasks that a session has, and `lessees` a set of the sessions that have
 -- any. `done`, `dead`, `cancelled`, `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted
 -- set of the numbers of its parts, and `done:<number>` one of ids by seq, which expires with the last of its records.
--- `keys` is a hash of key -> id, of unfinished tasks; the name of the queue, byte 255 and a key is that of a text, until
+-- `keys` is a hash of key -> id, of unfinished tasks; the name of the queue, byte 255 and a key name a text, until
 -- when a task has the key and its id, which expires then. Of the shard: `expiring`, a sorted set of tasks and dead
 -- letters by the time when they expire; of a session: `stops`.
 
@@ -48,7 +48,7 @@ local function write()
     end
 end
 
--- What is known of a task that has not ended, or nil.
+-- The stored fields of a task that has not ended, or nil.
 local function read_task(queue, task_id)
     local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0, group = ''}
     local text, more = call('HGET', task.hash, 'lease'), '1'

@@ -161,11 +161,11 @@ CREATE TABLE task (
 -- task_priority: Those that wait, by group and in the order of priority.
 CREATE INDEX task_priority ON task (queue, group_name, priority DESC, ready_at) WHERE place = 0
 
--- task_age: Those that wait, by group and in the order of age. In a named group, task_priority has those of priority 0 in
+-- task_age: Waiting tasks, by group and in the order of age. In a named group, task_priority has those of priority 0 in
 -- this order.
 CREATE INDEX task_age ON task (queue, group_name, ready_at) WHERE place = 0 AND (group_name = x'' OR priority <> 0)
 
--- task_age_in_groups: Those of all named groups that wait, in the order of age.
+-- task_age_in_groups: The waiting tasks of all named groups, in the order of age.
 CREATE INDEX task_age_in_groups ON task (queue, ready_at) WHERE place = 0 AND group_name > x''
 
 -- task_due: The delayed ones, in the order in which they become due.
@@ -174,7 +174,7 @@ CREATE INDEX task_due ON task (queue, ready_at) WHERE place = 1
 -- task_lease: What a session has taken, in the order of taking.
 CREATE INDEX task_lease ON task (session, token) WHERE place = 2
 
--- task_leased: Those of a queue that are leased, in the order of taking.
+-- task_leased: The leased tasks of a queue, in the order of taking.
 CREATE INDEX task_leased ON task (queue, token) WHERE place = 2
 
 -- task_kin: Those with a family, by place and id: all that are suspended or ending are among them.
@@ -198,7 +198,7 @@ CREATE TABLE kept_key (
   PRIMARY KEY (queue, key)
 ) WITHOUT ROWID
 
--- kept_key_until: Those of a queue, the first to be forgotten first.
+-- kept_key_until: The kept keys of a queue, the first to be forgotten first.
 CREATE INDEX kept_key_until ON kept_key (queue, until)
 
 -- ended: The record of a task that has ended; seq is the rank of the ending; kin: its family is kept with it if it is dead.

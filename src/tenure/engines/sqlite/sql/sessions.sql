@@ -35,7 +35,7 @@ SELECT boot FROM meta
 -- in: boot
 UPDATE meta SET boot = :boot
 
--- end_all: End all sessions, which were those of another boot.
+-- end_all: End all sessions, which belonged to another boot.
 UPDATE session SET expires = -1
 
 -- end_far: End sessions whose end is too far off to be of this boot.

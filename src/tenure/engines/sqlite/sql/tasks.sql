@@ -12,7 +12,7 @@ SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
--- owner: The task that has a key: an unfinished one, or one that has ended.
+-- owner: The task that has a key, unfinished or ended.
 -- in: queue, key, now
 -- out: id, place (NULL: it has ended), stop, kin
 SELECT id, place, stop, kin FROM task WHERE queue = :queue AND key = :key
@@ -127,7 +127,7 @@ UPDATE task SET place = 2, session = :session, token = :token + taken.key, deliv
   max_deliveries = :max_deliveries, keep = :keep, dead_ttl = :dead_ttl
 FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
--- leased: Those of these tasks that a session has taken.
+-- leased: The tasks among these that a session has taken.
 -- in: ids (a JSON array), queue, session
 -- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin
 SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin))
@@ -274,28 +274,28 @@ SELECT group_name, priority, ready_at, id, place FROM task
 WHERE queue = :queue AND group_name = :group AND place = 0 AND priority = :priority AND ready_at = :ready_at AND id > :id
 ORDER BY id LIMIT :limit
 
--- waiting_later: Those of the same group and priority that were ready later.
+-- waiting_later: The tasks of the same group and priority that were ready later.
 -- in: queue, group, priority, ready_at, limit
 -- out: as `waiting_same_time`
 SELECT group_name, priority, ready_at, id, place FROM task
 WHERE queue = :queue AND group_name = :group AND place = 0 AND priority = :priority AND ready_at > :ready_at
 ORDER BY ready_at, id LIMIT :limit
 
--- waiting_lower: Those of the same group and a lower priority.
+-- waiting_lower: The tasks of the same group and a lower priority.
 -- in: queue, group, priority, limit
 -- out: as `waiting_same_time`
 SELECT group_name, priority, ready_at, id, place FROM task
 WHERE queue = :queue AND group_name = :group AND place = 0 AND priority < :priority
 ORDER BY priority DESC, ready_at, id LIMIT :limit
 
--- waiting_next: Those of the groups behind one.
+-- waiting_next: The tasks of the groups behind a group.
 -- in: queue, group, limit
 -- out: as `waiting_same_time`
 SELECT group_name, priority, ready_at, id, place FROM task
 WHERE queue = :queue AND group_name > :group AND place = 0
 ORDER BY group_name, priority DESC, ready_at, id LIMIT :limit
 
--- delayed_same_time: Delayed tasks behind one that is due at the same time.
+-- delayed_same_time: Delayed tasks behind a task that is due at the same time.
 -- in: queue, ready_at, id, limit
 -- out: ready_at, id, place
 SELECT ready_at, id, place FROM task
@@ -318,12 +318,12 @@ WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LI
 -- out: token, id, place
 SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token > :token ORDER BY token LIMIT :limit
 
--- apart: Suspended or ending tasks behind one.
+-- apart: Suspended or ending tasks behind an id.
 -- in: queue, place, id, limit
 -- out: id, place
 SELECT id, place FROM task WHERE queue = :queue AND kin = 1 AND place = :place AND id > :id ORDER BY id LIMIT :limit
 
--- show: What is shown of these tasks, in their order.
+-- show: The shown fields of these tasks, in their order.
 -- in: ids (a JSON array)
 -- out: kin, id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
 SELECT kin, task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
