@@ -64,9 +64,9 @@ def after_verdict(
     It has so many `unfinished` children: with one, `Ends` and the `GoesBack` of a RETRY are stored, and not applied.
     """
     match settle.verdict:
-        case Verdict.DONE if unfinished:
-            return Ends("cancelled", attempts, b"", stop_ttl) if stop else Waits()
         case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
+            if unfinished and settle.verdict is Verdict.DONE:
+                return Ends("cancelled", attempts, b"", stop_ttl) if stop else Waits()
             return Ends(settle.verdict.value, attempts, settle.result, settle.ttl)
         case Verdict.DEAD:
             return Ends("dead", attempts + 1, settle.result, settle.ttl)

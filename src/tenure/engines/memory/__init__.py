@@ -164,16 +164,20 @@ class MemoryEngine(Engine):
             self._settling.expire()
         if not state.unfinished:
             self._rows.delete_letters()
-        if due and state.is_due("family"):
-            self._families.forget(A_FEW)
-        due = state.next_due <= state.now  # what has ended may have begun a sweep
-        if due and not state.unfinished and state.is_due("sweep"):
-            self._families.sweep()
-        if due and not state.unfinished and state.is_due("timeout"):
-            self._families.time_out()
+        if state.next_due <= state.now:  # what has ended may have begun a sweep
+            self._clear_up_families()
         if due and not state.unfinished and state.is_due("rest"):
             self._claims.clear_up()
         return not state.unfinished
+
+    def _clear_up_families(self) -> None:
+        state = self._state
+        if state.is_due("family"):
+            self._families.forget(A_FEW)
+        if not state.unfinished and state.is_due("sweep"):
+            self._families.sweep()
+        if not state.unfinished and state.is_due("timeout"):
+            self._families.time_out()
 
     def _sweep_on(self) -> None:
         """Go on with the sweeps of children as far as the steps that are left go; the answer does not wait for them."""

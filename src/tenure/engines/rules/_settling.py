@@ -62,8 +62,10 @@ class Settling:
             else:
                 del leases[settle.id]
                 (kin if lease.kin else accepted).append((lease, settle))
-        for part in (accepted, *([pair] for pair in kin)):
-            self._settle(queue, session, self._rows.expect_settled(queue, part))
+        self._settle(queue, session, self._rows.expect_settled(queue, accepted))
+        self._rows.write()
+        for pair in kin:
+            self._settle(queue, session, self._rows.expect_settled(queue, [pair]))
             self._rows.write()
         return tuple(refused)
 
@@ -119,7 +121,7 @@ class Settling:
             if self.families.wait(queue, task, follows):
                 return
             follows = GoesBack(task.attempts, task.attempts, None)
-        if task.kin and self.families.keep(queue, task, follows):
+        elif task.kin and self.families.keep(queue, task, follows):
             return
         if isinstance(follows, Ends):
             self.end(queue, task, follows, session)
@@ -169,25 +171,22 @@ class Settling:
 
     def end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
         """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
+        state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
         queue.count(ends.state)
         if ends.state == "purged":
             self._rows.delete(queue, task)
         else:
-            self._record(queue, task, ends, session)
+            queue.lasting += ttl is None
+            expires = None if ttl is None else state.after(ttl)
+            settled = state.moment if session is None else state.after(2 * session.ttl)
+            # a dead letter keeps its queue by being there
+            listed = state.moment if expires is None or ends.state == "dead" else expires
+            queue.keep_until = max(queue.keep_until, settled, listed)
+            state.last.ending += 1
+            self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
         if task.kin:
             self.families.ended(queue, task.id, ends.state, ends.result)
-
-    def _record(self, queue: Queue, task: Task, ends: Ends, session: Session | None) -> None:
-        state, ttl = self._state, ends.ttl
-        queue.lasting += ttl is None
-        expires = None if ttl is None else state.after(ttl)
-        settled = state.moment if session is None else state.after(2 * session.ttl)
-        # a dead letter keeps its queue by being there
-        listed = state.moment if expires is None or ends.state == "dead" else expires
-        queue.keep_until = max(queue.keep_until, settled, listed)
-        state.last.ending += 1
-        self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
 
     def expire(self) -> None:
         """Expire tasks, in the order of their time and id, for as long as there are steps left."""
