@@ -34,9 +34,10 @@ PACE = 800
 
 
 class Load:
-    """A producer and a worker of one kind of tasks; `done` counts the tasks, `waits` are the seconds each waited."""
+    """A producer and a worker of one kind of tasks; `put` and `done` count them, `waits` are seconds."""
 
     def __init__(self, kind: str, queue: Queue, worked: Queue) -> None:
+        self.put = 0
         self.done = 0
         self.waits: list[float] = []
         self.paced = False
@@ -54,7 +55,9 @@ class Load:
             return
         due = time.monotonic()
         while True:
-            await self._queue.put_many([self._item() for _ in range(80 if self.paced else BATCH)])
+            items = [self._item() for _ in range(PACE // 10 if self.paced else BATCH)]
+            await self._queue.put_many(items)
+            self.put += len(items)
             due = max(due, time.monotonic() - 1) + 0.1
             if self.paced:
                 await anyio.sleep(max(0.0, due - time.monotonic()))
@@ -102,7 +105,10 @@ async def measured(url: str, kind: str, free: float, held: float, window: float)
 
         async def waiting() -> float:
             load.paced = True
-            await anyio.sleep(2)
+            await anyio.sleep(min(window, 2))
+            with anyio.move_on_after(30):
+                while load.put - load.done > PACE / 4:  # noqa: ASYNC110 what was put at full speed is worked off first
+                    await anyio.sleep(0.05)
             load.waits.clear()
             await anyio.sleep(window)
             load.paced = False

@@ -34,6 +34,6 @@ INNER = {
         *("call", "call_at", "call_soon", "key", "listen", "send", "session"),
         *("start_job", "unlisten", "enlist"),
     },
-    "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
+    "Task": {"report_loss", "settle", "verdict", "stop", "lose"},
 }
 FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")

@@ -15,10 +15,10 @@ from psycopg.conninfo import make_conninfo
 
 from tenure.engine import Reply
 from tenure.engines.postgres import CODECS, PostgresEngine
-from tenure.engines.postgres._codec import answered, row_of
+from tenure.engines.postgres._codec import answered
 from tenure.engines.postgres._handshake import SETTINGS
 from tenure.engines.postgres._hints import channel, hint
-from tenure.engines.postgres._pipeline import failed, message_of, rows
+from tenure.engines.postgres._pipeline import FAILED, message_of, rows
 from tenure.engines.postgres._schema import creation, existence
 
 sys.path.append(str(Path(__file__).parent))
@@ -138,7 +138,7 @@ class PostgresCalls(PostgresEngine):
 
     def _look_up_schema(self):
         result = self._blocking.exec_(b"SELECT to_regnamespace('tenure')::oid")
-        return not failed(result) and result.get_value(0, 0)
+        return result.status not in FAILED and result.get_value(0, 0)
 
     @property
     def is_whole(self):
@@ -148,13 +148,13 @@ class PostgresCalls(PostgresEngine):
     def run(self, *sql):
         for one in sql:
             result = self._blocking.exec_(one.encode())
-            assert not failed(result), message_of(result)
+            assert result.status not in FAILED, message_of(result)
 
     def check_marks(self):
         """Check that nothing is before the marks from which the functions begin, and that rows are there once."""
         for what, query in BEFORE_A_MARK.items():
             result = self._blocking.exec_(query.encode())
-            assert not failed(result), message_of(result)
+            assert result.status not in FAILED, message_of(result)
             assert result.ntuples == 0, f"{what}: {[result.get_value(0, i) for i in range(result.nfields)]}"
 
     def empty(self):
@@ -177,7 +177,7 @@ class PostgresCalls(PostgresEngine):
         if name is None:
             name = f"s{len(self._known)}".encode()
             prepared = connection.prepare(name, statement.sql.encode(), list(statement.types))
-            if failed(prepared):
+            if prepared.status in FAILED:
                 return prepared
             self._known[statement[:2]] = name
         formats = [pq.Format.BINARY] * len(statement.values)
@@ -190,7 +190,7 @@ class PostgresCalls(PostgresEngine):
 
     def _ask(self, statement):
         result = self.send(statement)
-        assert not failed(result), message_of(result)
+        assert result.status not in FAILED, message_of(result)
         for place, payload in self.notifications():
             process, deliver = self._told.get(place, (None, None))
             if process is not None:
@@ -199,7 +199,7 @@ class PostgresCalls(PostgresEngine):
 
     def apply_now(self, operation):
         codec = CODECS[type(operation)]
-        answer = answered(codec, [row_of(row) for row in self._ask(self.statement(operation))])
+        answer = answered(codec, self._ask(self.statement(operation)))
         if answer is Reply.MORE:
             for _ in range(1000):
                 if self._ask(self._call("sweep"))[0][0] == b"ok":

@@ -1,8 +1,8 @@
 """The ways in stay short: how many functions, in how many files, a lock enters on Redis and a task on PostgreSQL.
 
 The shortest of five uses of a store is counted, with nobody else there: the first use prepares, and during any other a
-timer of the store may fire. `pytest -s` prints the ways. The aims are 60 functions in 10 files for the lock, and 100 in
-18 for the task.
+timer of the store may fire. `pytest -s` prints the ways: 58 functions in 10 files for the lock, and 101 in 20 for the
+task. docs/explanations/design.md says what the aim of 100 in 18 would cost.
 """
 
 # ruff: noqa: T201 it prints the ways
@@ -64,7 +64,7 @@ async def test_a_lock_on_redis_enters_few_functions(redis_server):
             with way:
                 async with lock:
                     pass
-    assert min(ways).is_at_most(functions=61, files=10)
+    assert min(ways).is_at_most(functions=60, files=10)
 
 
 @pytest.mark.backends("asyncio")
@@ -77,4 +77,4 @@ async def test_a_task_on_postgres_enters_few_functions(postgres_server):
             with way:
                 async with queue.take():
                     pass
-    assert min(ways).is_at_most(functions=130, files=27)
+    assert min(ways).is_at_most(functions=103, files=20)

@@ -54,12 +54,13 @@ async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
 class Job:
     """A background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
-    The scope is made before the job starts, so a job may be ended before its first step.
+    The scope is made before the job starts, so a job may be ended before its first step. A job that reports when it has
+    started has no shield before that.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._scope = CancelScope()
+        self.scope = CancelScope()
         self._ended = anyio.Event()
 
     @property
@@ -74,24 +75,7 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel the job without waiting for it."""
-        self._scope.cancel("upkeep ends")
-
-    async def run(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Run to the end, shielded from the first moment. Cancellation: only by `end` and `cancel`."""
-        self._scope.shield = True
-        with self._scope:
-            await function(*args)
-
-    async def run_opening(
-        self, function: Callable[..., Awaitable[object]], *args: Any, task_status: TaskStatus[None]
-    ) -> None:
-        """Run a job that reports when it has started; it has no shield before `shield` is called."""
-        with self._scope:
-            await function(*args, task_status=task_status)
-
-    def shield(self) -> None:
-        """Put up the shield of a job that has started."""
-        self._scope.shield = True
+        self.scope.cancel("upkeep ends")
 
     def finished(self) -> None:
         """Note that the job has ended."""
@@ -121,8 +105,9 @@ class Upkeep:
             job.cancel()
 
     def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
-        """Start a job at once, without waiting for anything."""
+        """Start a job at once, without waiting for anything; it is shielded from the first moment."""
         job = Job(name)
+        job.scope.shield = True
         self._jobs[job] = None
         self._group.start_soon(self._run, job, function, args, name=f"tenure {name}")
         return job
@@ -136,14 +121,14 @@ class Upkeep:
         self._jobs[job] = None
         await self._group.start(self._open, job, function, args, name=f"tenure {name}")
         # not by the job itself: a caller that is cancelled while it starts would wait behind the shield for ever
-        job.shield()
+        job.scope.shield = True
         # what reached the job before has reached this task too
         await anyio.lowlevel.checkpoint_if_cancelled()
         return job
 
     async def _run(self, job: Job, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         with self._looked_after(job):
-            await job.run(function, *args)
+            await function(*args)
 
     async def _open(
         self,
@@ -154,12 +139,13 @@ class Upkeep:
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
         with self._looked_after(job):
-            await job.run_opening(function, *args, task_status=task_status)
+            await function(*args, task_status=task_status)
 
     @contextmanager
     def _looked_after(self, job: Job) -> Generator[None]:
         try:
-            yield
+            with job.scope:
+                yield
         except Exception as fault:
             if self._on_fault is not None:
                 self._on_fault(fault)

@@ -280,3 +280,20 @@ async def test_an_audit_finds_what_lies_before_the_marks_and_a_second_row(postgr
         calls.run("DELETE FROM tenure.queue WHERE page < 0", "DROP TABLE twin")
         assert await queue.verify()
     calls.close()
+
+
+async def test_the_health_names_the_oldest_snapshot(postgres_server, monkeypatch):
+    monkeypatch.setattr("tenure.engines.postgres._survey._LONG", -1)
+    calls = PostgresCalls(postgres_server.url())
+    with psycopg.connect(postgres_server.url(), application_name="a report") as held:
+        held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        held.execute("SELECT FROM tenure.queue")
+        health = calls.apply_now(e.CheckHealth())
+        pid = held.info.backend_pid
+    name = f"client backend {pid} of tenure (a report), idle in transaction, for 0 s"
+    assert dict(health.facts)["oldest snapshot"] == name
+    (problem,) = (one for one in health.problems if "dead rows from being" in one)
+    assert problem.startswith(name)
+    health = calls.apply_now(e.CheckHealth())
+    assert str(pid) not in dict(health.facts)["oldest snapshot"]
+    calls.close()

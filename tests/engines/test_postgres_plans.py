@@ -20,7 +20,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from tenure import engine as e
-from tenure.engines.postgres._pipeline import failed
+from tenure.engines.postgres._pipeline import FAILED
 
 ROWS = int(os.environ.get("TENURE_PLANS_ROWS", "20000"))
 WANT = 32
@@ -345,7 +345,7 @@ def engine(postgres_process, early, request):
 def _forget_statistics(url):
     """The next engine makes the schema anew."""
     connection = pq.PGconn.connect(make_conninfo(url).encode())
-    assert not failed(connection.exec_(b"DROP SCHEMA IF EXISTS tenure CASCADE"))
+    assert connection.exec_(b"DROP SCHEMA IF EXISTS tenure CASCADE").status not in FAILED
     connection.finish()
 
 

@@ -140,6 +140,19 @@ async def test_the_first_call_after_its_time_is_a_probe_and_closes_it(virtual_cl
     assert seen == [("open", "half_open"), ("half_open", "closed")]
 
 
+async def test_it_stays_open_longer_each_time_and_forgets_that_when_it_closes(virtual_clock):
+    breaker, waits = quick(open_factor=3, max_open_seconds=100), []
+    for _ in range(5):
+        await fail(breaker)
+        waits.append(round(await refusal(breaker)))
+        await anyio.sleep(waits[-1])
+    assert waits == [10, 30, 90, 100, 100]
+    await breaker.call(good)
+    await fail(breaker)
+    assert await refusal(breaker) == 10
+    assert breaker.statistics().opened == 6
+
+
 async def test_a_hundred_callers_at_half_open_are_as_many_as_it_has_probes(virtual_clock):
     """R4, 13: most breakers let all of them through."""
     breaker, inside, refused = await half_open(probes=3), [], []
@@ -187,6 +200,22 @@ async def test_an_ignored_probe_gives_its_place_to_the_next(virtual_clock):
 
 
 # ------------------------------------------------------------------------------------------------ cancelled, and stale
+
+
+async def test_a_probe_that_hangs_loses_its_place_and_its_say(virtual_clock):
+    """12."""
+    breaker = await half_open(probe_seconds=5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(fail, breaker, seconds=8))
+        await anyio.sleep(1)
+        after = await refusal(breaker)
+        assert after == pytest.approx(4)
+        await anyio.sleep(after)
+        async with breaker:
+            await anyio.sleep(6)
+            assert breaker.statistics().dropped == 1, "the late failure"
+            assert breaker.state == "half_open"
+    assert breaker.state == "closed"
 
 
 async def test_cancelled_calls_are_no_failures(virtual_clock):

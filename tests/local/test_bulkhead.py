@@ -58,6 +58,18 @@ async def go(*guests):
     await settle()
 
 
+async def test_so_many_are_inside_and_the_others_follow_first_come_first_served():
+    bulkhead = Bulkhead(2)
+    async with anyio.create_task_group() as group:
+        a, b, c, d = await come(group, bulkhead, *[None] * 4)
+        assert outcomes([a, b, c, d]) == ["inside", "inside", None, None]
+        assert repr(bulkhead) == "<Bulkhead 2/2 in use, 2 waiting>"
+        await go(b)
+        assert outcomes([a, b, c, d]) == ["inside", "left", "inside", None]
+        await go(a, c, d)
+    assert repr(bulkhead) == "<Bulkhead 0/2 in use, 0 waiting>"
+
+
 async def test_a_caller_that_finds_the_line_full_is_refused():
     bulkhead = Bulkhead(1, max_waiting=1)
     async with anyio.create_task_group() as group:
@@ -135,6 +147,36 @@ async def test_one_kind_alone_borrows_everything():
         guests = await come(group, bulkhead, *["search"] * 5)
         assert outcomes(guests) == ["inside"] * 4 + [None]
         await go(*guests)
+
+
+async def test_a_lender_is_served_first_until_it_has_its_share():
+    bulkhead = Bulkhead(4, shares={"checkout": 3, "search": 1})
+    async with anyio.create_task_group() as group:
+        searches = await come(group, bulkhead, *["search"] * 6)
+        checkouts = await come(group, bulkhead, *["checkout"] * 4)
+        for number in range(3):
+            await go(searches[number])
+            assert outcomes(checkouts).count("inside") == number + 1
+        assert outcomes(searches) == ["left"] * 3 + ["inside", None, None]
+        await go(checkouts[0])
+        assert outcomes(checkouts) == ["left", "inside", "inside", "inside"]
+        await go(searches[3])
+        assert outcomes(searches)[4] == "inside"
+        kinds = bulkhead.statistics().kinds
+        assert [(kinds[kind].in_use, kinds[kind].tasks_waiting) for kind in ("checkout", "search")] == [
+            (3, 0),
+            (1, 1),
+        ]
+        await go(*searches, *checkouts)
+
+
+async def test_equals_go_by_how_long_they_have_waited():
+    bulkhead = Bulkhead(1, shares={"a": 5, "b": 1, "c": 1})
+    async with anyio.create_task_group() as group:
+        guests = await come(group, bulkhead, "a", "b", "a", "c", "a")
+        for number in range(5):
+            assert outcomes(guests) == ["left"] * number + ["inside"] + [None] * (4 - number)
+            await go(guests[number])
 
 
 async def test_each_kind_has_a_line_of_its_own():

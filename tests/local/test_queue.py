@@ -9,7 +9,7 @@ from weakref import ref
 
 import anyio
 import pytest
-from anyio import ClosedResourceError, EndOfStream
+from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
 from tenure.local import PriorityQueue, Queue
 from tenure.testing import (
@@ -29,6 +29,29 @@ def drained(queue):
 
 
 # ------------------------------------------------------------------------------------------------------ what it does
+
+
+@either
+async def test_a_full_queue_makes_putters_wait_in_line(make):
+    queue = make(2)
+    done = []
+
+    async def put(n):
+        await queue.put(n)
+        done.append(n)
+
+    async with anyio.create_task_group() as group:
+        for n in range(6):
+            group.start_soon(put, n)
+            await anyio.wait_all_tasks_blocked()
+        assert done == [0, 1]
+        assert queue.statistics().tasks_waiting_put == 4
+        with pytest.raises(WouldBlock):
+            queue.put_nowait(9)
+        for n in range(6):
+            assert await queue.get() == n
+            await anyio.wait_all_tasks_blocked()
+        assert done == [0, 1, 2, 3, 4, 5]
 
 
 async def test_higher_priority_comes_first_and_items_are_never_compared():

@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(items):
         scenario = getattr(item, "callspec", None) and item.callspec.params.get("scenario")
         if scenario is None:
             return 3
-        near = scenario.run.__module__.rpartition(".")[2] in first
+        # a machine's is a method of a class
+        near = getattr(scenario.run, "__self__", scenario.run).__module__.rpartition(".")[2] in first
         return (1 if "test_explored" in item.nodeid else 2) if near else 4
 
     # what the catalogue lacks tells nothing about a mutant

@@ -10,6 +10,7 @@ import random
 import sys
 from pathlib import Path
 
+import depth
 import needed
 import pytest
 
@@ -48,7 +49,7 @@ def trial(fleet, own_redis_server, tmp_path):
     [
         (12, ("kill_process",)),
         pytest.param(*(3, ("freeze_server", "freeze_server_for_long")), marks=pytest.mark.full),
-        (12, ("block_process",)),
+        (12 if depth.full else 4, ("block_process",)),
         (3, ("restart_server",)),
         pytest.param(*(15, ("kill_connections", "kill_subscriptions")), marks=pytest.mark.full),
         pytest.param(*(10, ("pause_clients", "forget_scripts")), marks=pytest.mark.full),

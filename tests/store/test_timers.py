@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
-from tenure.store._timers import Timers
+from tenure.store._timers import Timers, jittered
 
 
 @pytest.fixture
@@ -86,3 +86,9 @@ async def test_infinity_never_comes(timers, log, virtual_clock):
     log.at(timers, 1)
     await virtual_clock.advance(1e5)
     assert log == [(1, 1)]
+
+
+@pytest.mark.parametrize(("seconds", "least", "most"), [(0, 0.05, 0.055), (1, 1, 1.1), (60, 60, 60.2)])
+def test_a_period_is_lengthened_by_up_to_a_tenth(seconds, least, most):
+    found = [jittered(seconds, least=0.05) for _ in range(100)]
+    assert least <= min(found) < max(found) <= most + 1e-9

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from tenure.waiting import Backoff, jittered
+from tenure.waiting import Backoff
 
 
 async def test_pauses_double_up_to_the_longest_and_are_shortened_by_up_to_half(virtual_clock):
@@ -21,9 +19,3 @@ async def test_after_a_success_the_first_pause_comes_again(virtual_clock):
     began = virtual_clock.now()
     await backoff.pause()
     assert 0.05 <= virtual_clock.now() - began <= 0.1
-
-
-@pytest.mark.parametrize(("seconds", "least", "most"), [(0, 0.05, 0.055), (1, 1, 1.1), (60, 60, 60.2)])
-def test_a_period_is_lengthened_by_up_to_a_tenth(seconds, least, most):
-    found = [jittered(seconds, least=0.05) for _ in range(100)]
-    assert least <= min(found) < max(found) <= most + 1e-9

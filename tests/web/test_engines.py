@@ -89,7 +89,9 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
         ("mails", "ConnectionError", 46, 0),
         ("mails", "KeyError", 24, 0),
     ]
-    assert (await ask("/state.json"))["totals"]["dead"] == 70
+    state = await ask("/state.json")
+    assert state["totals"]["dead"] == 70
+    assert isinstance(state["problems"], list)
 
     assert await act(action="pause", queue="mails") == 1
     assert await act(action="requeue", queue="mails", ids=ids[:2]) == 2

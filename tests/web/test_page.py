@@ -104,7 +104,10 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
             processors=(SeenProcessor("harvest", 2, 20, 7, 12.0, Latencies(none, some, some)),),
             deadlocks=(Deadlock((wait, wait), certain=True, behind=2),),
         )
-        return document("redis://host", "tenure", view, {"idle": Flow(), "mail": Flow(4.0, 12.0, 0.5, 0.02)})
+        seen_now = document(
+            "redis://host", "tenure", view, {"idle": Flow(), "mail": Flow(4.0, 12.0, 0.5, 0.02)}
+        )
+        return {**seen_now, "problems": ["the server is <tired>"]}
 
     ask = await serve(state)
     dom, console = await browse(ask.url)
@@ -125,6 +128,7 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     assert harvest == ["harvest", "2", "7 of 20", "12", "-", *["0.250 s / 1.50 s / 2.00 s"] * 2]
     assert cells(dom, "keys") == [["lock report", "1 of 1", "host:1:ab (75.0 s)", "host:2:cd (2.00 s)"]]
     assert cells(dom, "pools") == [["keys", "0", "1", "0", "0", "4"]]
+    assert "the server is &lt;tired&gt;" in dom
     assert "Deadlock, for 9.00 s" in dom
     assert "host:1:ab task 7f holds lock B and waits for lock A" in dom
     assert "2 more wait behind them" in dom

@@ -18,7 +18,7 @@ Task = made(
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " seconds_left fail fail_from_outside completion on_completed",
+    " fail fail_from_outside completion on_completed",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)

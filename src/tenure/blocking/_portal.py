@@ -227,9 +227,12 @@ class Portal:
             function()
 
     async def _sweep(self) -> None:
-        while self._requests:
+        # it outlasts the request for which it was started: a task for each request would double the cost of a short one
+        while True:
             await anyio.sleep(_SWEEP)
             self._take_in()
+            if not self._requests:
+                break
         self._sweeping = False
 
     def _start(self) -> None:

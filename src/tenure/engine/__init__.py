@@ -55,8 +55,9 @@ Tokens. Each grant and each taking carries a token: `max(last + 1, engine time i
 whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token.
 
 Time is the engine's. Only durations, in seconds, cross the wire; a duration longer than `LONGEST` counts as `LONGEST`,
-and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`). Payloads, results, progress,
-failures, values and metadata are bytes to an engine.
+and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`; `CHECKS`, for an engine that bounds
+durations as it makes microseconds of them). Payloads, results, progress, failures, values and metadata are bytes to an
+engine.
 """
 
 from types import FunctionType
@@ -114,8 +115,8 @@ from ._counters import (
     Withdraw,
 )
 from ._durations import (
+    CHECKS,
     clamp_durations,
-    clamp_of,
 )
 from ._engine import Engine
 from ._enlisting import (
@@ -222,6 +223,7 @@ from ._tasks import (
 __all__ = (
     "A_FEW",
     "CAP",
+    "CHECKS",
     "DEEPEST",
     "ENTRY_BYTES",
     "EXPIRED_TTL",
@@ -346,7 +348,6 @@ __all__ = (
     "Withdraw",
     "after_verdict",
     "clamp_durations",
-    "clamp_of",
     "handlers",
     "how_many_to_forget",
     "without_verdict",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf, isfinite, isnan
 from operator import is_
@@ -11,10 +11,9 @@ from typing import Any, TypeVar, get_args
 from tenure.arguments import LONGEST
 from tenure.errors import EngineError
 
-from ._answers import Operation
 from ._claims import Claim, EditClaim
 from ._counters import HoldOff, RateLimit, ReadLimiter, Refund, RefundRequest, Spend, SpendRequest
-from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
+from ._enlisting import Complete, CompleteAll, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
 
@@ -23,13 +22,8 @@ T = TypeVar("T")
 
 def clamp_durations(operation: T) -> T:
     """The operation with no duration longer than `LONGEST`. Raises `EngineError` for a duration of NaN."""
-    bound = clamp_of(type(operation))
+    bound = _BOUNDS.get(type(operation))
     return operation if bound is None else bound(operation)
-
-
-def clamp_of(kind: type) -> Callable[[Any], Any] | None:
-    """The function that clamps the durations of an operation of this class; None for a class without durations."""
-    return _BOUNDS.get(kind)
 
 
 def _seconds(operation: object, value: float) -> float:
@@ -174,19 +168,26 @@ def _put_one(operation: PutOne) -> PutOne:
     return operation if task is operation.task else replace(operation, task=task)
 
 
-_BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] = {
+CHECKS: Mapping[type, Callable[[Any], Any]] = {
+    Put: _put,
+    PutOne: _put_one,
+    Spend: _spend,
+    Refund: _refund,
+    ReadLimiter: _read_limiter,
+    SetGroups: _set_groups,
+}
+"""The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.
+
+Only what else has limits is bounded here. Raises `EngineError` as `clamp_durations` does.
+"""
+_BOUNDS: Mapping[type, Callable[[Any], Any]] = {
+    **CHECKS,
     OpenSession: _fields("ttl"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),
     Move: _fields("ttl", "delay"),
-    Put: _put,
     Exchange: _exchange,
-    Spend: _spend,
-    Refund: _refund,
     HoldOff: _fields("seconds"),
-    ReadLimiter: _read_limiter,
-    SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,
-    PutOne: _put_one,
 }

@@ -7,8 +7,8 @@ from typing import Self
 
 import anyio
 
-from tenure.store import Held, Session
-from tenure.waiting import Line, jittered
+from tenure.store import Held, Session, jittered
+from tenure.waiting import Line
 
 _LEAST_PAUSE = 0.05
 

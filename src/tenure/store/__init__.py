@@ -105,7 +105,7 @@ Where the defaults are
 | `ttl`, `settle_timeout`, `close_timeout`, `max_block`, ... | `_store.Store.__init__`                           |
 | least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
 | pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
-| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.jittered` |
+| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `_timers.jittered` |
 | steps of an operation, size of a batch             | `engine.CAP`                                              |
 | after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
 | longest duration                                   | `arguments.LONGEST`                                       |
@@ -120,7 +120,7 @@ from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers
 from ._store import Store, StoreStatistics, check_ttl
-from ._timers import Timer
+from ._timers import Timer, jittered
 
 __all__ = (
     "AcquireRequest",
@@ -142,5 +142,6 @@ __all__ = (
     "decoded",
     "encoded",
     "give_back_of",
+    "jittered",
     "numbers",
 )

@@ -271,7 +271,8 @@ class Dispatcher:
         """
         while True:
             while not (self._soon or self._held_up):
-                self._wake_settling()
+                if self._settles:
+                    self._wake_settling()
                 await self._idle.wait(self._idle.join(None))
             if self._fault is not None:
                 raise self._fault

@@ -7,10 +7,10 @@ from math import inf
 from typing import Protocol
 
 from tenure.engine import CAP, Ask, Granted, HoldStatuses, Notice, Queued
-from tenure.waiting import jittered, now
+from tenure.waiting import now
 
 from ._sessions import Session
-from ._timers import Timers
+from ._timers import Timers, jittered
 
 _LEAST_PAUSE = 0.05
 _AFTER_AN_ERROR = 1.0

@@ -7,14 +7,24 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
+from random import uniform
 
 import anyio
 
-from tenure.waiting import Line, jittered, now
+from tenure.waiting import Line, now
 
-__all__ = ("Timer", "Timers")
+__all__ = ("Timer", "Timers", "jittered")
 
 _LEAST_PAUSE = 0.02
+
+
+def jittered(seconds: float, *, least: float = 0.0) -> float:
+    """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once.
+
+    It is never shorter than `least` seconds.
+    """
+    seconds = max(seconds, least)
+    return seconds + uniform(0, min(0.1 * seconds, 0.2))
 
 
 class Timers:

@@ -1,4 +1,4 @@
-"""A director that leaves everything to chance, or to a substitute for chance: hypothesis, or a record."""
+"""A director that leaves everything to chance, or to a record of choices."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def explore(
     cancels again in each turn. `strict` leaves the order of ready tasks as asyncio keeps it, first come first served,
     and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
-    What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises
+    What failed is made shorter, in at most ten seconds, and described step by step. Raises
     `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError` when called
     inside of a running loop.
 

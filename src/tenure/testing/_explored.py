@@ -83,14 +83,20 @@ def _explored(
             return
         on_command = asked.get("seeds"), asked.get("seconds")
         chosen_seeds, chosen_seconds = (seeds, seconds) if on_command == (None, None) else on_command
-        exploration = explore(
-            scenario,
-            seeds=chosen_seeds,
-            seconds=chosen_seconds,
-            backends=chosen,
-            strict=strict,
-            cancel=cancel,
-        )
+        try:
+            exploration = explore(
+                scenario,
+                seeds=chosen_seeds,
+                seconds=chosen_seconds,
+                backends=chosen,
+                strict=strict,
+                cancel=cancel,
+            )
+        except ScheduleFailed as failure:
+            failure.add_note(
+                f"in pytest: --explore-seed={failure.schedule} --explore-backend={failure.backend} -k {test.__name__}"
+            )
+            raise
         print(exploration)  # noqa: T201
         if exploration.note and plugin is not None:
             plugin.explored_alone.append(exploration.note)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._waits import name_and_coroutine
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
@@ -41,9 +43,8 @@ class Trace:
     def step(self, number: int, task: Any, now: float) -> None:
         """Task `number` takes a step at the time `now`."""
         self._close()
-        name = (task.name if hasattr(task, "name") else task.get_name()).rpartition(".")[2]
-        coroutine = task.coro if hasattr(task, "coro") else task.get_coro()
-        self._open = (f"{now:9.3f} s", f"{name}#{number}", coroutine)
+        name, coroutine = name_and_coroutine(task)
+        self._open = (f"{now:9.3f} s", f"{name.rpartition('.')[2]}#{number}", coroutine)
 
     def note(self, what: str) -> None:
         """Add a line for an event between two steps."""
@@ -135,7 +136,7 @@ def _innermost(awaitable: Any) -> FrameType | None:
         for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
             frame = getattr(awaitable, f"{prefix}_frame", None)
             if frame is not None:
-                if not frame.f_code.co_filename.startswith(folders):
+                if not frame.f_code.co_filename.startswith((*folders, OWN)):
                     innermost = frame
                 awaitable = getattr(awaitable, following, None)
                 break

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -99,6 +100,9 @@ def name_and_coroutine(task: Any) -> tuple[str, Any]:
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
     else:
         name, coroutine = getattr(task, "name", ""), getattr(task, "coro", None)
+    if re.fullmatch(r"Task-\d+", name):
+        # What asyncio names itself has another number in each run.
+        name = getattr(coroutine, "__qualname__", name)
     # A function inside of another is known well enough by its own name.
     return name.rpartition("<locals>.")[2], coroutine
 

@@ -1,6 +1,6 @@
 """Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
 
-from ._backoff import Backoff, jittered
+from ._backoff import Backoff
 from ._line import Line, Waiter
 from ._park import (
     Parked,
@@ -24,7 +24,6 @@ __all__ = (
     "Parked",
     "Waiter",
     "checkpoint",
-    "jittered",
     "known_in",
     "loop_caller",
     "new_scope",

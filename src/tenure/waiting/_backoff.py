@@ -1,4 +1,4 @@
-"""Pauses between tries: growing pauses while a server is away, and a random part for every periodic job."""
+"""Pauses between tries, which grow while something is away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import uniform
 
 import anyio
 
-__all__ = ("Backoff", "jittered")
+__all__ = ("Backoff",)
 
 
 class Backoff:
@@ -30,12 +30,3 @@ class Backoff:
         """Sleep for the next pause. Cancellation: the pause counts all the same."""
         seconds, self._next = self._next, min(2 * self._next, self._longest)
         await anyio.sleep(seconds * uniform(0.5, 1))
-
-
-def jittered(seconds: float, *, least: float = 0.0) -> float:
-    """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once.
-
-    It is never shorter than `least` seconds.
-    """
-    seconds = max(seconds, least)
-    return seconds + uniform(0, min(0.1 * seconds, 0.2))

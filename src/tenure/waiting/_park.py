@@ -173,7 +173,9 @@ def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], obje
     if end is None or end.task is not task:
         end = _TaskEnd(task)
         _task_end.set(end)
-    return end.add(callback)
+    number = next(end.numbers)
+    end.callbacks[number] = callback
+    return partial(end.callbacks.pop, number, None)
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
@@ -331,12 +333,12 @@ async def _nothing() -> None:
 class _TaskEnd:
     # registered with the loop once for each task: that costs more than all the rest of a block that is watched
 
-    __slots__ = ("_callbacks", "_numbers", "task")
+    __slots__ = ("callbacks", "numbers", "task")
 
     def __init__(self, task: object) -> None:
         self.task: object = task
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._numbers = count()
+        self.callbacks: dict[int, Callable[[], None]] = {}
+        self.numbers = count()
         if isinstance(task, asyncio.Task):
             task.add_done_callback(self.break_lot)  # pyright: ignore[reportUnknownMemberType]
             return
@@ -348,15 +350,10 @@ class _TaskEnd:
             # notice it gives, and any object will do for a lot
             trio.add_parking_lot_breaker(native, self)
 
-    def add(self, callback: Callable[[], None]) -> Callable[[], object]:
-        number = next(self._numbers)
-        self._callbacks[number] = callback
-        return partial(self._callbacks.pop, number, None)
-
     def break_lot(self, _: object) -> None:
         self.task = None  # the contexts of its children know this object, and must not keep the task
-        while self._callbacks:
-            self._callbacks.pop(next(iter(self._callbacks)))()
+        while self.callbacks:
+            self.callbacks.pop(next(iter(self.callbacks)))()
 
 
 _task_end: ContextVar[_TaskEnd | None] = ContextVar("tenure_task_end", default=None)

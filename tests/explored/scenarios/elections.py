@@ -228,7 +228,7 @@ async def who_leads_and_who_watches_get_a_new_session(world):
             group.start_soon(lead)
             group.start_soon(watch)
             await anyio.sleep(1)
-            for session in elsewhere._sessions:
+            for session in elsewhere.sessions:
                 await store.call(CloseSession(session.id))
             await anyio.sleep(AWAY)
             assert all(leader in ("a", None) for leader in leaders)

@@ -42,6 +42,14 @@ class FairRWLock(Machine):
         with suppress(anyio.WouldBlock):
             await self.use(self.lock.write_nowait(), MANY)
 
+    @rule(cancel=False)
+    async def read(self):
+        await self.use(self.lock.read(), 1, steady=True)
+
+    @rule(cancel=False)
+    async def write(self):
+        await self.use(self.lock.write(), MANY, steady=True)
+
     @rule()
     async def give_up_reading(self):
         await self.use(self.lock.read(), 1)
@@ -54,14 +62,6 @@ class FairRWLock(Machine):
     async def read_at_once(self):
         with suppress(anyio.WouldBlock):
             await self.use(self.lock.read_nowait(), 1)
-
-    @rule(cancel=False)
-    async def read(self):
-        await self.use(self.lock.read(), 1, steady=True)
-
-    @rule(cancel=False)
-    async def write(self):
-        await self.use(self.lock.write(), MANY, steady=True)
 
     @at_rest
     def is_free(self):

@@ -293,7 +293,7 @@ async def test_settings_survive_an_engine_that_forgot_them(open_store_on, virtua
         await other.set_groups()
         async with held(other, 2):
             pass
-        (session,) = a._sessions
+        (session,) = a.sessions
         await b.call(CloseSession(session.id))
         await anyio.sleep(4)
         await queue.put("x")

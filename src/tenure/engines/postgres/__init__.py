@@ -22,21 +22,20 @@ from tenure.engine import (
     Operation,
     Remote,
     Reply,
-    clamp_durations,
 )
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import address
-from ._binary import Argument, Columns, Value
-from ._codec import answered, arguments, row_of
+from ._codec import answered, arguments
 from ._connection import Connection
 from ._enlisting import enlistment
 from ._errors import error_of, is_read_only
 from ._hints import channel, hint
 from ._operations import CODECS
-from ._pipeline import Result, Statement, failed, message_of, rows, state_of
+from ._pipeline import FAILED, Result, Statement, message_of, rows, state_of
 from ._schema import check_name
+from ._values import Argument, Columns, Value
 
 __all__ = ("CODECS", "PostgresEngine")
 
@@ -75,6 +74,8 @@ class PostgresEngine(Remote):
         self._processes: dict[str, str] = {}
         self._since_chores = 0
         self._batches = Batches(self.url)
+        # each operation is one call in a transaction of its own, in the next batch, which waits for the server
+        self.submit = self._batches.submit
         self._another = (
             None
             if clock
@@ -98,14 +99,6 @@ class PostgresEngine(Remote):
         """The reason why the server cannot be reached, or None."""
         problem = self._connection.problem
         return None if problem is None else StoreUnavailable(problem)
-
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Apply an operation by one call in a transaction of its own, in the next batch; see `tenure.engine.Engine`.
-
-        A batch waits while the server cannot be reached. It is answered with `StoreUnavailable` when the connection
-        breaks meanwhile, or the server asks to try again.
-        """
-        self._batches.submit(operation, on_answer)
 
     async def _apply(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
         """Apply a batch, all sent together. Raises `StoreUnavailable`."""
@@ -143,27 +136,29 @@ class PostgresEngine(Remote):
         return [self._call("forget_outdated")] * due
 
     def statement(self, operation: Operation[Any]) -> Statement:
-        """The function call for an operation. Raises `EngineError`, `OverflowError`."""
-        operation = clamp_durations(operation)
+        """The function call for an operation. Raises `EngineError`, and others for what has no binary form."""
         codec = CODECS[type(operation)]
         return self._call(codec.function, *arguments(codec, operation))
 
     def _call(self, function: str, *arguments: Argument) -> Statement:
         now = None if self._clock is None else round(self._clock() * 1e6)
         values: list[Value] = []
-
-        def place(argument: Argument) -> str:
+        places: list[str] = []
+        for argument in (now, self._cap, *arguments):
             if isinstance(argument, Columns):
-                return f"ROW({', '.join(map(place, argument.arrays))})::{self._schema}.{argument.kind}"
-            values.append(argument)
-            return f"${len(values)}"
-
-        places = ", ".join(map(place, (now, self._cap, *arguments)))
-        return Statement.of(f"SELECT word, n, b FROM {self._schema}.{function}({places})", *values)  # noqa: S608 - plain names
+                first = len(values) + 1
+                values += argument.arrays
+                columns = ", ".join([f"${i}" for i in range(first, len(values) + 1)])
+                places.append(f"ROW({columns})::{self._schema}.{argument.kind}")
+            else:
+                values.append(argument)
+                places.append(f"${len(values)}")
+        sql = f"SELECT word, n, b FROM {self._schema}.{function}({', '.join(places)})"  # noqa: S608 - plain names
+        return Statement.of(sql, *values)
 
     def _answer(self, operation: Operation[Any], result: Result) -> Any:
-        if not failed(result):
-            answer = answered(CODECS[type(operation)], [row_of(row) for row in rows(result)])
+        if result.status not in FAILED:
+            answer = answered(CODECS[type(operation)], rows(result))
             if isinstance(answer, Health) and self._connection.polling_reason:
                 return replace(answer, problems=(*answer.problems, self._connection.polling_reason))
             return answer

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 from tenure.engine import (
+    CHECKS,
     A,
     Broken,
     Claimed,
@@ -30,8 +31,19 @@ from tenure.engine import (
     Waiting,
 )
 
-from ._binary import Argument, Blobs, Ints, blobs, numbers
-from ._values import fields, metadata, microseconds, name, seconds, text
+from ._values import (
+    Argument,
+    Blobs,
+    Ints,
+    blobs,
+    fields,
+    metadata,
+    microseconds,
+    name,
+    numbers,
+    seconds,
+    text,
+)
 
 T = TypeVar("T")
 
@@ -69,7 +81,9 @@ Codecs = dict[type[Operation[Any]], Codec[Any]]
 
 
 def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument]:
-    """The arguments with which the function is called."""
+    """The arguments with which the function is called. Raises for a duration that is not a number."""
+    if (check := CHECKS.get(type(operation))) is not None:
+        operation = check(operation)
     if codec.arguments is not None:
         return codec.arguments(operation)
     return [
@@ -78,15 +92,10 @@ def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument
     ]
 
 
-def answered(codec: Codec[A], rows: Sequence[Row]) -> A | Reply:
-    """The answer that a function returned."""
+def answered(codec: Codec[A], result: Iterable[Sequence[Any]]) -> A | Reply:
+    """The answer that a function returned, of the raw fields of its rows."""
+    rows = [Row(cast("bytes", word).decode(), numbers(n), blobs(b)) for word, n, b in result]
     return Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
-
-
-def row_of(fields: Sequence[Any]) -> Row:
-    """A row of a result."""
-    word, n, b = fields
-    return Row(cast("bytes", word).decode(), numbers(n), blobs(b))
 
 
 _MISSING = object()

@@ -22,9 +22,8 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._binary import Blobs, Floats
 from ._codec import Codec, Codecs, Row, decoded
-from ._values import name
+from ._values import Blobs, Floats, name
 
 
 def _names(limits: Iterable[RateLimit]) -> Blobs:

@@ -8,9 +8,9 @@ from typing import Any
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import Address
-from ._binary import Texts
 from ._errors import OLDEST, error_of
-from ._pipeline import Pipeline, Statement, failed, message_of, rows, state_of
+from ._pipeline import FAILED, Pipeline, Statement, message_of, rows, state_of
+from ._values import Texts
 
 SETTINGS = {
     "default_transaction_isolation": "read committed",
@@ -40,7 +40,7 @@ async def ask(address: Address, pipeline: Pipeline, statement: Statement) -> lis
     Cancellation: it is executed or not.
     """
     (result,) = await pipeline.send([statement]).wait()
-    if failed(result):
+    if result.status in FAILED:
         raise error_of(address, state_of(result), message_of(result))
     return rows(result)
 

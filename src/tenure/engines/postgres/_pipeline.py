@@ -17,10 +17,14 @@ from psycopg import Error, pq
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Parked, on_readable, park, wake
 
-from ._binary import Value, oid, packed
+from ._values import Value, packed
 
 Result = pq.abc.PGresult
 _POLLING = pq.PollingStatus
+_BINARY = pq.Format.BINARY
+
+FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+"""The status of a result if the server refused the statement."""
 
 
 class Statement(NamedTuple):
@@ -32,17 +36,20 @@ class Statement(NamedTuple):
 
     @classmethod
     def of(cls, sql: str, *values: Value) -> Statement:
-        """Pack the values. Raises `OverflowError` for a number beyond 64 bits."""
-        return cls(sql, tuple(map(oid, values)), tuple(map(packed, values)))
+        """Pack the values. Raises `struct.error` for a number beyond 64 bits."""
+        pairs = list(map(packed, values))
+        return cls(sql, tuple([kind for kind, _ in pairs]), tuple([raw for _, raw in pairs]))
 
 
 class Batch:
     """Statements that were sent together, and what came back so far."""
 
-    __slots__ = ("_parked", "count", "error", "on_over", "results", "sent")
+    __slots__ = ("_parked", "count", "error", "on_over", "over", "results", "sent")
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.over = False
+        """True if no more results will come."""
         self.sent = anyio.current_time()
         self.results: list[Result] = []
         self.error: Exception | None = None
@@ -59,18 +66,12 @@ class Batch:
             raise self.error
         return self.results
 
-    @property
-    def over(self) -> bool:
-        """True if no more results will come."""
-        return self.error is not None or len(self.results) == self.count
-
-    def resume(self) -> None:
-        """Wake the caller, if there is one, once there is nothing left to wait for."""
-        if not self.over:
-            return
+    def end(self, error: Exception | None = None) -> None:
+        """Wake the caller, if there is one: all results are there, or no more will come."""
+        self.over, self.error = True, error
         if self._parked is not None:
             wake(self._parked)
-        if self.on_over is not None and self.error is None:
+        if self.on_over is not None and error is None:
             self.on_over()
 
 
@@ -135,12 +136,14 @@ class Pipeline:
             if name is None:
                 name = self._names[known] = f"s{len(self._names)}".encode()
                 connection.send_prepare(name, statement.sql.encode(), list(statement.types))
-            connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
+            values = list(statement.values)
+            connection.send_query_prepared(name, values, [_BINARY] * len(values), _BINARY)
         else:
             count = 2
             for each in (self.before, statement):
+                values = list(each.values)
                 connection.send_query_params(
-                    each.sql.encode(), list(each.values), list(each.types), _binary(each), pq.Format.BINARY
+                    each.sql.encode(), values, list(each.types), [_BINARY] * len(values), _BINARY
                 )
         connection.pipeline_sync()
         self._expected.append((count, statement.sql.startswith("SELECT")))
@@ -161,8 +164,7 @@ class Pipeline:
         """Close the connection without waiting; callers that wait for a result get an `OSError` with the reason."""
         pending, self._pending = self._pending, deque()
         for batch in pending:
-            batch.error = OSError(reason)
-            batch.resume()
+            batch.end(OSError(reason))
         if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
             anyio.notify_closing(self._connection.socket)
         self._connection.finish()
@@ -184,16 +186,16 @@ class Pipeline:
                 self._current.append(result)
                 continue
             parts, self._current = self._current, []
-            result = next(filter(failed, parts), parts[-1] if parts else result)
+            result = next((part for part in parts if part.status in FAILED), parts[-1] if parts else result)
             found = len(parts), result.status == pq.ExecStatus.TUPLES_OK
             # PgBouncer 1.18 may hand a client the answer to a SET of its own: all after it would be shifted by one
-            if found != self._expected.popleft() and not failed(result):
+            if found != self._expected.popleft() and result.status not in FAILED:
                 raise OSError("the server sent a result that nothing had asked for")
             batch = self._pending[0]
             batch.results.append(result)
-            if batch.over:
+            if len(batch.results) == batch.count:
                 self._pending.popleft()
-            batch.resume()
+                batch.end()
         while notification := connection.notifies():
             self._on_notification(notification.relname, notification.extra)
 
@@ -231,15 +233,6 @@ async def connect(conninfo: str, on_notification: Callable[[bytes, bytes], None]
         connection.finish()
         raise
     return Pipeline(connection, on_notification)
-
-
-def _binary(statement: Statement) -> list[int]:
-    return [pq.Format.BINARY] * len(statement.values)
-
-
-def failed(result: Result) -> bool:
-    """True if the server refused the statement."""
-    return result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
 def state_of(result: Result) -> str:

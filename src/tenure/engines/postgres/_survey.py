@@ -16,9 +16,8 @@ from tenure.engine import (
     SessionPage,
 )
 
-from ._binary import Value
 from ._codec import Codec, Codecs, Row
-from ._values import name, text
+from ._values import Value, name, text
 from ._version import VERSION
 
 _END = b"\xff"  # no name has this byte

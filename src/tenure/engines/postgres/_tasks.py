@@ -36,19 +36,10 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError
 
-from ._binary import Argument, Blobs, Columns, Floats, Ints, Texts, Value
 from ._codec import Codec, Codecs, Row, answer_of, decoded
-from ._values import microseconds, name, seconds, text
+from ._values import Argument, Blobs, Columns, Floats, Ints, Texts, Value, microseconds, name, seconds, text
 
 _NEVER = -1
-
-
-def _or_nothing(duration: float | None) -> int | None:
-    return None if duration is None else microseconds(duration)
-
-
-def _or_never(duration: float | None) -> int:
-    return _NEVER if duration is None else microseconds(duration)
 
 
 def _or_null(word: str | None) -> bytes | None:
@@ -88,7 +79,7 @@ def _put(op: Put) -> tuple[Argument, ...]:
                 Ints([task.priority for task in tasks]),
                 Ints([microseconds(task.delay) for task in tasks]),
                 Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-                Ints([_or_never(task.expires) for task in tasks]),
+                Ints([microseconds(task.expires, _NEVER) for task in tasks]),
                 _unless_empty([task.meta for task in tasks]),
                 Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
                 Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
@@ -133,16 +124,16 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
                 Texts([each.verdict.value for each in settle]),
                 Blobs([each.result for each in settle]),
                 Ints([microseconds(each.delay) for each in settle]),
-                Ints([_or_never(each.ttl) for each in settle]),
+                Ints([microseconds(each.ttl, _NEVER) for each in settle]),
                 _unless_empty([each.failure for each in settle]),
             ),
         ),
         op.want,
         op.wait,
-        _or_nothing(op.aging),
+        microseconds(op.aging, None),
         op.max_deliveries,
         op.keep,
-        _or_nothing(op.dead_ttl),
+        microseconds(op.dead_ttl, None),
     )
 
 
@@ -178,7 +169,7 @@ def _move(op: Move) -> tuple[Value, ...]:
         Ints(op.ids),
         Texts(op.states),
         op.after,
-        _or_nothing(op.ttl),
+        microseconds(op.ttl, None),
         microseconds(op.delay),
     )
 

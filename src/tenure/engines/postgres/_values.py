@@ -1,13 +1,128 @@
-"""Names, durations and metadata, as functions take and return them."""
+"""Values as functions take and return them, in PostgreSQL's binary format: names, durations, metadata, arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import inf
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
+from tenure.arguments import LONGEST
 from tenure.engine import Metadata
 
-from ._binary import Blobs
+T = TypeVar("T")
+
+_BYTES, _INT, _TEXT, _FLOAT = 17, 20, 25, 701
+_OF_INTS = struct.Struct("!iiiii")
+_float = struct.Struct("!d")
+_size = struct.Struct("!i")
+_EIGHT = _size.pack(8)
+
+
+class Ints(list[int]):
+    """An array of numbers: also when it is empty."""
+
+
+class Texts(list[str]):
+    """An array of texts."""
+
+
+class Floats(list[float]):
+    """An array of floats."""
+
+
+class Blobs(list["bytes | None"]):
+    """An array of bytes: also when it is empty."""
+
+
+class Columns(NamedTuple):
+    """Arrays that belong together: one argument, of a composite type of the schema."""
+
+    kind: str
+    arrays: tuple[Value, ...]
+
+
+Value = bytes | str | int | float | bool | Ints | Floats | Texts | Blobs | None
+
+
+Argument = Value | Columns
+
+
+def packed(value: object) -> tuple[int, Any]:
+    """The type as which a value travels, and the value in the binary format. Raises `struct.error` for a number beyond
+    64 bits.
+    """
+    kind, pack = _FORMATS.get(type(value)) or _format_of(type(value))
+    return kind, value if pack is None else pack(value)
+
+
+def _format_of(derived: type) -> _Format:
+    for base in derived.__mro__:
+        if base in _FORMATS:
+            return _FORMATS[base]
+    raise TypeError(f"no type for a {derived.__name__}")
+
+
+def _packed_ints(items: Sequence[int]) -> bytes:
+    if not items:
+        return _array(_INT, ())
+    # as `_array` does, but there are many, and all are of one size
+    numbers = [number.to_bytes(8, "big", signed=True) for number in items]
+    return _OF_INTS.pack(1, 1, _INT, len(items), 1) + _EIGHT + _EIGHT.join(numbers)
+
+
+def _array(element: int, items: Sequence[bytes | None]) -> bytes:
+    if not items:
+        return struct.pack("!iii", 0, 0, element)
+    parts = [_OF_INTS.pack(1, 1, element, len(items), 1)]
+    for item in items:
+        if item is None:
+            parts.append(b"\xff\xff\xff\xff")
+        else:
+            parts += (_size.pack(len(item)), item)
+    return b"".join(parts)
+
+
+_Format = tuple[int, Callable[[Any], bytes] | None]
+_FORMATS: dict[type, _Format] = {
+    # 0 leaves the type to the server
+    NoneType: (0, None),
+    bool: (16, struct.Struct("!?").pack),
+    int: (_INT, struct.Struct("!q").pack),
+    float: (_FLOAT, _float.pack),
+    bytes: (_BYTES, None),
+    str: (_TEXT, lambda text: text.encode("utf-8", "surrogatepass")),
+    Ints: (1016, _packed_ints),
+    Floats: (1022, lambda items: _array(_FLOAT, [_float.pack(number) for number in items])),
+    Texts: (1009, lambda items: _array(_TEXT, [text.encode() for text in items])),
+    Blobs: (1001, partial(_array, _BYTES)),
+}
+"""The format of values, by their classes: the number of the type on the server, and the function that makes bytes.
+
+The function is None for a value that is bytes already, or NULL.
+"""
+
+
+def numbers(raw: bytes | None) -> list[int]:
+    """A bigint[]; NULL is empty."""
+    if raw is None or len(raw) < 20:
+        return []
+    # each has four bytes of length before it, which are always 8
+    return [item for _, item in struct.iter_unpack("!iq", raw[20:])]
+
+
+def blobs(raw: bytes | None) -> list[bytes | None]:
+    """A bytea[]; NULL is empty."""
+    items: list[bytes | None] = []
+    at = 20
+    while raw is not None and at < len(raw):
+        size = cast("int", _size.unpack_from(raw, at)[0])
+        at += 4
+        items.append(None if size < 0 else raw[at : at + size])
+        at += max(size, 0)
+    return items
 
 
 def name(text: str) -> bytes:
@@ -25,9 +140,18 @@ def seconds(micros: int) -> float:
     return inf if micros < 0 else micros / 1e6
 
 
-def microseconds(duration: float) -> int:
-    """A duration in seconds, as a function takes it; an endless duration lasts as long as can be."""
-    return min(round(min(duration, 1e12) * 1e6), 2**61) if duration else 0
+@overload
+def microseconds(duration: float) -> int: ...
+@overload
+def microseconds(duration: float | None, none: T) -> int | T: ...
+def microseconds(duration: float | None, none: Any = None) -> Any:
+    """A duration in seconds, as a function takes it: at most `LONGEST`. Raises `ValueError` for NaN.
+
+    `none` takes the place of None.
+    """
+    if duration is None:
+        return none
+    return round(max(min(duration, LONGEST), -LONGEST) * 1e6) if duration else 0
 
 
 def fields(metadata: Metadata) -> Blobs:

@@ -16,7 +16,9 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hints
 
+from tenure.arguments import LONGEST
 from tenure.engine import (
+    CHECKS,
     A,
     BarrierStatus,
     Broken,
@@ -44,7 +46,6 @@ from tenure.engine import (
     Tripped,
     Unfinished,
     Waiting,
-    clamp_of,
 )
 from tenure.errors import EngineError, StoreUnavailable
 
@@ -86,8 +87,8 @@ _ANSWERS: dict[str, type] = {
 class Codec(Generic[A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    `arguments` raises `EngineError` for a duration that is not a number. A reply begins with one of `words`. Another
-    word shows that the reply belongs to another command.
+    `arguments` raises for a duration that is not a number. A reply begins with one of `words`. Another word shows that
+    the reply belongs to another command.
     """
 
     script: str
@@ -113,11 +114,11 @@ def codec(
     """
     name, *words = script.split()
     encode = arguments or partial(_encode, operation, tuple(words))
-    clamp = clamp_of(operation)
+    check = CHECKS.get(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
-        encode if clamp is None else lambda it: encode(clamp(it)),
+        encode if check is None else lambda it: encode(check(it)),
         answer or _answer,
     )
 
@@ -151,8 +152,8 @@ def seconds(raw: Any) -> float:
 
 
 def microseconds(duration: float) -> int:
-    """A duration in seconds, as a script takes it."""
-    return round(duration * 1e6)
+    """A duration in seconds, as a script takes it: at most `LONGEST`. Raises `ValueError` for NaN."""
+    return round(max(min(duration, LONGEST), -LONGEST) * 1e6)
 
 
 def hint(process: str, raw: bytes) -> Hint:
@@ -177,12 +178,14 @@ def _in_bytes(news: Any) -> Any:
 
 def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argument]:
     read, converted, flatten = _plan(operation)
-    values: list[Any] = [*words, *read(it)]
-    values.pop()
+    values = read(it)
+    if not (converted or flatten):
+        return (*words, *values)
+    values = list(values)
     rest = () if flatten is None else flatten(values.pop())
     for i, convert in converted:
-        values[len(words) + i] = convert(values[len(words) + i])
-    return (*values, *rest) if rest else values
+        values[i] = convert(values[i])
+    return (*words, *values, *rest)
 
 
 @cache
@@ -193,13 +196,19 @@ def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | N
         (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
     )
     long = [name for name in hints if name not in fixed]
-    read = attrgetter(*fixed, *long, "key")  # "key" once more, since one name alone makes no tuple
+    names = [*fixed, *long]
+    # one name alone makes no tuple
+    read: Read = attrgetter(*names) if len(names) > 1 else partial(_fields_of, names)
     converted = [
         (i, _argument(hints[name], operation))
         for i, name in enumerate(fixed)
         if hints[name] not in {str, bytes, int}
     ]
     return read, converted, _argument(hints[long[0]], operation) if long else None
+
+
+def _fields_of(names: list[str], it: Any) -> tuple[Any, ...]:
+    return tuple([getattr(it, name) for name in names])
 
 
 def _argument(hint: Any, owner: type) -> Convert:
@@ -243,7 +252,7 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """The function that makes an object of the list of its fields; the last may be missing where they have a default."""
+    """The function that makes an object of the list of its fields; last ones may be missing if they have a default."""
     decoders = [_decoder(part, made) for part in _parts(made)]
     return lambda raw: made(
         *[decode(field) for decode, field in zip(decoders[: len(raw)] or decoders, raw, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from tenure.engine import (
@@ -54,7 +55,6 @@ from ._rates import refund, spend, spent
 from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
-    Acquire: ("acquire", "granted queued refused mismatch gone"),
     AddResource: ("claims add_resource", "ok"),
     Arrivals: ("barriers arrivals", "gathering"),
     Arrive: ("barriers arrive", "waiting tripped broken mismatch gone"),
@@ -78,7 +78,6 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     OpenSession: ("sessions open_session", "ok"),
     Ping: ("sessions ping", "ok"),
     Progress: ("records progress", "ok refused requested"),
-    Release: ("release", "released left unknown"),
     RemoveResource: ("claims remove_resource", "ok unknown"),
     RenewSession: ("sessions renew_session", "ok gone"),
     ResetBarrier: ("barriers reset_barrier", "ok"),
@@ -97,6 +96,15 @@ CODECS: Codecs = {
     SetGroups: codec("records", "ok", SetGroups, arguments=set_groups),
     Refund: codec("rates", "ok gone", Refund, arguments=refund),
     Spend: codec("rates", "spent gone", Spend, arguments=spend, answer=spent),
+    # what each lock needs, without a step in Python
+    Acquire: codec(
+        "acquire",
+        "granted queued refused mismatch gone",
+        Acquire,
+        # the number that is True, or False
+        arguments=attrgetter("key", "session", "holder", "capacity", "weight", "value", "wait.real"),
+    ),
+    Release: codec("release", "released left unknown", Release, arguments=attrgetter("key", "holder")),
     # the two that carry many tasks: their scripts read and return flat lists
     Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
     Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),

@@ -81,21 +81,23 @@ class GroupSettings:
         self._store = store
         self._key = key
         self._settings: SetGroups | None = None
-        self._session: Session | None = None
+        self.sent_in: Session | None = None
+        """The session whose operations come behind the settings; `send` has been called in it."""
 
     def send(self, session: Session) -> None:
-        """Send the settings, unless the session has sent them: operations that are submitted next take effect after
-        them.
+        """Send the settings, if there are some: operations that are submitted next take effect after them.
 
         What the engine refuses is logged, and sent again with the next operation.
         """
-        if self._settings is not None and self._session is not session:
-            self._session = session
+        self.sent_in = session
+        if self._settings is not None:
             self._store.send(self._settings, self._on_answer)
 
     async def send_now(self, new: SetGroups) -> None:
         """Replace the settings at once; older ones are not sent after them. Raises `StoreClosed`, `EngineError`."""
         before, self._settings = self._settings, new
+        if before is None:
+            self.sent_in = None
         try:
             await self._store.call(new)
         except EngineError:
@@ -106,10 +108,10 @@ class GroupSettings:
     def change(self, new: SetGroups | None) -> None:
         """Replace the settings, unless there are no new ones; the next operation sends them."""
         if new is not None and new != self._settings:
-            self._settings, self._session = new, None
+            self._settings, self.sent_in = new, None
 
     def _on_answer(self, answer: object) -> None:
         if isinstance(answer, EngineError):
-            self._session = None
+            self.sent_in = None
             name = self._key.removeprefix(self._store.prefix("queue"))
             self._store.reporter.warn("queue.settings_refused", queue=name, error=answer)

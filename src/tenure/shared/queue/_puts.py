@@ -87,7 +87,8 @@ class Producers:
                 size += request.size
         if not self._sent:
             return None
-        self._groups.send(session)
+        if self._groups.sent_in is not session:
+            self._groups.send(session)
         return Put(session.id, n, self._key, tuple(r.request for r in self._sent), self.max_size)
 
     def on_answer(self, session: Session, answer: Any) -> None:

@@ -218,7 +218,8 @@ class Takers(Held):
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
         want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
-        self._groups.send(session)
+        if self._groups.sent_in is not session:
+            self._groups.send(session)
         return Exchange(
             session.id,
             n,
@@ -398,13 +399,12 @@ class Takers(Held):
     def _go_on(self) -> None:
         if self._settling or self._unknown or self._probes or self._demand.is_needed(len(self._line)):
             self._batcher.schedule()
-        else:
+        elif len(self._idling):
             self._wake_idling()
 
     def _wake_idling(self) -> None:
-        if len(self._idling):
-            for waiter in self._idling:
-                self._idling.grant(waiter, None)
+        for waiter in self._idling:
+            self._idling.grant(waiter, None)
 
 
 def _nothing(_: object) -> None:

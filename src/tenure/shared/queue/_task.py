@@ -403,10 +403,6 @@ class Task(Guarded, Held, Generic[P_co]):
         if trying is not None:
             self._session.reporter.attempt(trying.end, event.removeprefix("task."), error)
 
-    def seconds_left(self) -> float:
-        """The seconds for which the session can still be trusted."""
-        return self._session.remaining()
-
 
 def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
     """A task that is done on record has no holder whose verdict could be accepted."""
@@ -421,7 +417,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     def __init__(self, queue: Source, timeout: float | None) -> None:
         super().__init__(queue.store, queue.key)
         self._queue = queue
-        self._timeout = check_timeout("timeout", timeout)
+        self._timeout = None if timeout is None else check_timeout("timeout", timeout)
         self._taken: tuple[Session, Taken] | None = None
         self._answered = False
         self._problem: str | None = "unacknowledged"  # why the engine has not accepted the verdict
@@ -472,7 +468,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         if self._answered:
             return None
         self._parked = park()
-        seconds = held.seconds_left()
+        assert self._taken is not None
+        seconds = self._taken[0].remaining()
         if not _is_silent(error) or held.lost is not None:
             seconds = min(seconds, self._store.settle_timeout)
         return self._parked, seconds
