@@ -38,7 +38,7 @@ class Enlisted(Generic[A]):
 @value
 class Complete(Enlisted[Reply]):
     """Settle a task that was taken. -> OK, GONE (the session is over, by the engine's clock), REFUSED (stale token),
-    UNFINISHED (it has unfinished children; nothing was done)
+    CHILDREN (it has unfinished children; nothing was done)
     """
 
     session: str

@@ -92,7 +92,7 @@ class Tasks:
             return Reply.OK
         task = self._rows.task(self._queues.get(op.key), op.settle.id)
         is_leased = task is not None and task.token == op.settle.token and task.kin
-        return Reply.UNFINISHED if is_leased else Reply.REFUSED
+        return Reply.CHILDREN if is_leased else Reply.REFUSED
 
     def complete_all(self, op: CompleteAll) -> tuple[int, ...] | Reply:
         """Settle tasks within a transaction of the user's."""

@@ -426,6 +426,12 @@ class FamilyContract(QueueSessionBase):
         assert (await family.take_one()).entries == 2
         assert await family.do(SetEntry("jobs", root.id + 1, 0, "v", b"x")) is Reply.UNKNOWN
 
+    async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, Verdict.WAIT_FOR, b"v")
+        assert await family.do(Move("jobs", (root.id,), "cancelled")) == MovedCount(1, more=False)
+        assert await family.state(root.id) == "cancelled"
+
     async def test_a_signal_that_does_not_come_in_time_is_expired(
         self, family: _Family, advance: Advance
     ) -> None:
