@@ -32,6 +32,7 @@ from tenure.engine import (
 
 from ._codec import Codec, Codecs, Row, answer_of, decoded
 from ._counters import COUNTERS
+from ._families import FAMILIES
 from ._survey import SURVEY
 from ._tasks import TASKS
 from ._values import name
@@ -78,4 +79,4 @@ _CLAIMS: Codecs = {
     Resources: Codec("resources", lambda op: (name(op.key), name(op.after), CAP + 1), _page),
 }
 
-CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | SURVEY
+CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | FAMILIES | SURVEY

@@ -54,7 +54,6 @@ def _put(op: Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
     tasks = [task for request in requests for task in request.tasks]
-    keyed = any(task.key is not None for task in tasks)
     expected = [None if request.cursor is None else request.expected for request in requests]
     return (
         name(op.session),
@@ -72,18 +71,24 @@ def _put(op: Put) -> tuple[Argument, ...]:
                 Blobs(expected) if any(value is not None for value in expected) else None,
             ),
         ),
-        Columns(
-            "new_tasks",
-            (
-                Blobs([task.payload for task in tasks]),
-                Ints([task.priority for task in tasks]),
-                Ints([microseconds(task.delay) for task in tasks]),
-                Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-                Ints([microseconds(task.expires, _NEVER) for task in tasks]),
-                _unless_empty([task.meta for task in tasks]),
-                Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
-                Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
-            ),
+        new_tasks(tasks),
+    )
+
+
+def new_tasks(tasks: Sequence[NewTask]) -> Columns:
+    """Tasks to be put, as one argument."""
+    keyed = any(task.key is not None for task in tasks)
+    return Columns(
+        "new_tasks",
+        (
+            Blobs([task.payload for task in tasks]),
+            Ints([task.priority for task in tasks]),
+            Ints([microseconds(task.delay) for task in tasks]),
+            Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
+            Ints([microseconds(task.expires, _NEVER) for task in tasks]),
+            _unless_empty([task.meta for task in tasks]),
+            Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
+            Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
         ),
     )
 
@@ -138,7 +143,7 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
 
 
 def _taken(row: Row) -> Taken:
-    task, token, priority, attempts, deliveries, waited = row.n
+    task, token, priority, attempts, deliveries, waited, *entries = row.n
     progress, payload, failure, meta, group = row.b
     return Taken(
         task,
@@ -152,6 +157,7 @@ def _taken(row: Row) -> Taken:
         failure or b"",
         meta or b"",
         text(group),
+        *entries,
     )
 
 
@@ -179,8 +185,8 @@ def _found(rows: Sequence[Row]) -> TaskFound:
     return TaskFound(decoded(Record, record), seconds(ask_again_in))
 
 
-_PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made; of those that wait, the group follows in hexadecimal."""
+_PARTS = {"waiting": 3, "delayed": 2}
+"""The number of numbers that make a place in a listing, if there are several; a waiting task's group follows."""
 
 
 def _browse(op: Browse) -> tuple[Value, ...]:
@@ -189,7 +195,7 @@ def _browse(op: Browse) -> tuple[Value, ...]:
         place, raw = list(map(int, numbers.split())), bytes.fromhex(group)
     except ValueError:
         place, raw = [0, 0, 0, 0], b""
-    if op.after and (len(place) != _PARTS[op.state] or bool(colon) != (op.state == "waiting")):
+    if op.after and (len(place) != _PARTS.get(op.state, 1) or bool(colon) != (op.state == "waiting")):
         raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
     return name(op.key), op.state, raw, Ints(place), min(op.limit, CAP)
 
