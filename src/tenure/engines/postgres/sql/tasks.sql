@@ -386,7 +386,7 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.expires <= _now;
     IF NOT FOUND THEN
         RETURN true;
-    ELSIF task.session IS NOT NULL THEN
+    ELSIF task.session > 0 OR task.ending THEN
         UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
         RETURN true;
     ELSIF NOT tenure.step() THEN
