@@ -503,6 +503,8 @@ DECLARE
     entry tenure.entry;
     known record;
     accepted record;
+    ids bigint[];
+    used bigint := 0;
 BEGIN
     IF _to <> _queue THEN
         PERFORM tenure.lock_both(_queue, _to);
@@ -556,10 +558,14 @@ BEGIN
     FROM unnest(accepted._ids, known.names) c (id, name)
     ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state, value = '',
         queue = excluded.queue, child = excluded.child, swept = false, tries = excluded.tries;
-    RETURN ROW('accepted', ARRAY(
-        SELECT coalesce(k.id, c.id) FROM unnest(_names, known.ids) WITH ORDINALITY k (name, id, i)
-            LEFT JOIN unnest(accepted._ids, known.names) c (id, name) USING (name) ORDER BY k.i
-    ), NULL)::tenure.answer;
+    ids := known.ids;
+    FOR i IN 1 .. cardinality(ids) LOOP
+        IF ids[i] IS NULL THEN
+            used := used + 1;
+            ids[i] := accepted._ids[used];
+        END IF;
+    END LOOP;
+    RETURN ROW('accepted', ids, NULL)::tenure.answer;
 END $$;
 
 -- At most `_limit` entries behind a name, and their values about that many bytes. -> entries(; where to go on or empty),
