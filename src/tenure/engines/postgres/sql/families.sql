@@ -1,9 +1,10 @@
 -- Families: the entries of tasks, their children, and the verdicts that wait for these; see engine/_families.py.
 --
 -- Reads and writes family, entry, task and todo, and the queues of a task, of its parent and of its children. An
--- operation waits for the lock of one queue, and tries that of any other; without it, the operation leaves a row in
--- todo, which the sweep does before the next operation. The sweep may wait for all locks. A user's transaction has no
--- lock but that of its queue. So nobody who has the lock of a queue waits for that of another one, but for the sweep.
+-- operation waits for the lock of one queue, and tries the locks of other queues. Without a lock, the operation leaves
+-- a row in todo, which the sweep does before the next operation. The sweep may wait for all locks. A user's
+-- transaction has the lock of its queue only. So only the sweep has the lock of a queue and waits for the lock of
+-- another queue.
 --
 -- A function that tells a parent something reads and saves rows of queues itself: before it is called, the caller
 -- saves the row that it has, and reads it anew afterwards.
@@ -30,7 +31,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- From now on this transaction waits for the locks of queues ("wait"), or has no lock but that of its queue ("only" and
+-- From now on this transaction waits for the locks of queues ("wait"), or has the lock of its queue only ("only" and
 -- the queue).
 CREATE FUNCTION tenure.limit_locks(_to text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -120,7 +121,7 @@ BEGIN
     END IF;
 END $$;
 
--- Forget up to so many entries of a family of which nothing is needed any more. -> whether there may be more
+-- Forget up to so many entries of a family that is over. -> whether there may be more
 CREATE FUNCTION tenure.forget_entries(_limit bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     family tenure.family;
@@ -255,7 +256,7 @@ END $$;
 
 -- parents
 
--- A suspended task, or one that was ending, goes on.
+-- A task goes on that was suspended or ending.
 CREATE FUNCTION tenure.resume_task(_now bigint, _queue bytea, _task tenure.task) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue := tenure.use_queue(_now, _queue);
@@ -400,7 +401,7 @@ BEGIN
     RETURN any_told;
 END $$;
 
--- Go on with what is left of sweeps. -> whether there was something
+-- Go on with sweeps that were cut short. -> whether there was something
 CREATE FUNCTION tenure.sweep_rest(_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = -1;
@@ -568,8 +569,8 @@ BEGIN
     RETURN ROW('accepted', ids, NULL)::tenure.answer;
 END $$;
 
--- At most `_limit` entries behind a name, and their values about that many bytes. -> entries(; where to go on or empty),
--- then entry(child, swept; name, kind, state, value, queue) of each; more
+-- At most `_limit` entries behind a name, and their values about that many bytes. -> entries(; where to go on or
+-- empty), then entry(child, swept; name, kind, state, value, queue) of each; more
 CREATE FUNCTION tenure.entries(
     _clock bigint, _cap bigint, _queue bytea, _id bigint, _after bytea, _limit bigint, _bytes bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -588,7 +589,8 @@ BEGIN
     END IF;
     SELECT * INTO family FROM tenure.family f WHERE f.task = _id AND f.queue = _queue AND NOT f.over;
     IF FOUND THEN
-        FOR entry IN SELECT * FROM tenure.entry e WHERE e.task = _id AND e.name > _after ORDER BY e.name LIMIT _limit + 1
+        FOR entry IN SELECT * FROM tenure.entry e WHERE e.task = _id AND e.name > _after
+            ORDER BY e.name LIMIT _limit + 1
         LOOP
             IF seen = _limit OR size > _bytes THEN
                 next := last;

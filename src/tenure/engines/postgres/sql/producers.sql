@@ -8,7 +8,8 @@ LANGUAGE sql IMMUTABLE
         _t.expires[_first:_last], _t.metas[_first:_last], _t.groups[_first:_last],
         _t.about[_first:_last])::tenure.new_tasks;
 
--- The tasks are put, as children with `_kin`; duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
+-- The tasks are put, as children with `_kin`; duplicates are not. -> the queue, and of each task its id, or that of
+-- its twin below zero
 CREATE FUNCTION tenure.accept_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, _twins bigint[], _firsts bigint[],
     _kin boolean DEFAULT false, OUT _ids bigint[]

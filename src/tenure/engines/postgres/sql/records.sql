@@ -179,7 +179,7 @@ BEGIN
     IF _done THEN
         _q := tenure.count_tasks(
             _q, ARRAY[task.group_name], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
-        -- so that it is not the one that is due next
+        -- so that it is not found as the next task that is due
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
         task.ready_at := _now + _delay;
         _q := tenure.return_task(_now, _q, task);
@@ -265,7 +265,8 @@ BEGIN
             ORDER BY t.token LIMIT _limit;
     ELSE
         RETURN QUERY SELECT * FROM tenure.task t
-            WHERE t.queue = _queue AND t.session = 0 AND t.ending = (_state = 'ending') AND t.id > coalesce(_after[1], 0)
+            WHERE t.queue = _queue AND t.session = 0 AND t.ending = (_state = 'ending')
+                AND t.id > coalesce(_after[1], 0)
             ORDER BY t.id LIMIT _limit;
     END IF;
 END $$;
@@ -365,7 +366,7 @@ BEGIN
             END LOOP;
             families := NULL;
         ELSE
-            -- outdated ones that are not forgotten yet are in the way
+            -- outdated records that are not forgotten yet are in the way
             checks := _cap;
             WHILE rest > 0 AND checks > 0 LOOP
                 moved := tenure.purge_records(now, _queue, one, rest);
@@ -421,7 +422,7 @@ BEGIN
             place := ARRAY(SELECT e.seq FROM tenure.ended e WHERE e.id = ids[_limit]);
         END IF;
         RETURN NEXT ROW('page', place, NULL)::tenure.answer;
-        -- outdated ones that are not forgotten yet are left out
+        -- outdated records that are not forgotten yet are left out
         RETURN QUERY
             SELECT r.* FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
                 CROSS JOIN LATERAL (SELECT e FROM tenure.ended e WHERE e.id = i.id LIMIT 1) f
@@ -431,7 +432,8 @@ BEGIN
         ids := ARRAY(SELECT t.id FROM tenure.list_tasks(now, _queue, _state, _group, _after, _limit + 1) t);
         IF cardinality(ids) > _limit THEN
             SELECT CASE _state WHEN 'waiting' THEN ARRAY[t.priority, t.ready_at, t.id]
-                WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] WHEN 'leased' THEN ARRAY[t.token] ELSE ARRAY[t.id] END,
+                WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] WHEN 'leased' THEN ARRAY[t.token]
+                ELSE ARRAY[t.id] END,
                 CASE _state WHEN 'waiting' THEN ARRAY[t.group_name] END
             INTO place, its_group FROM tenure.task t WHERE t.queue = _queue AND t.id = ids[_limit];
         END IF;
@@ -484,7 +486,8 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending), then cursor(; name, value) of each;
+-- gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE

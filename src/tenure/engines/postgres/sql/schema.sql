@@ -112,10 +112,10 @@ CREATE TABLE tenure.line (
 ) WITH (fillfactor = 50);
 CREATE INDEX line_check ON tenure.line (check_at) WHERE check_at IS NOT NULL;
 
--- What is to be done from a moment on. Without `what`: serve a line whose serving was cut short (`due` and `id` are 0, the
--- name is the key), or delete a dead letter (the name is the queue). Otherwise: "told", a child of the task has ended
--- (`due` is 0; the name is the queue, the entry, state and value are those of the child); "sweep", go on with the sweeps
--- of families (`due` is 0, `id` is -1); "time out", the task waits for its entry until then.
+-- Work to be done from a moment on. Without `what`: serve a line whose serving was cut short (`due` and `id` are 0,
+-- the name is the key), or delete a dead letter (the name is the queue). Otherwise: "told", a child of the task has
+-- ended (`due` is 0; the name is the queue, the entry is the child's, with its state and value); "sweep", go on with
+-- the sweeps of families (`due` is 0, `id` is -1); "time out", the task waits for its entry until then.
 CREATE TABLE tenure.todo (
     due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL, what text, entry bytea, state text, value bytea
 );
@@ -239,8 +239,8 @@ CREATE INDEX participant_waits ON tenure.participant (key, made) WHERE outcome I
 CREATE INDEX participant_session ON tenure.participant (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
--- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may watch the end of a task. `followed`: a
--- client may watch its changes.
+-- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may
+-- watch the end of a task. `followed`: a client may watch its changes.
 --
 -- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
 -- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
@@ -428,10 +428,11 @@ CREATE INDEX task_apart ON tenure.task (queue, ending, id) WHERE session = 0;
 -- the tree, and what it waits for. It changes under the lock of the queue of the task.
 --
 -- Of `total` entries, `unfinished` are children that have not ended. Entries of tries before `born` are not there, nor
--- are those of children that failed in a try before `tries`. A suspended task waits for the entry `awaited`, `until`
+-- are entries of children that failed in a try before `tries`. A suspended task waits for the entry `awaited`, `until`
 -- then (NULL: for good), or for all its children, of which a failed one cancels those whose names begin with `prefix`.
--- A task that is ending keeps its verdict in `verdict` ("retry", or the state), `result` and `ttl`. A sweep of the names
--- that begin with `swept` has come to `swept_to`. `over`: the task has ended, and its entries are to be forgotten.
+-- A task that is ending keeps its verdict in `verdict` ("retry", or the state), `result` and `ttl`. A sweep of the
+-- names that begin with `swept` has come to `swept_to`. `over`: the task has ended, and its entries are to be
+-- forgotten.
 CREATE TABLE tenure.family (
     task bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -472,7 +473,8 @@ CREATE TABLE tenure.entry (
     PRIMARY KEY (task, name)
 ) WITH (fillfactor = 70);
 CREATE INDEX entry_unfinished ON tenure.entry (task, name) WHERE state = 'unfinished';
-CREATE INDEX entry_failed ON tenure.entry (task, tries, name) WHERE child IS NOT NULL AND state NOT IN ('unfinished', 'done');
+CREATE INDEX entry_failed ON tenure.entry (task, tries, name)
+    WHERE child IS NOT NULL AND state NOT IN ('unfinished', 'done');
 
 -- A key with a ttl, whose task may have ended.
 CREATE TABLE tenure.kept_key (

@@ -1,5 +1,6 @@
--- Clears up what time has made due: lines left unserved, ends of children that could not be told, expired sessions, tasks
--- and dead letters, sweeps of children, timeouts, then rests, in the order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
+-- Clears up what time has made due: lines left unserved, ends of children that could not be told, expired sessions,
+-- tasks and dead letters, sweeps of children, timeouts, then rests, in the order of their times. One sweeper at a
+-- time. It waits for the lock of a session only while it has none of an object.
 -- Needs: claims, counters, families, holds, keys, rates, sessions, state, tasks
 
 -- Give up one of the things that a session has. False if the steps did not suffice.

@@ -1,7 +1,8 @@
 -- Settling and taking tasks, in one exchange.
 -- Needs: families, groups, state, tasks, verdicts
 
--- -> the queue, and whether the settlement came in time; NULL: the task has a family and is to be settled `_with_family`
+-- -> the queue, and whether the settlement came in time; NULL: the task has a family and is to be settled
+-- `_with_family`
 CREATE FUNCTION tenure.settle_task(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
     _delay bigint, _ttl bigint, _failure bytea, _with_family boolean, OUT _in_time boolean
@@ -132,7 +133,8 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks in the order given, those with a family behind the others. -> the queue, and the tokens of settlements that came too late
+-- Settle tasks in the order given, those with a family behind the others. -> the queue, and the tokens of settlements
+-- that came too late
 CREATE FUNCTION tenure.settle_tasks(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -314,7 +316,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- What is remembered, with the leased tasks, and with their entries where there may be some, in place of its last row: leased(how many, first token, time).
+-- The remembered answer, with the leased tasks in place of its last row: leased(how many, first token, time). A task
+-- with a family comes with the number of its entries.
 CREATE FUNCTION tenure.exchanged(_session bigint, _answer tenure.answer[]) RETURNS SETOF tenure.answer
 LANGUAGE plpgsql AS $$
 DECLARE

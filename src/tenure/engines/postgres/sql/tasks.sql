@@ -63,7 +63,8 @@ BEGIN
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
-        lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending, keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
+        lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
+        keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
         first_due = _q.first_due, first_taker = _q.first_taker, first_producer = _q.first_producer,
         first_awaited = _q.first_awaited, first_followed = _q.first_followed, first_kept = _q.first_kept,
         page = next_page, changes = changes + 1
@@ -285,8 +286,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The task has ended; without `_ttl` its record is kept for good, and "purged" has none. `_own` is the ttl of the session
--- that settled it, 0 if none did.
+-- The task has ended; without `_ttl` its record is kept for good, and "purged" has none. `_own` is the ttl of the
+-- session that settled it, 0 if none did.
 CREATE FUNCTION tenure.end_task(
     _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint, _own bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
@@ -410,7 +411,8 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM tenure.todo t WHERE t.due = _due AND t.id = _id;
-    DELETE FROM tenure.ended e WHERE e.id = _id AND e.state = 'dead' AND e.expires <= _now RETURNING e.kin INTO has_family;
+    DELETE FROM tenure.ended e WHERE e.id = _id AND e.state = 'dead' AND e.expires <= _now
+    RETURNING e.kin INTO has_family;
     IF NOT FOUND THEN
         RETURN true;
     ELSIF has_family THEN
