@@ -40,7 +40,8 @@ DECLARE
 BEGIN
     PERFORM tenure.keep_session(_session);
     now := tenure.join_queue(_clock, _queue,
-        coalesce((SELECT s.ttl FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1) / 1000, 1000));
+        coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1),
+            1000));
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session ORDER BY s.page DESC LIMIT 1;
     IF NOT FOUND OR mine.expires <= now THEN
         RETURN NULL;

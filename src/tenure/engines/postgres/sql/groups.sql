@@ -25,8 +25,8 @@ BEGIN
 END $$;
 
 -- These groups changed, by so many for each time that a group is named. `count_tasks` calls it for tasks, which change
--- the counters of the queue too; others call it for producers, which change none of these. `_priorities` are those of
--- tasks that can be taken now, one for each name, and no such task was ready before `_ready_at`.
+-- the counters of the queue too; others call it for producers, which change none of these. `_priorities` has the
+-- priority of a task that can be taken now for each name, and no such task was ready before `_ready_at`.
 CREATE FUNCTION tenure.regroup(
     _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0, _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
@@ -105,7 +105,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- No group says anything any more: tasks have none, until one comes that has.
+-- No group has a task or a producer: the queue has no groups, until a task with a group comes.
 CREATE FUNCTION tenure.end_period(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     rest record;
@@ -183,7 +183,8 @@ BEGIN
     ), taken AS (
         SELECT p.name, p.place, p.cost, p.held, p.pinned, p.fronts,
             p.pinned > 0 AND _q.per_group = 1 AND _q.keep_order AS is_pinned,
-            array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last, count(*) AS count, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
+            array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last, count(*) AS count,
+            p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
             tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free
         FROM (SELECT * FROM turn t ORDER BY t.tag, t.name, t.n LIMIT _want) p
         GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.pinned, p.fronts

@@ -39,7 +39,7 @@ BEGIN
     WHERE l.key = _l.key AND l.page = _l.page;
 END $$;
 
--- Forget a key that says nothing any more.
+-- Forget a key that has no effect.
 CREATE FUNCTION tenure.tidy_line(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     line tenure.line := tenure.line_of(_key);

@@ -40,7 +40,7 @@ END $$;
 CREATE FUNCTION tenure.limiter_check_at(_until double precision) RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN (least(_until, 1e12) * 1e6)::bigint + 1000001;
 
--- Forget a limiter that says nothing any more, or set when to look again.
+-- Forget a limiter that has no effect, or set when to look again.
 CREATE FUNCTION tenure.tidy_limiter(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     it tenure.limiter;

@@ -325,7 +325,7 @@ CREATE TABLE tenure.turn (
 -- taken. `held` tasks wait but cannot be taken now; `pinned` is the task that goes before the others because it was
 -- tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that of a turn.
 -- The `fronts` are as in the queue. A turn changes the tag, which adds an entry to each index, and so the `page` too;
--- so does one of many changes without a turn. The row may stay when it says nothing any more, until the period ends.
+-- so does one of many changes without a turn. The row may stay when it has no effect, until the period ends.
 CREATE TABLE tenure.task_group (
     queue bytea NOT NULL,
     period bigint NOT NULL,

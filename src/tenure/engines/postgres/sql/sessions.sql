@@ -8,7 +8,7 @@ CREATE FUNCTION tenure.ping(_clock bigint, _cap bigint) RETURNS tenure.answer LA
 CREATE FUNCTION tenure.prolong_session(_session bytea, _now bigint, _ttl bigint DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    -- one that was prolonged meanwhile has a later page
+    -- a session that was prolonged meanwhile has a later page
     UPDATE tenure.session s SET ttl = coalesce(_ttl, s.ttl), expires = _now + coalesce(_ttl, s.ttl), page = s.page + 1
     WHERE s.name = _session AND s.page >= (
         SELECT o.page FROM tenure.session o WHERE o.name = _session ORDER BY o.page DESC LIMIT 1);

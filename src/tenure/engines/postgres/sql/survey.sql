@@ -74,8 +74,8 @@ BEGIN
         FROM tenure.belongings(mine.id, _rank, _number, _limit) b WHERE b.family <> 'watches';
 END $$;
 
--- What keeps dead rows from being cleared away: whose snapshot is the oldest one, how many transactions have begun
--- since, and for how many seconds it has been there, -1 if the server does not know. All is NULL if nothing does.
+-- The oldest snapshot, which keeps dead rows from being cleared away: whose it is, how many transactions have begun
+-- since, and for how many seconds it has been there, -1 if the server does not know. All is NULL if there is none.
 CREATE FUNCTION tenure.oldest_snapshot(OUT _who text, OUT _age bigint, OUT _seconds bigint) LANGUAGE plpgsql AS $$
 BEGIN
     SELECT s.who, s.age, coalesce(extract(epoch FROM clock_timestamp() - s.since), -1)::bigint
