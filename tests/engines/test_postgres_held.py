@@ -121,7 +121,7 @@ def results(program, _):
 def followers(program, _):
     accepted = program.put(*[e.NewTask(b"p")] * 2)
     for task_id in accepted.ids:
-        program.do(e.GetTask("q", task_id, "s"))
+        program.do(e.Scan(e.TASK, "q", only=str(task_id), watch="s"))
     program.take(2)
     program.take(0)
 
@@ -283,17 +283,17 @@ async def test_an_audit_finds_what_lies_before_the_marks_and_a_second_row(postgr
 
 
 async def test_the_health_names_the_oldest_snapshot(postgres_server, monkeypatch):
-    monkeypatch.setattr("tenure.engines.postgres._survey._LONG", -1)
+    monkeypatch.setattr("tenure.engines.postgres._health._LONG", -1)
     calls = PostgresCalls(postgres_server.url())
     with psycopg.connect(postgres_server.url(), application_name="a report") as held:
         held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         held.execute("SELECT FROM tenure.queue")
-        health = calls.apply_now(e.CheckHealth())
+        (health,) = calls.apply_now(e.Scan(e.HEALTH)).rows
         pid = held.info.backend_pid
     name = f"client backend {pid} of tenure (a report), idle in transaction, for 0 s"
     assert dict(health.facts)["oldest snapshot"] == name
     (problem,) = (one for one in health.problems if "dead rows from being" in one)
     assert problem.startswith(name)
-    health = calls.apply_now(e.CheckHealth())
+    (health,) = calls.apply_now(e.Scan(e.HEALTH)).rows
     assert str(pid) not in dict(health.facts)["oldest snapshot"]
     calls.close()

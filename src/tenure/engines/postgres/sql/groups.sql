@@ -41,7 +41,7 @@ BEGIN
         ELSIF _q.live > 0 THEN
             -- those without a group are one from now on
             INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
-            SELECT _q.name, _q.period, '', _q.live, _q.waiting, 
+            SELECT _q.name, _q.period, '', _q.live, _q.waiting,
                 _q.live - _q.waiting - _q.delayed - _q.suspended - _q.ending, c.cost,
                 CASE WHEN _q.waiting > 0 THEN c.cost END, _q.fronts
             FROM tenure.cost_of(_q, '') c (cost);
