@@ -417,6 +417,24 @@ def assert_done(coroutine):
         coroutine.send(None)
 
 
+async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+    entered = []
+
+    async def other():
+        async with lock:
+            entered.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        async with lock:
+            for _ in range(3):
+                group.start_soon(other)
+            await virtual_clock.settle()
+            faulty.plan(Fault.LOST_HINT)
+        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
+    assert entered == [0, 0, 0]
+
+
 # hints
 
 
