@@ -509,7 +509,10 @@ def test_the_extras_stand_in_the_reference_as_they_are_declared():
     text = (DOCS / "reference/compatibility.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     extras = project["optional-dependencies"]
-    assert ",".join(sorted(rows)) == extras["all"][0].removeprefix("tenure[").removesuffix("]")
+    # no program needs pytest to run
+    assert ",".join(sorted(rows.keys() - {"testing"})) == extras["all"][0].removeprefix(
+        "tenure["
+    ).removesuffix("]")
     needs = [(text, one) for one in project["dependencies"]] + [
         (rows[e], one) for e in rows for one in extras[e]
     ]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 
 from tenure.engine import CAP
-from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tenure.engine import Engine, Operation
+    from tenure.engines.memory import MemoryEngine
 
 
 class _Applied(NamedTuple):
@@ -32,6 +32,9 @@ class Failover:
     """
 
     def __init__(self, engine: Engine, clock: Callable[[], float] | None, lag: float, outage: float) -> None:
+        # Explorations of other code have no use for it.
+        from tenure.engines.memory import MemoryEngine
+
         if not 0 <= lag < math.inf:
             raise ValueError(f"lose: seconds, zero or more, not {lag!r}")
         if type(engine) is not MemoryEngine:
@@ -52,6 +55,8 @@ class Failover:
 
     def replica(self, random: Random, url: str) -> MemoryEngine:
         """The engine that takes over now, as of a moment in the last `lag` seconds that chance chooses."""
+        from tenure.engines.memory import MemoryEngine
+
         now = self._clock()
         lost = sum(applied.at >= now - self._lag for applied in reversed(self._past))
         del self._past[len(self._past) - random.randint(0, lost) :]

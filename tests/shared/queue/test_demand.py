@@ -198,6 +198,19 @@ def answered(demand, tasks, *, waiting=1, prefetched=0):
     return want
 
 
+def test_tasks_that_were_offered_before_an_answer_are_asked_for_when_the_hint_comes_after_it():
+    demand = Demand()
+    answered(demand, 0, waiting=2)
+    # one taker leaves, and the engine offers two tasks; the other taker takes one of them
+    assert demand.ask(1, probing=1, prefetched=0) == 1
+    demand.answered(1, usable=True)
+    demand.hinted(busy=False)
+    assert demand.is_needed(0)
+    assert demand.ask(0, probing=0, prefetched=0) == 1
+    demand.answered(0, usable=True)
+    assert not demand.is_needed(0)
+
+
 def test_the_window_grows_while_exchanges_bring_all_they_ask_for():
     demand = Demand()
     demand.prefetch = 5

@@ -11,12 +11,16 @@ takers have left meanwhile; the others are given back, and other processes are h
 A hint may overtake the answer of an exchange. Then it is unknown whether it concerns the takers that this exchange has
 advertised or those before: all of them count as promised, and none as registered.
 
+An answer may overtake a hint too, for which the engine offered more tasks than the exchange asked for, because takers
+had left. So the takers that the former exchange had advertised, and that this exchange did not ask for, are *unasked*
+until the next hint.
+
 | what happens              | advertised | registered | promised                      | requested | window      |
 |---------------------------|------------|------------|-------------------------------|-----------|-------------|
 | an exchange leaves        |            |            | 0                             | wanted    |             |
 | its answer                | idle       | idle       |                               |           | grows, or 0 |
 | its answer, after a hint  | 0          | 0          | max(idle, advertised - requested) |       | grows, or 0 |
-| a hint                    | 0          | 0          | max(promised, advertised)     |           |             |
+| a hint                    | 0          | 0          | max(promised, advertised, unasked) |      |             |
 | a hint, exchange on its way |          |            | noted until the answer        |           |             |
 | hints may have been lost  |            | 0          |                               |           |             |
 | an exchange has failed    |            | 0          | 0                             |           |             |
@@ -47,6 +51,7 @@ class Demand:
         "reask",
         "registered",
         "requested",
+        "unasked",
     )
 
     def __init__(self) -> None:
@@ -64,6 +69,8 @@ class Demand:
         """The number of advertised takers that the engine will surely hint."""
         self.promised = 0
         """The number of tasks that the engine has offered to this process alone."""
+        self.unasked = 0
+        """The number of takers before the last exchange for which a hint may still come, and no task was asked for."""
         self.reask = False
         """True to ask even if all waiting takers are registered: hints may have been lost."""
         self._hinted = False
@@ -96,9 +103,10 @@ class Demand:
             full = tasks >= self.requested
             self.prefetch_window = min(2 * self.prefetch_window + 1, self.prefetch) if full else 0
         idle = self.requested - tasks if self.advertising else 0
+        self.unasked = max(0, self.unasked - self.requested, self.advertised - self.requested)
         if self._hinted:
-            self.promised = max(idle, self.advertised - self.requested)
-            idle = 0
+            self.promised = max(idle, self.unasked)
+            self.unasked, idle = idle, 0
         self.advertised = self.registered = idle if usable else 0
         return idle
 
@@ -107,7 +115,9 @@ class Demand:
         if busy:
             self._hinted = True
         else:
-            self.promised = max(self.promised, self.advertised)
+            self.promised = max(self.promised, self.advertised, self.unasked)
+            # if the hint was for the takers before, another may come for these
+            self.unasked = self.advertised if self.unasked else 0
             self.advertised = self.registered = 0
 
     def left(self, waiting: int, *, busy: bool) -> None:
@@ -122,4 +132,4 @@ class Demand:
 
     def session_lost(self) -> None:
         """Note that the engine has forgotten the takers with the session."""
-        self.advertised = self.registered = self.promised = 0
+        self.advertised = self.registered = self.promised = self.unasked = 0
