@@ -234,6 +234,18 @@ async def test_one_that_the_pool_itself_is_checking_is_room(virtual_clock):
 # checks
 
 
+async def test_an_idle_one_is_checked_unless_it_was_just_used(virtual_clock):
+    works = Works()
+    async with pool_of(works, check=works.check) as pool:
+        thing = await works.use(pool.acquire(), 10)
+        await anyio.sleep(0.4)
+        await works.use(pool.acquire())
+        assert thing.checks == 0
+        await anyio.sleep(0.5)
+        await works.use(pool.acquire())
+        assert thing.checks == 1
+
+
 @pytest.mark.parametrize("answer", ["raises", "hangs", "says no"])
 async def test_one_that_fails_its_check_is_replaced(virtual_clock, answer):
     works, notes = Works(), Notes()

@@ -268,6 +268,29 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
     assert heard == [Notice.CHANGED, Notice.MISSED, "closed"]
 
 
+async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquisitions.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    assert await store.call(Scan(HOLDERS, "k")) == await store.call(Scan(HOLDERS, "unknown"))
+    assert store.acquisitions.reasker._by_key == store.acquisitions.by_name == {}
+    assert len(store.acquisitions) == 0
+
+
+async def test_a_late_answer_registers_nobody(store, other, engine, virtual_clock):
+    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    await store.session(30.0)
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquisitions.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    await store.ping()
+    assert store.acquisitions.reasker._by_key == {}
+    assert (await store.call(Scan(HOLDERS, "k"))).waiting == ()
+    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+
+
 async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):
     kept = await store.acquisitions.acquire(Hold("other"), 30.0)
     engine.open = anyio.Event()
