@@ -225,7 +225,7 @@ async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
 
 
 @EVERY_WAY
-async def test_a_newcomerin_that_turn_does_not_queue_behind_the_dead(how):
+async def test_a_newcomer_in_that_turn_does_not_queue_behind_the_dead(how):
     """Callers that were cancelled in this turn of the loop fill no place in the line."""
     bulkhead = Bulkhead(1, max_waiting=1)
     async with anyio.create_task_group() as group:

@@ -271,25 +271,6 @@ async def test_a_discarded_and_a_cancelled_task_have_no_error(store, spans):
     assert [span.status.status_code for span in spans.tries] == [trace.StatusCode.UNSET] * 2
 
 
-async def test_a_task_is_given_back_and_its_next_delivery_has_a_span_too(store, spans):
-    async def rest(task: Task):
-        await anyio.sleep(10)
-
-    queue = WorkQueue(store, "mail")
-    await queue.put("x")
-    with anyio.move_on_after(1):
-        async with queue.take():
-            await anyio.sleep(10)
-    worker = Worker(queue, rest)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await anyio.sleep(1)
-        group.cancel_scope.cancel()
-    await work_off(queue, lambda _: None)
-    assert spans.verdicts == ["given_back", "given_back", "done"]
-    assert len({link_of(span) for span in spans.tries}) == 1
-
-
 @pytest.mark.parametrize("how", ["block", "worker"])
 async def test_a_lost_lease_ends_the_span(store, spans, how):
     queue = WorkQueue(store, "mail", max_deliveries=2)
