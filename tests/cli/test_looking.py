@@ -148,6 +148,8 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
             "waiting",
             "delayed",
             "leased",
+            "suspended",
+            "ending",
             "done",
             "dead",
             "cancelled",

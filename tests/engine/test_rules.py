@@ -12,6 +12,7 @@ from tenure.engine import (
     GoesBack,
     Settle,
     Verdict,
+    Waits,
     after_verdict,
     how_many_to_forget,
     without_verdict,
@@ -25,6 +26,8 @@ VERDICTS = {
     Verdict.RETRY: GoesBack(3, 5, 7.0),
     Verdict.GIVE_BACK: GoesBack(2, 4, None),
     Verdict.POSTPONE: GoesBack(2, 4, 7.0),
+    Verdict.WAIT: Waits(prefix="result"),
+    Verdict.WAIT_FOR: Waits("result", timeout=7.0),
 }
 CANCELLED = Ends("cancelled", 2, b"", 60.0)
 
@@ -33,9 +36,15 @@ CANCELLED = Ends("cancelled", 2, b"", 60.0)
 def test_what_follows_a_verdict(verdict, stop):
     settle = Settle(1, 1, verdict, b"result", delay=7.0, ttl=9.0)
     expected = VERDICTS[verdict]
-    if stop and isinstance(expected, GoesBack):
+    if stop and isinstance(expected, GoesBack | Waits):
         expected = CANCELLED
     assert after_verdict(settle, 2, 5, stop=stop, stop_ttl=60.0) == expected
+
+
+@pytest.mark.parametrize(("stop", "expected"), [(False, Waits()), (True, CANCELLED)])
+def test_done_with_an_unfinished_child_waits(stop, expected):
+    settle = Settle(1, 1, Verdict.DONE, b"result", ttl=9.0)
+    assert after_verdict(settle, 2, 5, stop=stop, stop_ttl=60.0, unfinished=1) == expected
 
 
 @pytest.mark.parametrize(

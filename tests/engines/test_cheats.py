@@ -64,7 +64,8 @@ ELSEWHERE = {
     *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
     *("GroupRows.end", "Groups.end", "Holds.serve_unserved"),  # for SQLite
-    "Introspection.check_health",  # an example of the contract
+    "Survey.health",  # an example of the contract
+    *("Families.begin_anew", "Families.cancel"),  # examples of the contract, and reached by the ninth walk
 }
 """What no walk uses."""
 

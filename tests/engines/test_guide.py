@@ -35,7 +35,9 @@ def rule_of(operation, rules):
 
 def script_of(operation):
     """The script, or the operation of one behind the file in which it stands."""
-    codec = redis.CODECS[operation]
+    codec = redis.CODECS.get(operation)
+    if codec is None:
+        return "-"
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation.__name__).lower()
     for part in _scripts.parts_of(codec.script):
         if f"function operations.{name}(" in (ENGINES / "redis/lua" / f"{part}.lua").read_text("utf-8"):
@@ -45,6 +47,8 @@ def script_of(operation):
 
 def function_of(operation):
     """The function, behind the file in which it stands."""
+    if operation not in postgres.CODECS:
+        return "-"
     name = postgres.CODECS[operation].function
     made = re.compile(rf"^CREATE FUNCTION tenure\.{name}\(", re.MULTILINE)
     (home,) = (
@@ -83,6 +87,8 @@ def test_each_rule_in_the_guide_is_there(of):
     assert of == "move" or {row[0] for row in moves} == _index_names()
     for _, *cells in moves:
         for cell, (folder, ending, begins) in zip(cells, FOLDERS, strict=True):
+            if cell == "-":  # the engine has no families
+                continue
             place, _, name = cell.partition(" ")
             assert (
                 f"{begins}{name}(" in (ENGINES / f"{folder}{place}{ending}").read_text("utf-8") or not name

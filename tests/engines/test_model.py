@@ -20,6 +20,7 @@ class Direct(Engine):
     """An SQLite database in memory, without a file or a thread."""
 
     url = "direct"
+    families = True
 
     def __init__(self, clock, cap):
         self.db = sqlite3.connect(":memory:", isolation_level=None)

@@ -227,7 +227,7 @@ async def test_over_the_memory_engine_a_lost_reply_is_healed_by_sending_again(vi
 
 
 def test_a_store_submits_to_a_link_of_its_own(faulty):
-    with pytest.raises(RuntimeError, match=r"recording:: submit Ping\(\) to a link of this engine"):
+    with pytest.raises(RuntimeError, match=r"recording:: submit Ping\(.*\) to a link of this engine"):
         faulty.submit(Ping(), pytest.fail)
     assert faulty.link() is not faulty.link()
 

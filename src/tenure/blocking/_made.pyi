@@ -136,6 +136,22 @@ class Task(Generic[P_co]):
         code in the block is cancelled.
         Interruption: the report may or may not be stored."""
 
+    @overload
+    def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R:
+        """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
+
+        A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
+        happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
+        An exception is not stored, and the function may be called again if the process dies before the value is
+        stored. The values last until the task has ended; those of a dead letter, until it is deleted.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
+        `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
+        `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
+        Interruption: the value may or may not be stored."""
+
+    @overload
+    def step(self, name: str, function: Callable[[], R]) -> R: ...
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 

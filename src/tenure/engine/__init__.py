@@ -21,8 +21,9 @@ had been closed.
 
 Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
 of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the order in
-which they were made), expires tasks and dead letters (which then count as purged), and frees resources whose cool-down
-is over and for which somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
+which they were made), expires tasks and dead letters (which then count as purged), goes on with sweeps of children,
+ends the waits for entries that were not written in time, and frees resources whose cool-down is over and for which
+somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
 sends the same operation again at once. The operation itself may already have been applied by then; sending it again is
 safe and returns the final answer. The cost of an operation depends on what it returns or changes, never on how much is
 stored.
@@ -126,6 +127,16 @@ from ._enlisting import (
     Enlistment,
     PutOne,
 )
+from ._families import (
+    DEEPEST,
+    ENTRIES,
+    ENTRY_BYTES,
+    MOST_ENTRIES,
+    Entry,
+    PutChildren,
+    SetEntry,
+    TooMany,
+)
 from ._handlers import (
     OPERATIONS,
     handlers,
@@ -154,6 +165,7 @@ from ._rules import (
     EXPIRED_TTL,
     Ends,
     GoesBack,
+    Waits,
     after_verdict,
     how_many_to_forget,
     without_verdict,
@@ -217,6 +229,9 @@ __all__ = (
     "BARRIER",
     "CAP",
     "CHECKS",
+    "DEEPEST",
+    "ENTRIES",
+    "ENTRY_BYTES",
     "EXPIRED_TTL",
     "FAMILIES",
     "GROUPS",
@@ -226,6 +241,7 @@ __all__ = (
     "KEYED_TASK",
     "LIMITER",
     "LONGEST",
+    "MOST_ENTRIES",
     "NAMES",
     "OPERATIONS",
     "RESOURCES",
@@ -262,6 +278,7 @@ __all__ = (
     "Engine",
     "Enlisted",
     "Enlistment",
+    "Entry",
     "Exchange",
     "Exchanged",
     "GetResult",
@@ -296,6 +313,7 @@ __all__ = (
     "Progress",
     "Put",
     "PutAnswer",
+    "PutChildren",
     "PutOne",
     "PutRequest",
     "QueueCounts",
@@ -316,6 +334,7 @@ __all__ = (
     "Scan",
     "SessionItem",
     "SessionPage",
+    "SetEntry",
     "SetGroups",
     "SetPaused",
     "SetValue",
@@ -326,10 +345,12 @@ __all__ = (
     "Spending",
     "Taken",
     "TaskPage",
+    "TooMany",
     "Tripped",
     "Unfinished",
     "Verdict",
     "Waiting",
+    "Waits",
     "Withdraw",
     "after_verdict",
     "clamp_durations",

@@ -46,6 +46,7 @@ class Reply(Enum):
     UNKNOWN = "unknown"  # nothing of that name is known
     WITHDRAWN = "withdrawn"  # the arrival is undone
     REQUESTED = "requested"  # the task runs; its holder is asked to cancel it
+    CHILDREN = "children"  # the task has unfinished children; nothing was done
 
 
 class Notice(Enum):

@@ -34,6 +34,9 @@ class Engine(Protocol):
     alone: bool = False
     """True if nothing outside of the event loop uses the state: while the loop is blocked, nobody waits for it."""
 
+    families: bool = False
+    """True if the engine knows children, entries and signals of tasks (`PutChildren`, `SetEntry`, `ENTRIES`)."""
+
     def another(self) -> Engine | None:
         """Another engine over the same state, for the loop of another thread. It renews sessions and settles tasks
         while the loop of this one is blocked.

@@ -37,7 +37,9 @@ class Enlisted(Generic[A]):
 
 @value
 class Complete(Enlisted[Reply]):
-    """Settle a task that was taken. -> OK, GONE (the session is over, by the engine's clock), REFUSED (stale token)"""
+    """Settle a task that was taken. -> OK, GONE (the session is over, by the engine's clock), REFUSED (stale token),
+    CHILDREN (it has unfinished children; nothing was done)
+    """
 
     session: str
     key: str
@@ -46,7 +48,8 @@ class Complete(Enlisted[Reply]):
 
 @value
 class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
-    """Settle up to `CAP` tasks as done. -> the stale tokens, of which nothing was settled; GONE (as for `Complete`)
+    """Settle up to `CAP` tasks as done. -> the stale tokens, and the tokens of tasks with unfinished children, of which
+    nothing was settled; GONE (as for `Complete`)
 
     The settlements have one ttl.
     """

@@ -9,6 +9,7 @@ from typing import Any
 from ._answers import Operation
 from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource
 from ._counters import Arrive, HoldOff, Refund, ResetBarrier, Spend, Withdraw
+from ._families import PutChildren, SetEntry
 from ._holds import Acquire, Ask, BreakHold, Release, Resize, SetValue
 from ._scan import Scan
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
@@ -31,6 +32,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "producers": (Put, Leave),
     "tasks": (Exchange, Progress, GetResult, SetPaused, SetGroups),
     "admin": (Move, Count),
+    "families": (PutChildren, SetEntry),
     "rates": (Spend, Refund, HoldOff),
     "barriers": (Arrive, Withdraw, ResetBarrier),
     "scans": (Scan,),

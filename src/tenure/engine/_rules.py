@@ -44,15 +44,29 @@ class GoesBack(NamedTuple):
     delay: float | None
 
 
+class Waits(NamedTuple):
+    """The task is suspended until no child is unfinished, or for an entry; then it returns at its old place.
+
+    `prefix`: a failed child whose name begins with it cancels the others whose names do.
+    """
+
+    entry: str = ""
+    prefix: str = ""
+    timeout: float = 0.0
+
+
 def after_verdict(
-    settle: Settle, attempts: int, deliveries: int, *, stop: bool, stop_ttl: float | None
-) -> Ends | GoesBack:
+    settle: Settle, attempts: int, deliveries: int, *, stop: bool, stop_ttl: float | None, unfinished: int = 0
+) -> Ends | GoesBack | Waits:
     """The outcome of a verdict on a task that failed `attempts` times and was delivered `deliveries` times.
 
     `stop`: its cancellation was requested. It then ends instead of going back, and its record has the ttl `stop_ttl`.
+    It has so many `unfinished` children: with one, `Ends` and the `GoesBack` of a RETRY are stored, and not applied.
     """
     match settle.verdict:
         case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
+            if unfinished and settle.verdict is Verdict.DONE:
+                return Ends("cancelled", attempts, b"", stop_ttl) if stop else Waits()
             return Ends(settle.verdict.value, attempts, settle.result, settle.ttl)
         case Verdict.DEAD:
             return Ends("dead", attempts + 1, settle.result, settle.ttl)
@@ -64,6 +78,10 @@ def after_verdict(
             return GoesBack(attempts, deliveries - 1, None)
         case Verdict.POSTPONE:
             return GoesBack(attempts, deliveries - 1, settle.delay)
+        case Verdict.WAIT:
+            return Waits(prefix=settle.result.decode())
+        case Verdict.WAIT_FOR:
+            return Waits(settle.result.decode(), timeout=settle.delay)
 
 
 def without_verdict(

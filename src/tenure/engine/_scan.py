@@ -66,8 +66,9 @@ class Scan(Operation[P | Reply], Generic[P]):
     - `RESOURCES`: the resources of a pool, by name.
     - `LIMITER`, `BARRIER`: one row, also for a name that is not in use.
     - `TASKS`, of a state: "waiting" by group, within one in the order of taking without aging (higher priority,
-      ready_at, id); "delayed" by due time, then id; "leased" by token (the order of taking); "dead", and "ended" in any
-      way, in the order of the endings: their `next` is a `seq`, in decimal digits, and any `seq` will do as `after`.
+      ready_at, id); "delayed" by due time, then id; "leased" by token (the order of taking); "suspended" and "ending"
+      by id; "dead", and "ended" in any way, in the order of the endings: their `next` is a `seq`, in decimal digits,
+      and any `seq` will do as `after`.
       A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
       such, for `Count` and `Move` too.
     - `TASK`: the task whose id is `only`, in decimal digits; `KEYED_TASK`: the task that has the key `only`. No row if
@@ -75,6 +76,8 @@ class Scan(Operation[P | Reply], Generic[P]):
       holder reports.
     - `GROUPS`: the groups of a queue that have an unfinished task, those with the most first, then by name. The cost
       may depend on how many groups there are.
+    - `ENTRIES`: the entries of the task whose id is `only`, by name: their `next` is a name, and any name will do as
+      `after`. A page ends with the entry that makes the values on it exceed `ENTRY_BYTES`.
 
     Raises `ValueError` for a `limit` that is not from 1 to `CAP`, and for a `watch` on an index without one.
     """

@@ -139,6 +139,8 @@ class Verdict(Enum):
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
     POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
     CANCEL = "cancelled"  # the requested cancellation was carried out
+    WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
+    WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
 
 
 class Settle(NamedTuple):
@@ -146,6 +148,12 @@ class Settle(NamedTuple):
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
     for as long as anything of the task is.
+
+    The laws of families (`tenure.engine._families`) say when a verdict has to wait for children. The `result` of WAIT
+    is the beginning of names in UTF-8: as soon as a child of such a name has failed in this try, the others of such
+    names are swept; b"" sweeps none. DONE with an unfinished child counts as such a WAIT. The `result` of WAIT_FOR is
+    the name of an entry; without the entry after `delay` seconds (0: never), an entry of that name is "expired". Both
+    end as CANCEL if the cancellation of the task was requested, with the ttl of that request.
     """
 
     id: int
@@ -161,7 +169,7 @@ class Taken(NamedTuple):
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
     `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported, `failure` what
-    the last settlement with one said of the failed tries.
+    the last settlement with one said of the failed tries. `entries` is at least the number of its entries.
     """
 
     id: int
@@ -175,6 +183,7 @@ class Taken(NamedTuple):
     failure: bytes
     meta: bytes
     group: str
+    entries: int = 0
 
 
 @value
@@ -251,7 +260,7 @@ class Outcome:
 
 @value
 class Unfinished:
-    """The task is waiting, delayed or leased."""
+    """The task is waiting, delayed, leased, suspended or ending."""
 
     state: str
     ask_again_in: float
@@ -264,12 +273,13 @@ class Move(Operation["MovedCount | Reply"]):
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
     - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
-      The holder of a leased task is hinted STOP once; the task counts as moved. An ended task stays.
+      The holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. An ended
+      task stays, and so does a task that is ending, but for a retry: it then ends as cancelled.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
       then. A group that has no other task that is ready starts anew.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
-      task whose key another one has stays dead.
+      task whose key another one has stays dead, and so does a child.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
       cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `TASKS`.
 
@@ -317,7 +327,9 @@ class MovedCount:
 class Record(NamedTuple):
     """A task as it is shown: a row of each index of tasks. `seq` is the rank of its ending, 0 for an unfinished task.
 
-    `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries.
+    `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
+    is unfinished or dead, a child has a `parent`, in the queue `parent_key`; `children` is how many of the task's own
+    are unfinished.
     """
 
     seq: int
@@ -334,6 +346,9 @@ class Record(NamedTuple):
     failure: bytes
     meta: bytes
     group: str
+    parent: int = 0
+    parent_key: str = ""
+    children: int = 0
 
 
 @value
@@ -348,7 +363,7 @@ class TaskPage(Page[Record]):
 
 TASKS = {
     state: Index(state, "queue", Record, Page[Record])
-    for state in ("waiting", "delayed", "leased", "dead", "ended")
+    for state in ("waiting", "delayed", "leased", "suspended", "ending", "dead", "ended")
 }
 """The tasks of a queue in a state; "ended" are those that have ended in any way."""
 
@@ -430,7 +445,8 @@ class Count(Operation["QueueCounts | Reply"]):
 
 @value
 class QueueCounts:
-    """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
+    """put = waiting + delayed + leased + suspended + ending
+    + done + dead + cancelled + expired + discarded + purged.
 
     `reserved` slots belong to producers whose turn has come, `producers` wait, in the lines of groups too; `groups` is
     how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
@@ -459,3 +475,5 @@ class QueueCounts:
     now: float
     max_size: int
     group_counter: int
+    suspended: int = 0
+    ending: int = 0

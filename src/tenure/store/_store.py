@@ -288,6 +288,11 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.home.check_open()
         return self._engine.enlist(operation)
 
+    def check_families(self) -> None:
+        """Raise `EngineError` if the engine keeps no entries of tasks. For the tasks of queues alone."""
+        if not self._engine.families:
+            raise EngineError(f"{self.url}: this engine has no steps and children of tasks yet")
+
     async def session(self, ttl: float, key: str = "") -> Session:
         """The session for a ttl, and for the objects in the same shard of the engine as `key`.
 

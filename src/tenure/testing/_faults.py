@@ -144,6 +144,7 @@ class FaultyEngine(Engine):
             raise ValueError(f"delay: seconds, zero or more, not {delay!r}")
         self.url: str = engine.url
         self.shards: int = engine.shards
+        self.families: bool = engine.families
         self.batches: int = 0
         self.suffered: Counter[Fault] = Counter()
         self._engine = engine

@@ -14,6 +14,7 @@ from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_d
 from tenure.engines.rules import (
     Barriers,
     Claims,
+    Families,
     Holds,
     Producers,
     Rates,
@@ -48,6 +49,7 @@ class MemoryEngine(Engine):
     """
 
     url = "memory:"
+    families = True
 
     def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = CAP) -> None:
         self._clock = clock or anyio.current_time
@@ -63,6 +65,7 @@ class MemoryEngine(Engine):
         room = Room(state, queues)
         takers = Takers(state, queues, rows)
         self._settling = settling = Settling(state, queues, rows, room, takers)
+        self._families = families = Families(state, queues, rows, takers, settling)
         self._sessions = sessions = Sessions(
             state,
             [
@@ -80,13 +83,24 @@ class MemoryEngine(Engine):
             sessions=sessions,
             holds=holds,
             claims=claims,
-            producers=Producers(state, queues, rows, room, takers),
+            producers=Producers(state, queues, rows, room, takers, settling),
             tasks=tasks,
-            admin=Admin(state, queues, rows, takers, settling),
+            admin=Admin(state, queues, rows, takers, settling, families),
+            families=families,
             rates=self._rates,
             barriers=barriers,
             scans=Scans(
-                state, holds, claims, barriers, self._rates, room, takers, tasks, rows, Survey(state, queues)
+                state,
+                holds,
+                claims,
+                barriers,
+                self._rates,
+                room,
+                takers,
+                tasks,
+                families,
+                rows,
+                Survey(state, queues),
             ),
         )
 
@@ -106,6 +120,8 @@ class MemoryEngine(Engine):
         if self._clear_up():
             try:
                 answer = self._handlers[type(operation)](clamp_durations(operation))
+                if state.next_due <= state.now:
+                    self._sweep_on()
             except (ValueError, TypeError, LookupError) as problem:
                 raise EngineError(
                     f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
@@ -162,6 +178,25 @@ class MemoryEngine(Engine):
             self._settling.expire()
         if not state.unfinished:
             self._rows.delete_letters()
+        if state.next_due <= state.now:  # what has ended may have begun a sweep
+            self._clear_up_families()
         if due and not state.unfinished and state.is_due("rest"):
             self._claims.clear_up()
         return not state.unfinished
+
+    def _clear_up_families(self) -> None:
+        state = self._state
+        if state.is_due("family"):
+            self._families.forget(A_FEW)
+        if not state.unfinished and state.is_due("sweep"):
+            self._families.sweep()
+        if not state.unfinished and state.is_due("timeout"):
+            self._families.time_out()
+
+    def _sweep_on(self) -> None:
+        """Go on with the sweeps of children as far as the steps that are left go; the answer does not wait for them."""
+        state = self._state
+        if state.is_due("sweep"):
+            unfinished = state.unfinished
+            self._families.sweep()
+            state.unfinished = unfinished

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 
 from tenure.engine import (
     Count,
     Move,
     MovedCount,
-    Notice,
     QueueCounts,
     Reply,
 )
-from tenure.engines.rules import LEASED, Settling, Takers
+from tenure.engines.rules import LEASED, Families, Settling, Takers
 
 from ._queue import Queue, Queues
 from ._records import Ended
@@ -27,13 +27,20 @@ class Admin:
     """Administration of queues."""
 
     def __init__(
-        self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
+        self,
+        state: State,
+        queues: Queues,
+        rows: TaskRows,
+        takers: Takers,
+        settling: Settling,
+        families: Families,
     ) -> None:
         self._state = state
         self._queues = queues
         self._rows = rows
         self._takers = takers
         self._settling = settling
+        self._families = families
 
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
@@ -52,7 +59,10 @@ class Admin:
             if (item := queue.tasks.get(i) or queue.records.get(i)) is not None:
                 moved += move(queue, item, op)
         for state in op.states:
-            for item in self._first(queue, state, after, left):
+            items = self._first(queue, state, after, left)
+            if op.to == "purged":  # those with a family come behind the others
+                items = sorted(items, key=attrgetter("kin"))
+            for item in items:
                 moved += move(queue, item, op)
                 left -= 1
                 last = item.seq if op.to == "waiting" and isinstance(item, Ended) else 0
@@ -66,7 +76,7 @@ class Admin:
         return list(islice(queue.records.after(after, now, state), count))
 
     def _postpone(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
-        if isinstance(task, Ended) or task.place == LEASED:
+        if isinstance(task, Ended) or task.place >= LEASED:
             return False
         queue.dequeue(task.place, task.group)
         task.place = LEASED  # in no order
@@ -77,38 +87,32 @@ class Admin:
     def _cancel(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
         if isinstance(task, Ended):
             return False
-        if task.session is None:
-            self._settling.end_untaken(queue, task, "cancelled", op.ttl)
-        elif not task.stop:
-            queue.stops += task.stop is None
-            task.stop, task.stop_ttl = self._state.rank(), op.ttl
-            self._state.hint(task.session.process, queue.name, str(task.token), Notice.STOP)
+        self._settling.cancel(queue, task, op.ttl)
         return True
 
     def _requeue(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
         """Make a dead task ready, unless another one has its key."""
         if isinstance(ended, Task) or ended.state != "dead":
             return False
+        if ended.kin and self._families.is_child(queue, ended.id):
+            return False
         if ended.key is not None and queue.owner(ended.key, self._state.now) not in (None, ended.id):
             return False
         queue.records.remove(ended)
         queue.dead -= 1
         queue.live += 1
+        if ended.kin:
+            self._families.end_try(queue, ended.id)
         self._rows.requeue(queue, ended)
         return True
 
     def _purge(self, queue: Queue, task: Task | Ended, _: Move) -> bool:
-        if isinstance(task, Ended):
-            queue.records.remove(task)
-            if task.state == "dead":
-                queue.dead -= 1
-                queue.purged += 1
+        if isinstance(task, Task):
+            self._settling.end_untaken(queue, task, "purged", None)
+        elif task.state == "dead":
+            self._rows.remove_letter(queue, task)
         else:
-            queue.dequeue(task.place, task.group)
-            queue.purged += 1
-            self._settling.remove(queue, task.id, task.group)
-            self._rows.remove(queue, task)
-            self._rows.finished(task)
+            queue.records.remove(task)
         return True
 
     def count(self, op: Count) -> QueueCounts | Reply:
@@ -120,11 +124,13 @@ class Admin:
         now = self._state.now
         due = queue.due(now)
         waiting, delayed = queue.waiting + due, queue.delayed - due
-        leased = queue.live - waiting - delayed
+        suspended, ending = queue.suspended, queue.ending
+        leased = queue.live - waiting - delayed - suspended - ending
         dead, groups = queue.dead, queue.groups.unfinished
         if op.recount:
             states = Counter(queue.state_of(task, now) for task in queue.tasks.values())
             waiting, delayed, leased = states["waiting"], states["delayed"], states["leased"]
+            suspended, ending = states["suspended"], states["ending"]
             dead = queue.records.count("dead")
             groups = len({task.group for task in queue.tasks.values()} - {""})
         return QueueCounts(
@@ -148,4 +154,6 @@ class Admin:
             now=self._state.wall_time(),
             max_size=queue.max_size if queue.put else 0,
             group_counter=queue.groups.unfinished,
+            suspended=suspended,
+            ending=ending,
         )

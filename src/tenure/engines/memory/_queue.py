@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from tenure.engine import A_FEW
 from tenure.engines import rules
-from tenure.engines.rules import DELAYED, LEASED, WAITING, Groups
+from tenure.engines.rules import DELAYED, WAITING, Groups
 
 from ._due import Due
 from ._groups import GroupRows
@@ -140,14 +140,14 @@ class Queue(rules.Queue):
                 return (task.group, -task.new.priority, task.ready_at, task.id)
             case "delayed":
                 return (task.ready_at, task.id)
-            case _:
+            case "leased":
                 return (task.token,)
+            case _:
+                return (task.id,)
 
     def state_of(self, task: Task, now: float) -> str:
         """The state that is shown of an unfinished task."""
-        if task.place == LEASED:
-            return "leased"
-        return "delayed" if task.ready_at > now else "waiting"
+        return rules.shown_state(task, now)
 
 
 class Queues:

@@ -29,17 +29,19 @@ class Ended:
     failure: bytes
     meta: bytes
     group: str
+    kin: bool
 
     def is_over(self, now: float) -> bool:
         """True if the record's ttl has passed."""
         return self.expires is not None and self.expires <= now
 
-    def show(self, now: float) -> Record:
+    def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> Record:
         """The record as it is shown."""
         return Record(
             *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
             *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),
             *(self.progress, self.failure, self.meta, self.group),
+            *tree,
         )
 
 

@@ -61,6 +61,8 @@ class State:
         self.soonest: dict[str, float] = {}
         self.next_due = inf
         """Until then nothing of `soonest` is due."""
+        self.ask_again_at = inf
+        """The next end of a session, or of a wait for an entry."""
         self._processes: dict[int, str] = {}
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
@@ -111,6 +113,8 @@ class State:
         elif when < self.soonest.get(kind, inf):
             self.soonest[kind] = when
             self.next_due = min(when, self.next_due)
+        if kind == "timeout":
+            self.ask_again_at = min(self.soonest_expiry, self.soonest.get("timeout", inf))
 
     def is_due(self, kind: str) -> bool:
         return self.soonest.get(kind, inf) <= self.now
@@ -155,10 +159,11 @@ class State:
 
     def _sessions_changed(self) -> None:
         self.soonest_expiry = min((session.expires for session in self.sessions.values()), default=inf)
+        self.ask_again_at = min(self.soonest_expiry, self.soonest.get("timeout", inf))
 
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help."""
-        return max(0.0, min(self.soonest_expiry, inf if due is None else due) - self.now)
+        return max(0.0, min(self.ask_again_at, inf if due is None else due) - self.now)
 
     # cached replies: time alone removes them, so that ending a session has nothing to do for them
 

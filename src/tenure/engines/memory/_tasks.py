@@ -19,7 +19,17 @@ from tenure.engine import (
     Taken,
     how_many_to_forget,
 )
-from tenure.engines.rules import LEASED, WAITING, Owner, Position, Turn
+from tenure.engines.rules import (
+    DELAYED,
+    FAMILIES,
+    LEASED,
+    WAITING,
+    Owner,
+    Position,
+    Turn,
+    forget_family,
+    tree_of,
+)
 
 from ._due import Due
 from ._queue import Queue, Queues
@@ -43,6 +53,7 @@ class TaskRows:
         self._outdated: list[_Time] = []
         self._keys_kept = 0
         self._keys_due = Due(self._check_key)
+        self._families = state.table(FAMILIES)
 
     def write(self) -> None:
         """Changes count at once: there is nothing to write."""
@@ -55,7 +66,7 @@ class TaskRows:
     def add(
         self, queue: Queue, task: int, new: NewTask, place: int, ready_at: float, expires: float | None
     ) -> None:
-        added = Task(task, 0, 0, 0, ready_at, None, None, new.group, place)
+        added = Task(task, 0, 0, 0, ready_at, None, None, False, new.group, place)
         added.expires, added.first_put, added.queue, added.new = expires, self._state.now, queue.name, new
         queue.tasks[task] = added
         if new.key is not None:
@@ -77,7 +88,7 @@ class TaskRows:
         if owner is None:
             return None
         task = queue.tasks.get(owner)
-        return Owner(owner, None, None) if task is None else Owner(owner, task.place, task.stop)
+        return Owner(owner, None, None) if task is None else Owner(owner, task.place, task.stop, task.kin)
 
     def keep_key(self, queue: Queue, key: str, task: int, until: float) -> None:
         if queue.keys.get(key) == task:
@@ -124,7 +135,7 @@ class TaskRows:
         now = self._state.now
         if ended.group:
             queue.groups.count_in(ended.group, queue.waiting)
-        task = Task(ended.id, 0, 0, 0, now, None, None, ended.group)
+        task = Task(ended.id, 0, 0, 0, now, None, None, ended.kin, ended.group)
         task.place = queue.enqueue(ended.id, ended.group, now, now)
         task.first_put, task.queue = now, queue.name
         task.new = NewTask(ended.payload, ended.priority, key=ended.key, meta=ended.meta, group=ended.group)
@@ -183,9 +194,25 @@ class TaskRows:
             task.failure,
             task.new.meta,
             task.group,
+            self._families.get(task.queue, task.id).total if task.kin else 0,
         )
 
+    def _tree(self, queue: str, task: Task | Ended) -> tuple[int, str, int]:
+        return tree_of(self._families.get(queue, task.id) if task.kin else None)
+
     # leases
+
+    def set_kin(self, queue: Queue, tasks: Sequence[int]) -> None:
+        for task in tasks:
+            queue.tasks[task].kin, queue.tasks[task].expires = True, None
+
+    def stop(self, _queue: Queue, task: Task, rank: int, ttl: float | None) -> str:
+        task.stop, task.stop_ttl = rank, ttl
+        return task.session.process
+
+    def delete(self, queue: Queue, task: Task) -> None:
+        self.remove(queue, task)
+        self.finished(task)
 
     def leased(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> dict[int, Task]:
         tasks = queue.tasks
@@ -212,7 +239,8 @@ class TaskRows:
         self._unlease(task)
         task.place, task.ready_at = place, ready_at
         task.attempts, task.deliveries = attempts, deliveries
-        queue.enter(task)
+        if place <= DELAYED:
+            queue.enter(task)
         self.changed(task)
 
     def record(
@@ -242,6 +270,7 @@ class TaskRows:
                 task.failure,
                 task.new.meta,
                 task.group,
+                task.kin,
             )
         )
         self.finished(task)
@@ -281,32 +310,34 @@ class TaskRows:
 
     def unfinished_record(self, _queue: Queue, task: Task, state: str) -> Record:
         return Record(
-            seq=0,
-            id=task.id,
-            state=state,
-            payload=task.new.payload,
-            priority=task.new.priority,
-            key=task.new.key,
-            attempts=task.attempts,
-            deliveries=task.deliveries,
-            result=b"",
-            age=max(0.0, self._state.now - task.ready_at),
-            progress=task.progress,
-            failure=task.failure,
-            meta=task.new.meta,
-            group=task.group,
+            *(0, task.id, state, task.new.payload, task.new.priority, task.new.key),
+            *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
+            *(task.progress, task.failure, task.new.meta, task.group),
+            *self._tree(task.queue, task),
         )
 
     def ended_record(self, queue: Queue, task: int) -> Record | None:
         ended = queue.records.valid(task, self._state.now)
-        return None if ended is None else ended.show(self._state.now)
+        return None if ended is None else self.show(queue, ended)
+
+    def show(self, queue: Queue, ended: Ended) -> Record:
+        """The record of a task that has ended, as it is shown."""
+        return ended.show(self._state.now, self._tree(queue.name, ended))
+
+    def remove_letter(self, queue: Queue, ended: Ended) -> None:
+        """A dead letter goes."""
+        queue.records.remove(ended)
+        queue.dead -= 1
+        queue.purged += 1
+        if ended.kin:
+            forget_family(self._state, queue.name, ended.id)
 
     def listed(self, queue: Queue, state: str, after: Position, limit: int) -> list[tuple[Position, Record]]:
         now = self._state.now
         if state in ("ended", "dead"):
             (seq,) = after or (0,)
             endings = islice(queue.records.after(seq, now, state), limit)
-            return [((ended.seq,), ended.show(now)) for ended in endings]
+            return [((ended.seq,), self.show(queue, ended)) for ended in endings]
         tasks = queue.listed(state, after, limit, now)
         return [(rank, self.unfinished_record(queue, task, state)) for rank, task in tasks]
 
@@ -354,9 +385,7 @@ class TaskRows:
             if queue is not None and ended is not None and ended.state == "dead" and ended.is_over(now):
                 if not self._state.step():
                     return
-                queue.records.remove(ended)
-                queue.dead -= 1
-                queue.purged += 1
+                self.remove_letter(queue, ended)
                 self._queues.check_now(name)
             heappop(self._letters)
 

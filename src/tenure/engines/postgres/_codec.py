@@ -98,12 +98,17 @@ def answered(codec: Codec[A], result: Iterable[Sequence[Any]]) -> A | Reply:
     return Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
 
 
+_MISSING = object()
+
+
 def decoded(answer: type[T], row: Row, **others: Any) -> T:
-    """The answer whose fields are in a row, but for others."""
+    """The answer whose fields are in a row, but for others; the last ones may be missing where they have a default."""
     n: Iterator[Any] = iter(row.n)
-    b = iter(row.b)
+    b: Iterator[Any] = iter(row.b)
     for field, is_number, convert in _fields_received(answer):
-        value = next(n if is_number else b)
+        value = next(n if is_number else b, _MISSING)
+        if value is _MISSING:
+            break
         others[field] = value if value is None or convert is None else convert(value)
     if "metadata" in answer.__annotations__:
         others["metadata"] = metadata(b)

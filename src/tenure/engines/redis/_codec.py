@@ -236,9 +236,11 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """The function that makes an object of the list of its fields."""
+    """The function that makes an object of its fields; the last may be missing where they have a default."""
     decoders = [decoder(part, made) for part in _parts(made)]
-    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+    return lambda raw: made(
+        *[decode(field) for decode, field in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
+    )
 
 
 def decoder(hint: Any, owner: type) -> Convert:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from tenure.engine import Duplicate, NewTask
+from tenure.engine import EXPIRED_TTL, Duplicate, NewTask
 
-from ._queues import LEASED, WAITING, Queue
+from ._families import Families
+from ._queues import DELAYED, LEASED, SUSPENDED, WAITING, Queue
 from ._room import Room
 from ._rows import Owner, TaskRows
+from ._settling import Settling
 from ._state import State
 
 
 class Keys:
     """The keys of one queue, during one operation."""
 
-    def __init__(self, state: State, rows: TaskRows, room: Room, queue: Queue) -> None:
+    def __init__(self, state: State, rows: TaskRows, room: Room, settling: Settling, queue: Queue) -> None:
         self._state = state
+        self._settling = settling
+        self._families: Families = settling.families
         self._rows = rows
         self._room = room
         self._queue = queue
@@ -23,7 +27,7 @@ class Keys:
     def is_new(self, key: str, new: NewTask) -> bool:
         """True if no task has this key, or the new task is put beside the task that has it."""
         owner = self._owner(key)
-        return owner is None or (new.on_duplicate == "replace" and owner.place in (None, LEASED))
+        return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: NewTask) -> int | Duplicate:
         """Handle a new task whose key another task has, so that it is not put. Return the answer of the put."""
@@ -37,12 +41,21 @@ class Keys:
                 self._keep(key, owner.id, new.key_ttl)
         return owner.id
 
+    def supersede(self, key: str) -> None:
+        """A new task is about to have the key of another one."""
+        former = self._owner(key)
+        if former is None or former.place is None:
+            return
+        self._rows.supersede(self._queue, former.id)
+        if former.place == LEASED:
+            self._queue.stops += former.stop is None
+        else:
+            self._settling.cancel(self._queue, self._rows.replaceable(self._queue, former.id), EXPIRED_TTL)
+            self._rows.write()
+
     def give(self, key: str, new: NewTask, task: int) -> None:
         """A new task has the key from now on."""
         former = self._owner(key)
-        if former is not None and former.place == LEASED:
-            self._rows.supersede(self._queue, former.id)
-            self._queue.stops += former.stop is None
         if new.key_ttl is not None:
             self._keep(key, task, new.key_ttl)
         elif former is not None:
@@ -51,7 +64,12 @@ class Keys:
 
     def _owner(self, key: str) -> Owner | None:
         if key not in self._owners:
-            self._owners[key] = self._rows.owner(self._queue, key)
+            owner = self._rows.owner(self._queue, key)
+            if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
+                # it is replaced as if it was suspended if it has children
+                waits = self._families.unfinished(self._queue, owner.id)
+                owner = owner._replace(place=SUSPENDED) if waits else owner
+            self._owners[key] = owner
         return self._owners[key]
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
@@ -74,6 +92,8 @@ class Keys:
         ready_at = state.after(delay_since(new, state.seconds_since(first_put)))
         expires = None if new.expires is None else state.after(new.expires)
         place = queue.enqueue(task, new.group, ready_at, now)
+        if former.kin:
+            self._families.begin_anew(queue, task)
         self._rows.replace(queue, task, new, place, ready_at, expires, first_put)
         queue.due_is_known = False
         self._room.make_room(queue, group)

@@ -23,6 +23,7 @@ from ._keys import Keys, delay_since
 from ._queues import Queue, Queues
 from ._room import RESERVED, Producer, Room
 from ._rows import TaskRows
+from ._settling import Settling
 from ._state import State
 from ._takers import Takers
 
@@ -30,12 +31,15 @@ from ._takers import Takers
 class Producers:
     """The family of producers."""
 
-    def __init__(self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers) -> None:
+    def __init__(
+        self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers, settling: Settling
+    ) -> None:
         self._state = state
         self._queues = queues
         self._rows = rows
         self._room = room
         self._takers = takers
+        self._settling = settling
 
     def put(self, op: Put) -> PutAnswer | Reply:
         state = self._state
@@ -46,7 +50,7 @@ class Producers:
         assert session is not None
         queue = self._queue(op)
         self._rows.expect_tasks(queue, op.requests)
-        keys = Keys(state, self._rows, self._room, queue)
+        keys = Keys(state, self._rows, self._room, self._settling, queue)
         answer = PutAnswer(
             tuple([self._put(queue, session.number, request, keys) for request in op.requests])
         )
@@ -60,7 +64,8 @@ class Producers:
         request = PutRequest("", (op.task,), wait=False)
         self._rows.expect_tasks(queue, (request,))
         # without waiting, no session is needed
-        answer = self._put(queue, 0, request, Keys(self._state, self._rows, self._room, queue))
+        keys = Keys(self._state, self._rows, self._room, self._settling, queue)
+        answer = self._put(queue, 0, request, keys)
         self._rows.write()
         return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
 
@@ -145,6 +150,7 @@ class Producers:
                 if not keys.is_new(new.key, new):
                     ids.append(keys.on_duplicate_key(new.key, new))
                     continue
+                keys.supersede(new.key)
                 delay = delay_since(new, 0.0)
             last.task = task = last.task + 1
             if new.key is not None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ._groups import Groups
 from ._state import Moment
 
-WAITING, DELAYED, LEASED = 0, 1, 2
+WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
 """The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
 
 
@@ -40,6 +40,8 @@ class Queue:
     stops: int = 0
     ordinal: int = 0
     lasting: int = 0
+    suspended: int = 0
+    ending: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
     known_due: Moment | None = field(init=False, default=None)
@@ -66,7 +68,7 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self) -> None:
-        """Reset the counts to those of an unused queue."""
+        """Reset the counts, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
@@ -92,6 +94,10 @@ class Queue:
             self.waiting -= 1
             if self.groups.named:
                 self.groups.remove(group)
+        elif place == SUSPENDED:
+            self.suspended -= 1
+        elif place == ENDING:
+            self.ending -= 1
 
 
 class Queues(Protocol):

@@ -10,13 +10,13 @@ from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, Sessio
 
 from ._groups import Turn
 from ._pages import Position
-from ._queues import LEASED
+from ._queues import ENDING, LEASED, SUSPENDED
 from ._state import Moment
 
 
 @dataclass(slots=True)
 class Task:
-    """An unfinished task; it has a session while it is leased.
+    """An unfinished task; it has a session while it is leased, and with `kin` it has a family.
 
     `stop` is the rank of the request to cancel it, 0 if it is superseded: it then does not go back. The fields up to
     the group are what settling needs.
@@ -29,6 +29,7 @@ class Task:
     ready_at: Moment
     stop: int | None = None
     stop_ttl: float | None = None
+    kin: bool = False
     group: str = ""
     place: int = LEASED
     session: Any = None
@@ -38,12 +39,21 @@ class Task:
     first_put: Moment = 0
 
 
+_SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending"}
+
+
+def shown_state(task: Task, now: Moment) -> str:
+    """The state that is shown of an unfinished task."""
+    return _SHOWN.get(task.place) or ("delayed" if task.ready_at > now else "waiting")
+
+
 class Owner(NamedTuple):
     """The task that has a key; without a place, it has ended."""
 
     id: int
     place: int | None
     stop: int | None
+    kin: bool = False
 
 
 class TaskRows(Protocol):
@@ -88,7 +98,7 @@ class TaskRows(Protocol):
         ...
 
     def supersede(self, queue: Any, task: int, /) -> None:
-        """A leased task has its key no more, and does not go back."""
+        """A task has its key no more, and does not go back."""
         ...
 
     def replaceable(self, queue: Any, task: int, /) -> Task:
@@ -141,6 +151,18 @@ class TaskRows(Protocol):
 
     def expect_end(self, queue: Any, task: int, /) -> None:
         """This task may end."""
+        ...
+
+    def set_kin(self, queue: Any, tasks: Sequence[int], /) -> None:
+        """Tasks have families from now on, and do not expire."""
+        ...
+
+    def stop(self, queue: Any, task: Any, rank: int, ttl: float | None, /) -> str:
+        """The cancellation of a leased task was requested; the process that has the task."""
+        ...
+
+    def delete(self, queue: Any, task: Any, /) -> None:
+        """A task has gone without a record. Hint those that wait for its end."""
         ...
 
     def set_failure(self, lease: Any, failure: bytes, /) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tenure.engine import (
     BARRIER,
+    ENTRIES,
     GROUPS,
     HEALTH,
     HOLDERS,
@@ -28,6 +29,7 @@ from tenure.engine import (
 
 from ._barriers import PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, Claims
+from ._families import Families
 from ._holds import HOLDS, Holds
 from ._pages import Position, page_of, place_in
 from ._rates import Rates
@@ -63,6 +65,7 @@ class Scans:
         room: Room,
         takers: Takers,
         tasks: Tasks,
+        families: Families,
         rows: TaskRows,
         survey: Survey,
     ) -> None:
@@ -89,6 +92,7 @@ class Scans:
             TASK: tasks.one,
             KEYED_TASK: tasks.one,
             GROUPS: tasks.groups,
+            ENTRIES: families.entries,
         }
 
     def scan(self, op: Scan[Any]) -> Any:

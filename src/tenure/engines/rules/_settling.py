@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tenure.engine import (
     EXPIRED_TTL,
@@ -11,22 +12,26 @@ from tenure.engine import (
     Notice,
     Settle,
     Verdict,
+    Waits,
     after_verdict,
     without_verdict,
 )
 
-from ._queues import DELAYED, Queue, Queues
+from ._queues import DELAYED, ENDING, LEASED, Queue, Queues
 from ._room import Room
 from ._rows import Task, TaskRows
 from ._state import Moment, Session, State
 from ._takers import Takers
 
 _UNTRIED = (Verdict.GIVE_BACK, Verdict.POSTPONE)
-_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE)
+_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT, Verdict.WAIT_FOR)
 
 
 class Settling:
     """Ends deliveries and tasks."""
+
+    families: Any
+    """The `Families`, which settle by this object, and set themselves here."""
 
     def __init__(self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers) -> None:
         self._state = state
@@ -35,22 +40,33 @@ class Settling:
         self._room = room
         self._takers = takers
 
-    def settle_all(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> tuple[int, ...]:
-        """Apply verdicts; the tokens of those that are refused. The caller offers what can be taken."""
+    def settle_all(
+        self, queue: Queue, session: Session, settles: Sequence[Settle], *, at_once: bool = False
+    ) -> tuple[int, ...]:
+        """Apply verdicts; the tokens of those that are refused. The caller offers what can be taken.
+
+        With `at_once`, the verdicts of tasks with unfinished children are refused too.
+        """
         if not settles:
             return ()
         leases = self._rows.leased(queue, session, settles)
         refused: list[int] = []
         accepted: list[tuple[Task, Settle]] = []
+        kin: list[tuple[Task, Settle]] = []
         for settle in settles:
             lease = leases.get(settle.id)
+            if at_once and lease is not None and lease.kin and self.families.unfinished(queue, lease.id):
+                lease = None
             if lease is None or lease.token != settle.token:
                 refused.append(settle.token)
             else:
                 del leases[settle.id]
-                accepted.append((lease, settle))
+                (kin if lease.kin else accepted).append((lease, settle))
         self._settle(queue, session, self._rows.expect_settled(queue, accepted))
         self._rows.write()
+        for pair in kin:
+            self._settle(queue, session, self._rows.expect_settled(queue, [pair]))
+            self._rows.write()
         return tuple(refused)
 
     def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, Settle]]) -> None:
@@ -59,11 +75,16 @@ class Settling:
             if settle.failure:
                 self._rows.set_failure(lease, settle.failure)
             follows = after_verdict(
-                settle, lease.attempts, lease.deliveries, stop=lease.stop is not None, stop_ttl=lease.stop_ttl
+                settle,
+                lease.attempts,
+                lease.deliveries,
+                stop=lease.stop is not None,
+                stop_ttl=lease.stop_ttl,
+                unfinished=self.families.unfinished(queue, lease.id) if lease.kin else 0,
             )
             if lease.group:
                 groups.unlease(lease.group)
-            if settle.verdict in _STAYS_AHEAD and isinstance(follows, GoesBack):
+            if settle.verdict in _STAYS_AHEAD and not isinstance(follows, Ends):
                 groups.pin(lease.group, lease.id)
             self._after(queue, lease, follows, session)
             if settle.verdict in _UNTRIED:
@@ -93,11 +114,17 @@ class Settling:
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _after(
-        self, queue: Queue, task: Task, follows: Ends | GoesBack, session: Session | None = None
+        self, queue: Queue, task: Task, follows: Ends | GoesBack | Waits, session: Session | None = None
     ) -> None:
         queue.stops -= task.stop is not None
+        if isinstance(follows, Waits):
+            if self.families.wait(queue, task, follows):
+                return
+            follows = GoesBack(task.attempts, task.attempts, None)
+        elif task.kin and self.families.keep(queue, task, follows):
+            return
         if isinstance(follows, Ends):
-            self._end(queue, task, follows, session)
+            self.end(queue, task, follows, session)
         else:
             ready_at = task.ready_at if follows.delay is None else self._state.after(follows.delay)
             self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
@@ -110,11 +137,27 @@ class Settling:
         if place == DELAYED:
             self._takers.offer_sooner(queue, due)
 
+    def cancel(self, queue: Queue, task: Task, ttl: float | None) -> None:
+        """Cancel a task, or have its holder cancel it; the caller offers what can be taken."""
+        if task.place == LEASED:
+            if not task.stop:
+                queue.stops += task.stop is None
+                process = self._rows.stop(queue, task, self._state.rank(), ttl)
+                self._state.hint(process, queue.name, str(task.token), Notice.STOP)
+                if task.kin:
+                    self.families.sweep_children(queue, task)
+        elif task.place == ENDING:
+            self.families.cancel(queue, task, ttl)
+        else:
+            self.end_untaken(queue, task, "cancelled", ttl)
+
     def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
-        """A task that is not leased ends."""
+        """A task that is not leased ends; "purged", it leaves no record."""
         queue.dequeue(task.place, task.group)
-        self._rows.expect_end(queue, task.id)
-        self._end(queue, task, Ends(state, task.attempts, b"", ttl))
+        ends = Ends(state, task.attempts, b"", ttl)
+        if not (task.kin and self.families.keep(queue, task, ends)):
+            self._rows.expect_end(queue, task.id)
+            self.end(queue, task, ends)
 
     def remove(self, queue: Queue, task: int, group: str) -> None:
         """A queue has one unfinished task less, which is neither leased nor in an order."""
@@ -126,19 +169,24 @@ class Settling:
         if not queue.live:
             self._state.notify_watchers("drain", queue.name, Notice.DRAINED)
 
-    def _end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
+    def end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
         """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
         state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
         queue.count(ends.state)
-        queue.lasting += ttl is None
-        expires = None if ttl is None else state.after(ttl)
-        settled = state.moment if session is None else state.after(2 * session.ttl)
-        # a dead letter keeps its queue by being there
-        listed = state.moment if expires is None or ends.state == "dead" else expires
-        queue.keep_until = max(queue.keep_until, settled, listed)
-        state.last.ending += 1
-        self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
+        if ends.state == "purged":
+            self._rows.delete(queue, task)
+        else:
+            queue.lasting += ttl is None
+            expires = None if ttl is None else state.after(ttl)
+            settled = state.moment if session is None else state.after(2 * session.ttl)
+            # a dead letter keeps its queue by being there
+            listed = state.moment if expires is None or ends.state == "dead" else expires
+            queue.keep_until = max(queue.keep_until, settled, listed)
+            state.last.ending += 1
+            self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
+        if task.kin:
+            self.families.ended(queue, task.id, ends.state, ends.result)
 
     def expire(self) -> None:
         """Expire tasks, in the order of their time and id, for as long as there are steps left."""

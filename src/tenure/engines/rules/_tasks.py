@@ -28,7 +28,7 @@ from tenure.engine import (
 from ._pages import page_of, place_in
 from ._queues import LEASED, Queue, Queues
 from ._room import Room
-from ._rows import Task, TaskRows
+from ._rows import Task, TaskRows, shown_state
 from ._settling import Settling
 from ._state import Session, State
 from ._takers import Takers
@@ -36,11 +36,11 @@ from ._takers import Takers
 _PLACES: dict[str, tuple[str | int, ...]] = {
     "waiting": ("", 0, 0, 0),
     "delayed": (0, 0),
-    "leased": (0,),
+    **dict.fromkeys(("leased", "suspended", "ending"), (0,)),
     "dead": (0,),
     "ended": (0,),
 }
-"""Of what a place in a listing is made: group, priority, time and id; time and id; token; rank of the ending."""
+"""Of what a place in a listing is made: group, priority, time and id; time and id; token or id; rank of the ending."""
 
 
 class Tasks:
@@ -102,7 +102,11 @@ class Tasks:
         refused = self.complete_all(CompleteAll(op.session, op.key, (op.settle,)))
         if isinstance(refused, Reply):
             return refused
-        return Reply.REFUSED if refused else Reply.OK
+        if not refused:
+            return Reply.OK
+        task = self._rows.task(self._queues.get(op.key), op.settle.id)
+        is_leased = task is not None and task.token == op.settle.token and task.kin
+        return Reply.CHILDREN if is_leased else Reply.REFUSED
 
     def complete_all(self, op: CompleteAll) -> tuple[int, ...] | Reply:
         """Settle tasks within a transaction of the user's."""
@@ -111,7 +115,7 @@ class Tasks:
             return Reply.GONE
         queue: Queue = self._queues.get(op.key)
         takeable = queue.takeable
-        refused = self._settling.settle_all(queue, session, op.settle)
+        refused = self._settling.settle_all(queue, session, op.settle, at_once=True)
         self._takers.offer(queue, queue.takeable - takeable)
         return refused
 
@@ -150,7 +154,7 @@ class Tasks:
             return TaskPage((record,) if record else (), ask_again_in=state.ask_again_in())
         if op.watch:
             state.watch_task("change", op.key, task_id, op.watch)
-        moments = () if task.place == LEASED else (task.ready_at, task.expires)
+        moments = () if task.place >= LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.moment), default=None)
         record = self._rows.unfinished_record(queue, task, self._state_of(task))
         return TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))
@@ -166,9 +170,7 @@ class Tasks:
         return page_of(op, queue.group_rows.longest(after, op.limit + 1) if queue else ())
 
     def _state_of(self, task: Task) -> str:
-        if task.place == LEASED:
-            return "leased"
-        return "delayed" if task.ready_at > self._state.moment else "waiting"
+        return shown_state(task, self._state.moment)
 
     # settings
 

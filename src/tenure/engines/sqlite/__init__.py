@@ -37,6 +37,8 @@ class SqliteEngine(Engine):
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
     """
 
+    families = True
+
     def __init__(
         self,
         path: str | PathLike[str],

@@ -7,11 +7,10 @@ from tenure.engine import (
     Count,
     Move,
     MovedCount,
-    Notice,
     QueueCounts,
     Reply,
 )
-from tenure.engines.rules import DELAYED, LEASED, Settling, Takers, decoded_name
+from tenure.engines.rules import DELAYED, LEASED, Families, Settling, Takers, decoded_name, forget_family
 
 from ._clock import micros, seconds
 from ._listing import unfinished
@@ -25,13 +24,20 @@ class Admin:
     """Administration of queues."""
 
     def __init__(
-        self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
+        self,
+        state: State,
+        queues: Queues,
+        rows: TaskRows,
+        takers: Takers,
+        settling: Settling,
+        families: Families,
     ) -> None:
         self._state = state
         self._queues = queues
         self._rows = rows
         self._takers = takers
         self._settling = settling
+        self._families = families
 
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
@@ -60,24 +66,17 @@ class Admin:
         return MovedCount(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
 
     def _cancel(self, queue: Queue, task_id: int, ttl: float | None) -> bool:
-        state = self._state
         task = self._rows.task(queue, task_id)
         if task is None:
             return False
-        if task.place != LEASED:
-            self._settling.end_untaken(queue, task, "cancelled", ttl)
-            self._rows.write()
-        elif not task.stop:
-            assert task.session is not None
-            state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
-            queue.stops += task.stop is None
-            state.hint(state.process(task.session), queue.name, str(task.token), Notice.STOP)
+        self._settling.cancel(queue, task, ttl)
+        self._rows.write()
         return True
 
     def _postpone(self, queue: Queue, task_id: int, ready_at: int) -> bool:
         state = self._state
         task = self._rows.task(queue, task_id)
-        if task is None or task.place == LEASED:
+        if task is None or task.place >= LEASED:
             return False
         queue.dequeue(task.place, task.group)
         if task.place == DELAYED:
@@ -88,13 +87,19 @@ class Admin:
         self._rows.write()
         return True
 
-    def _requeue(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
-        """Make a dead task ready, unless another one has its key."""
+    def _requeue(
+        self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes, kin: int
+    ) -> bool:
+        """Make a dead task ready, unless another one has its key, or it is a child."""
         state = self._state
+        if kin and self._families.is_child(queue, task):
+            return False
         if key is not None:
             owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.moment)
             if owner is not None and owner[0] != task:
                 return False
+        if kin:
+            self._families.end_try(queue, task)
         state.run(TASKS.requeue, id=task, now=state.moment)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1
@@ -123,16 +128,24 @@ class Admin:
         ids = [task for *_, task, _ in tasks]
         groups = queue.group_rows.of_tasks(ids) if queue.groups.named else {}
         self._rows.expect_ends(queue, ids)
+        kin = [row[0] for row in self._state.all(TASKS.kin, ids=str(ids))]
         for *_, task, place in tasks:
+            if task in kin:
+                continue
             group = groups.get(task, "")
             queue.dequeue(place, group)
             queue.purged += 1
             self._settling.remove(queue, task, group)
             self._rows.finished(queue, task)
         self._rows.write()
-        if ids:
-            self._state.run(TASKS.delete, ids=str(ids))
-            self._state.changed(ids)
+        if others := [task for task in ids if task not in kin]:
+            self._state.run(TASKS.delete, ids=str(others))
+            self._state.changed(others)
+        for task in kin:
+            found = self._rows.task(queue, task)
+            assert found is not None
+            self._settling.end_untaken(queue, found, "purged", None)
+            self._rows.write()
         return len(ids)
 
     def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
@@ -143,9 +156,12 @@ class Admin:
             if not rows:
                 break
             looked += len(rows)
-            queue.lasting -= sum(expires is None for (expires,) in rows)
+            queue.lasting -= sum(expires is None for expires, *_ in rows)
             # outdated records that are not forgotten yet do not count
-            purged += sum(expires is None or expires > self._state.moment for (expires,) in rows)
+            purged += sum(expires is None or expires > self._state.moment for expires, *_ in rows)
+            for _, task, kin in rows:
+                if kin and name == "dead":
+                    forget_family(self._state, queue.name, task)
         if name == "dead":
             queue.dead -= purged
             queue.purged += purged
@@ -160,11 +176,13 @@ class Admin:
         groups = queue.groups
         if session is not None and queue.live:
             state.watch("drain", op.key, 0, session)
-        waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
+        waiting, delayed, suspended, ending = queue.waiting, queue.delayed, queue.suspended, queue.ending
+        leased = queue.live - waiting - delayed - suspended - ending
         dead, due = queue.dead, 0
         unfinished = groups.unfinished
         if op.recount:
-            waiting, delayed, leased, dead, unfinished = state.one(TASKS.recount, queue=queue.id)
+            recounted = state.one(TASKS.recount, queue=queue.id)
+            waiting, delayed, leased, suspended, ending, dead, unfinished = recounted
         if delayed:
             due = len(state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=CAP))
         return QueueCounts(
@@ -188,6 +206,8 @@ class Admin:
             now=seconds(state.moment),
             max_size=queue.max_size if queue.put else 0,
             group_counter=groups.unfinished,
+            suspended=suspended,
+            ending=ending,
         )
 
     def _oldest(self, queue: Queue) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tenure.engine import Notice, how_many_to_forget
-from tenure.engines.rules import Task
+from tenure.engines.rules import Task, forget_family
 
 from ._queue import Queue, Queues
 from ._sql import QUEUES, SESSIONS, TASKS, joined
@@ -33,7 +33,8 @@ class Endings:
 
     def expect_ends(self, queue: Queue, tasks: list[int]) -> None:
         """Read who watches for the ends of these tasks, before they end."""
-        self._watchers.update(self._state.task_watchers(queue.name, tasks))
+        found = self._state.task_watchers(queue.name, tasks)
+        self._watchers.update({task: found.get(task, []) for task in tasks})
 
     def record(
         self, queue: Queue, task: Task, state: str, attempts: int, result: bytes, expires: int | None
@@ -78,7 +79,7 @@ class Endings:
         if self._returned:
             self._state.run(TASKS.release, rows=json.dumps(self._returned))
             self._state.changed([row[0] for row in self._returned])
-        self._watchers, self._ended, self._results, self._returned = {}, [], [], []
+        self._ended, self._results, self._returned = [], [], []
 
     def delete_letters(self) -> None:
         """Delete dead letters whose ttl has passed, as far as the step budget goes."""
@@ -90,6 +91,9 @@ class Endings:
             queue = self._queues.get(name)
             queue.dead -= count
             queue.purged += count
+            for queue_of, task, kin in rows:
+                if kin and queue_of == queue_id:
+                    forget_family(state, name, task)
         state.soonest.letter = soonest = state.one(TASKS.soonest_letter)[0]
         state.unfinished = soonest is not None and soonest <= state.moment
 

@@ -33,6 +33,7 @@ from tenure.engines.rules import (
     TAKERS,
     Barriers,
     Claims,
+    Families,
     Holds,
     Producers,
     Rates,
@@ -93,8 +94,9 @@ class Executor:
         self._rows = rows = TaskRows(state, queues)
         room = Room(state, queues)
         takers = Takers(state, queues, rows)
-        producers = Producers(state, queues, rows, room, takers)
         self._settling = settling = Settling(state, queues, rows, room, takers)
+        self._families = families = Families(state, queues, rows, takers, settling)
+        producers = Producers(state, queues, rows, room, takers, settling)
         tasks = Tasks(state, queues, rows, room, takers, settling)
         self._sessions = sessions = Sessions(
             state,
@@ -114,7 +116,8 @@ class Executor:
             claims=claims,
             producers=producers,
             tasks=tasks,
-            admin=Admin(state, queues, rows, takers, settling),
+            admin=Admin(state, queues, rows, takers, settling, families),
+            families=families,
             rates=self._rates,
             barriers=barriers,
             scans=Scans(
@@ -126,6 +129,7 @@ class Executor:
                 room,
                 takers,
                 tasks,
+                families,
                 rows,
                 Survey(state, queues, path),
             ),
@@ -205,7 +209,11 @@ class Executor:
         result = step()
         few = how_many_to_forget(state.operations)
         self._rows.forget_records()
-        for what, forget in (("limiter", self._rates.forget), ("barrier", self._barriers.forget)):
+        for what, forget in (
+            ("limiter", self._rates.forget),
+            ("barrier", self._barriers.forget),
+            ("family", self._families.forget),
+        ):
             due = getattr(state.soonest, what)
             if due is not None and due <= state.now:
                 forget(few)
@@ -223,6 +231,10 @@ class Executor:
         self._clear_up()
         if not state.unfinished:
             answer = self._handlers[type(operation)](operation)
+            unfinished = state.unfinished
+            if state.soonest.sweep is not None:  # as far as steps are left: the answer does not wait for it
+                self._families.sweep()
+                state.unfinished = unfinished
         return Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
@@ -235,6 +247,8 @@ class Executor:
             ("session", state.boot, self._sessions.end_expired),
             ("task", state.moment, self._settling.expire),
             ("letter", state.moment, self._rows.delete_letters),
+            ("sweep", state.now, self._families.sweep),
+            ("timeout", state.now, self._families.time_out),
             ("rest", state.now, self._claims.clear_up),
         ):
             due = getattr(state.soonest, what)

@@ -5,26 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.engine import CAP, Record
-from tenure.engines.rules import Position, decoded_name, encoded_name
+from tenure.engines.rules import ENDING, SUSPENDED, Position, decoded_name, encoded_name
 
+from ._queue import Queue
 from ._records import ended_record, unfinished_record
 from ._sql import TASKS
 from ._state import State
 
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
+_APART = {"suspended": SUSPENDED, "ending": ENDING}
 _HIGHEST = 2**63 - 1
 
 
 def listed(
-    state: State, queue: int, name: str, after: Position, limit: int
+    state: State, queue: Queue, name: str, after: Position, limit: int
 ) -> list[tuple[Position, Record | None]]:
     """The first tasks in the state behind a place, with their places."""
     if name in ("ended", "dead"):
         return _ended(state, queue, name, after[0] if after else 0, limit)
-    rows = unfinished(state, queue, name, after, limit)
+    rows = unfinished(state, queue.id, name, after, limit)
     shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]))
     return [
-        (_position(name, row), unfinished_record(state, name, *of_task))
+        (_position(name, row), unfinished_record(state, queue.name, name, *of_task))
         for row, of_task in zip(rows, shown, strict=True)
     ]
 
@@ -34,6 +36,8 @@ def unfinished(state: State, queue: int, name: str, after: Position, limit: int)
     run, about = state.all, {"queue": queue, "limit": limit}
     if name == "leased":
         return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
+    if name in _APART:
+        return run(TASKS.apart, **about, place=_APART[name], id=after[0] if after else 0)
     due = run(TASKS.are_due, queue=queue, now=state.moment, limit=CAP)
     rows: list[Any] = []
     if name == "delayed":
@@ -59,16 +63,19 @@ def unfinished(state: State, queue: int, name: str, after: Position, limit: int)
 
 
 def _ended(
-    state: State, queue: int, name: str, after: int, limit: int
+    state: State, queue: Queue, name: str, after: int, limit: int
 ) -> list[tuple[Position, Record | None]]:
     rows: list[Any] = []
     for each in ("dead",) if name == "dead" else _ENDED_STATES:
-        rows += state.all(TASKS.browse_ended, queue=queue, state=each, after=after, limit=limit)
+        rows += state.all(TASKS.browse_ended, queue=queue.id, state=each, after=after, limit=limit)
     rows.sort()
-    # outdated ones that are not forgotten yet are passed over
+    # outdated records that are not forgotten yet are passed over
     return [
-        ((row[0],), ended_record(state, *row) if expires is None or expires > state.moment else None)
-        for *row, expires in rows[:limit]
+        (
+            (row[0],),
+            ended_record(state, queue.name, kin, *row) if expires is None or expires > state.moment else None,
+        )
+        for *row, expires, kin in rows[:limit]
     ]
 
 
@@ -82,4 +89,4 @@ def _position(name: str, row: Any) -> Position:
     if name == "waiting":
         group, *numbers = _rank(row)
         return decoded_name(group), *numbers
-    return row[:1] if name == "leased" else row[:2]
+    return row[:2] if name == "delayed" else row[:1]

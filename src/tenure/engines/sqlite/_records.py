@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.engine import Record
-from tenure.engines.rules import decoded_name
+from tenure.engines.rules import FAMILIES, decoded_name, tree_of
 
 from ._clock import seconds
 from ._state import State
@@ -11,7 +11,9 @@ from ._state import State
 
 def unfinished_record(
     state: State,
+    queue: str,
     shown: str,
+    kin: int,
     task: int,
     payload: bytes,
     priority: int,
@@ -27,11 +29,14 @@ def unfinished_record(
     """An unfinished task in the state `shown`, from a row of `show`."""
     age = seconds(state.moment - ready_at)
     notes = (progress, failure, meta, decoded_name(group))
-    return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes)
+    tree = _tree(state, queue, task, kin)
+    return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes, *tree)
 
 
 def ended_record(
     state: State,
+    queue: str,
+    kin: int,
     seq: int,
     task: int,
     shown: str,
@@ -50,7 +55,12 @@ def ended_record(
     """A task that has ended, from a row of `ended_task`."""
     age = seconds(state.moment - ended_at)
     notes = (progress, failure, meta, decoded_name(group))
-    return Record(seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age, *notes)
+    about = (seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age)
+    return Record(*about, *notes, *_tree(state, queue, task, kin))
+
+
+def _tree(state: State, queue: str, task: int, kin: int) -> tuple[int, str, int]:
+    return tree_of(state.table(FAMILIES).get(queue, task) if kin else None)
 
 
 def _key(key: bytes | None) -> str | None:

@@ -32,7 +32,8 @@ class Soonest:
     The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
 
     The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
-    outdated; the next barrier and queue are to be looked at.
+    outdated; the next barrier and queue are to be looked at; a sweep goes on, a wait for an entry ends, and entries are
+    to be forgotten.
     """
 
     session: int | None = None
@@ -43,6 +44,9 @@ class Soonest:
     limiter: float | None = None
     barrier: float | None = None
     queue: int | None = None
+    sweep: float | None = None
+    timeout: float | None = None
+    family: float | None = None
     line: float | None = None
 
 
@@ -84,8 +88,8 @@ class State:
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
-        self.soonest = Soonest(*row[4:12])
-        self.watching, self.following, unserved = map(bool, row[12:])
+        self.soonest = Soonest(*row[4:15])
+        self.watching, self.following, unserved = map(bool, row[15:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}
@@ -227,7 +231,8 @@ class State:
 
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
-        seconds = inf if due is None else due - self.now
+        dues = [when - self.now for when in (due, self.soonest.timeout) if when is not None]
+        seconds = min(dues, default=inf)
         if self.soonest.session is not None and self.soonest.session - self.boot < FAR:
             seconds = min(seconds, (self.soonest.session - self.boot) / 1e6)
         return max(0.0, seconds)

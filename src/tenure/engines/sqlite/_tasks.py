@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from tenure.engine import Exchange, Outcome, Record, SessionItem, Settle, Taken, Verdict
-from tenure.engines.rules import LEASED, Position, Task, Turn, decoded_name, encoded_name
+from tenure.engines.rules import FAMILIES, LEASED, Position, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
 from ._endings import Endings
@@ -111,7 +111,7 @@ class TaskRows(NewTasks, Keys, Endings):
         at = 0
         tasks: list[Taken] = []
         ids: list[int] = []
-        for (task, priority, attempts, deliveries, ready_at, size, sizes), group in zip(
+        for (task, priority, attempts, deliveries, ready_at, kin, size, sizes), group in zip(
             rows, groups, strict=False
         ):
             payload = parts[at : (at := at + size)]
@@ -119,7 +119,8 @@ class TaskRows(NewTasks, Keys, Endings):
             if sizes:
                 progress, failure, meta = [parts[at : (at := at + int(n))] for n in sizes.split()]
             waited = seconds(state.moment - ready_at)
-            notes = (progress, failure, meta, group)
+            entries = state.table(FAMILIES).get(op.key, task).total if kin else 0
+            notes = (progress, failure, meta, group, entries)
             ids.append(task)
             tasks.append(
                 Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, *notes)
@@ -151,7 +152,8 @@ class TaskRows(NewTasks, Keys, Endings):
         """Read the groups of leases, but for groups that end with them: those are forgotten at once."""
         if not queue.groups.named:
             return accepted
-        ended = queue.groups.end([lease.id for lease, settle in accepted if settle.verdict is Verdict.DONE])
+        done = [lease.id for lease, settle in accepted if settle.verdict is Verdict.DONE and not lease.kin]
+        ended = queue.groups.end(done)
         if ended == len(accepted):
             return accepted
         names = queue.group_rows.of_tasks([lease.id for lease, _ in accepted])
@@ -161,6 +163,18 @@ class TaskRows(NewTasks, Keys, Endings):
 
     def expect_end(self, queue: Queue, task: int) -> None:
         self.expect_ends(queue, [task])
+
+    def set_kin(self, _queue: Queue, tasks: Sequence[int]) -> None:
+        self._state.run(TASKS.set_kin, ids=str(list(tasks)))
+
+    def stop(self, _queue: Queue, task: Task, rank: int, ttl: float | None) -> str:
+        self._state.run(TASKS.stop, id=task.id, stop=rank, ttl=ttl)
+        return self._state.process(task.session)
+
+    def delete(self, queue: Queue, task: Task) -> None:
+        self.finished(queue, task.id)
+        self._state.run(TASKS.delete, ids=str([task.id]))
+        self._state.changed([task.id])
 
     def set_failure(self, lease: Task, failure: bytes) -> None:
         self._state.run(TASKS.set_failure, id=lease.id, failure=failure)
@@ -183,18 +197,18 @@ class TaskRows(NewTasks, Keys, Endings):
         row = self._state.one(TASKS.outcome, id=task, queue=queue.id, now=self._state.moment)
         return row and Outcome(*row)
 
-    def unfinished_record(self, _queue: Queue, task: Task, state: str) -> Record:
+    def unfinished_record(self, queue: Queue, task: Task, state: str) -> Record:
         row = self._state.one(TASKS.show, ids=str([task.id]))
-        return unfinished_record(self._state, state, *row)
+        return unfinished_record(self._state, queue.name, state, *row)
 
     def ended_record(self, queue: Queue, task: int) -> Record | None:
         row = self._state.one(TASKS.ended_task, id=task, queue=queue.id, now=self._state.moment)
-        return row and ended_record(self._state, *row)
+        return row and ended_record(self._state, queue.name, *row)
 
     def listed(
         self, queue: Queue, state: str, after: Position, limit: int
     ) -> list[tuple[Position, Record | None]]:
-        return listed(self._state, queue.id, state, after, limit)
+        return listed(self._state, queue, state, after, limit)
 
     def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, SessionItem]]:
         rows = self._state.all(TASKS.of_session, session=session.number, token=token, limit=limit)
@@ -221,5 +235,5 @@ class TaskRows(NewTasks, Keys, Endings):
 def _task(row: Sequence[Any]) -> Task:
     """A task from a row of `task`."""
     task = Task(*row)
-    task.group = decoded_name(row[7])
+    task.group = decoded_name(row[8])
     return task

@@ -22,10 +22,10 @@ _META = JsonCodec()
 class QueueStatistics:
     """A queue at one moment.
 
-    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
-    was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is
-    how many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
-    `max_size` is the limit that the last put has set, 0 if there was no put.
+    put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired + discarded + purged. A
+    task that was replaced was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait
+    for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how many groups have an
+    unfinished task. `max_size` is the limit that the last put has set, 0 if there was no put.
     """
 
     put: int
@@ -44,11 +44,13 @@ class QueueStatistics:
     oldest: float
     groups: int = 0
     max_size: int = 0
+    suspended: int = 0
+    ending: int = 0
 
     @property
     def unfinished(self) -> int:
-        """The number of tasks that are waiting, delayed or leased."""
-        return self.waiting + self.delayed + self.leased
+        """The number of tasks that are waiting, delayed, leased, suspended or ending."""
+        return self.waiting + self.delayed + self.leased + self.suspended + self.ending
 
 
 @dataclass(frozen=True, slots=True)

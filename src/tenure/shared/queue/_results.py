@@ -50,7 +50,7 @@ class Watchers:
                 answer = await self._store.call(Count(self._key, session.id))
                 if not isinstance(answer, QueueCounts):
                     session.lose("gone")
-                elif answer.waiting or answer.delayed or answer.leased:
+                elif answer.waiting or answer.delayed or answer.leased or answer.suspended or answer.ending:
                     await watch.changed(answer.ask_again_in)
                 else:
                     return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import anyio
 from anyio import CancelScope
@@ -27,7 +27,10 @@ from ._meta import decode_meta
 from ._payload import P, P_co
 from ._reports import numbered_report, report_in
 from ._retry import Dead, Discard, Retry, RetryLater, error_of
+from ._steps import Steps
 from ._takes import OnSettled, Takers
+
+R = TypeVar("R")
 
 _UNCOMMITTED = "uncommitted"
 _EVENTS = {
@@ -94,6 +97,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "_scope",
         "_session",
         "_since",
+        "_steps",
         "_trying",
         "attempt",
         "cancelled",
@@ -120,6 +124,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._progress = taken.progress
         self._failure = taken.failure
         self._meta = taken.meta
+        self._steps: Steps | int = taken.entries
         self._reports = 0
         self.lost: str | None = None
         self.cancelled: bool = False
@@ -201,6 +206,41 @@ class Task(Guarded, Held, Generic[P_co]):
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
             self.stop()
+
+    @overload
+    async def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R: ...
+
+    @overload
+    async def step(self, name: str, function: Callable[[], R]) -> R: ...
+
+    async def step(self, name: str, function: Callable[[], Any]) -> Any:
+        """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
+
+        A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
+        happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
+        An exception is not stored, and the function may be called again if the process dies before the value is
+        stored. The values last until the task has ended; those of a dead letter, until it is deleted.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
+        `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
+        `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
+        Cancellation: the value may or may not be stored.
+        """
+        queue = self._queue
+        self.check()
+        if isinstance(self._steps, int):
+            self._steps = Steps(queue, self.id, self.token, self._steps)
+        made = await self._steps.run(
+            name,
+            function,
+            lambda value: encode(queue.store.codec, queue.key, "step", value, queue.max_payload),
+        )
+        if made is Reply.REFUSED:
+            raise LeaseLost(self._name, self.lost or "refused")
+        if made is Reply.REQUESTED:
+            self.stop()
+            raise TaskCancelled(queue.key, self.id)
+        return made
 
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").

@@ -11,6 +11,7 @@ from ._batches import BatchContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
+from ._families import FamilyContract  # noqa: E402
 from ._forgetting import ForgettingContract  # noqa: E402
 from ._groups import GroupContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
@@ -33,6 +34,7 @@ class EngineContract(
     ClaimContract,
     TaskContract,
     GroupContract,
+    FamilyContract,
     KeyContract,
     CounterContract,
     HintContract,

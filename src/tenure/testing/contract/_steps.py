@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from tenure.engine import (
     BARRIER,
+    ENTRIES,
     GROUPS,
     HOLDERS,
     KEYED_TASK,
@@ -39,6 +40,7 @@ from tenure.engine import (
     Ping,
     Progress,
     Put,
+    PutChildren,
     PutRequest,
     RateLimit,
     Refund,
@@ -49,6 +51,7 @@ from tenure.engine import (
     ResetBarrier,
     Resize,
     Scan,
+    SetEntry,
     SetGroups,
     SetPaused,
     Settle,
@@ -71,7 +74,11 @@ STATES = ("waiting", "delayed", "leased", "ended", "dead")
 KINDS = ("holds", "pools", "queues", "sessions")
 _MOVED = ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
 _METADATA: tuple[Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
-_VERDICTS = (*Verdict, Verdict.DONE, Verdict.DEAD)
+STATES_OF_FAMILIES = ("suspended", "ending")
+_WAITS = (Verdict.WAIT, Verdict.WAIT_FOR)
+_VERDICTS = (*(verdict for verdict in Verdict if verdict not in _WAITS), Verdict.DONE, Verdict.DEAD)
+_ENTRIES = ("c/a", "c/b", "c/c", "d/a", "v")
+"""The names of entries: the children of two blocks, and a value or signal."""
 
 
 class Walker(Protocol):
@@ -102,6 +109,8 @@ class Walker(Protocol):
         ...
 
     async def look_at_tasks(self, queue: str, state: str, limit: int) -> None: ...
+
+    async def look_at_entries(self, queue: str, task: int, limit: int) -> None: ...
 
     async def look_at_session(self, session: str, limit: int) -> None: ...
 
@@ -771,6 +780,108 @@ async def one_taken_task(d: Draw) -> None:
         await d.walk.send(d.one_of(operations))
 
 
+# ------------------------------------------------------------------------------------------------------------ families
+
+
+def _put_children(d: Draw, queue: str, task: int, token: int) -> PutChildren:
+    names = tuple(sorted(set(d.some(1, 3, lambda: d.one_of(_ENTRIES[:4])))))
+    tasks = tuple(NewTask(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0) for _ in names)
+    return PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
+
+
+def _settle_with_family(d: Draw, task: int, token: int) -> Settle:
+    verdict = d.one_of((*_VERDICTS, *_WAITS, Verdict.WAIT, Verdict.RETRY))
+    result = b"result"
+    if verdict is Verdict.WAIT:
+        result = d.one_of((b"", b"c/", b"d/"))
+    elif verdict is Verdict.WAIT_FOR:
+        result = d.one_of((b"v", b"v", b"c/a"))
+    delay = d.duration() if verdict is Verdict.WAIT_FOR and d.flag() else d.delay()
+    return Settle(task, token, verdict, result, delay, d.one_of((5.0, None)))
+
+
+async def raise_a_family(d: Draw) -> None:
+    """A task puts children, and waits or ends; others are taken and settled, cancelled or purged meanwhile."""
+    session, queue = d.session(), d.queue()
+    root = NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d), on_duplicate="replace")
+    await _put(d, session, queue, PutRequest("m", (root,) * d.number(1, 2), wait=False))
+    for _ in range(d.number(1, 5)):
+        queue = d.queue()
+        tasks = await _exchange(d, session, queue, (), d.number(1, 3), max_deliveries=d.one_of((2, 20)))
+        for task in tasks:
+            if d.flag():
+                await d.walk.send(_put_children(d, queue, task.id, task.token))
+            if d.number(0, 3) == 0:
+                await d.walk.send(SetEntry(queue, task.id, task.token, "v", d.data()))
+            if d.number(0, 3) == 0:
+                await one_task(d)
+        settle = [_settle_with_family(d, task.id, task.token) for task in tasks]
+        await _exchange(d, session, queue, settle[d.number(0, 1) :], d.number(0, 2), wait=d.flag())
+        if d.number(0, 3) == 0:
+            await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
+
+
+async def wait_for_children(d: Draw) -> None:
+    """A task puts children and waits for them, which end one after the other; somebody waits idle."""
+    session, queue, to = d.session(), d.queue(), d.queue()
+    await _put(d, session, queue, PutRequest("m", (NewTask(b"x", group=_group(d)),), wait=False))
+    tasks = await _exchange(d, session, queue, (), 1)
+    for task in tasks:
+        names = _ENTRIES[: d.number(1, 4)]
+        specs = (NewTask(b"x"),) * len(names)
+        await d.walk.send(PutChildren(queue, task.id, task.token, to, names, specs))
+        await d.walk.send(
+            GetResult(queue, task.id, d.session()), Scan(TASK, queue, only=str(task.id), watch=d.session())
+        )
+        verdict = d.one_of((Verdict.WAIT, Verdict.WAIT, Verdict.DONE, Verdict.RETRY, Verdict.DEAD))
+        settle = Settle(
+            task.id, task.token, verdict, b"c/" if verdict is Verdict.WAIT else b"", d.delay(), 5.0
+        )
+        await _exchange(d, session, queue, (settle,), wait=False)
+    await _exchange(d, d.session(), queue, (), 1)
+    for _ in range(4):
+        taken = await _exchange(d, session, to, (), d.number(1, 2), wait=False)
+        if d.number(0, 4) == 0:
+            await one_task(d)
+        verdict = d.one_of((Verdict.DONE, Verdict.DONE, Verdict.DEAD, Verdict.RETRY))
+        settles = [Settle(t.id, t.token, verdict, b"result", ttl=5.0) for t in taken]
+        await _exchange(d, session, to, settles, wait=False)
+
+
+async def use_an_entry(d: Draw) -> None:
+    """Write or read an entry of a task, or put children, with the token of a present or former lease, or none."""
+    if d.walk.taken:
+        _, queue, task, token = d.one_of(d.walk.taken[-6:])
+        token = d.one_of((token, token, d.one_of(d.walk.taken[-6:])[3]))
+        name = d.one_of(("v", "v", "c/a"))
+        operations = (
+            SetEntry(queue, task, 0, name, d.data()),
+            SetEntry(queue, task, token, name, d.data()),
+            _put_children(d, queue, task, token),
+        )
+        await d.walk.send(d.one_of(operations))
+        await d.walk.look_at_entries(queue, task, d.number(1, 3))
+
+
+async def wait_for_a_signal(d: Draw) -> None:
+    """A task waits for an entry, which comes before, in time, or too late."""
+    session, queue = d.session(), d.queue()
+    await _put(d, session, queue, PutRequest("m", (NewTask(b"x"),), wait=False))
+    for task in await _exchange(d, session, queue, (), 1, wait=False):
+        if d.number(0, 3) == 0:
+            await d.walk.send(SetEntry(queue, task.id, 0, "v", b"early"))
+        settle = Settle(task.id, task.token, Verdict.WAIT_FOR, b"v", d.delay())
+        await _exchange(d, session, queue, (settle,), d.number(0, 1), wait=d.flag())
+        await d.walk.advance(d.delay())
+        await d.walk.send(SetEntry(queue, task.id, 0, "v", b"late"), Scan(ENTRIES, queue, only=str(task.id)))
+        await _exchange(d, session, queue, (), 1)
+
+
+async def look_through_a_family(d: Draw) -> None:
+    """Page by page."""
+    await d.walk.look_at_tasks(d.queue(), d.one_of(STATES_OF_FAMILIES), d.number(1, 3))
+
+
 # ------------------------------------------------------------------------------------------------------------ together
 
 
@@ -831,11 +942,28 @@ _TASKS: tuple[Step, ...] = (
     one_taken_task,
 )
 
+_FAMILIES: tuple[Step, ...] = (
+    *(raise_a_family,) * 6,
+    *(wait_for_children,) * 4,
+    *(use_an_entry,) * 2,
+    wait_for_a_signal,
+    wait_for_a_signal,
+    look_through_a_family,
+    look_after_a_queue,
+    work,
+    bury_and_revive,
+    one_task,
+    one_task,
+    set_groups,
+    use_a_key,
+)
+
 FAMILIES: dict[str, tuple[Step, ...]] = {
     "holds": _ALWAYS + _HOLDS,
     "claims": _ALWAYS + _CLAIMS,
     "counters": _ALWAYS + _COUNTERS,
     "tasks": _ALWAYS + _TASKS,
+    "families": _ALWAYS + _FAMILIES,
     "all": (*_ALWAYS, *_HOLDS, *_CLAIMS, *_COUNTERS, *_TASKS, batch),
 }
 """The steps of a walk, by what it is about."""

@@ -2,7 +2,7 @@
 -- in: name
 -- out: all columns
 SELECT id, look_at, has_groups, name, paused, max_size, live, waiting, delayed, put, done, dead, cancelled, expired,
-  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, keep_until
+  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, keep_until
 FROM queue WHERE name = :name
 
 -- name: The name of a queue.
@@ -19,7 +19,7 @@ INSERT INTO queue (name) VALUES (:name)
 UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
-  lasting = :lasting, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
+  lasting = :lasting, suspended = :suspended, ending = :ending, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
 
 -- delete: Forget a queue.

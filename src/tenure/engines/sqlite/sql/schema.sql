@@ -73,6 +73,8 @@ CREATE TABLE queue (
   stops INTEGER NOT NULL DEFAULT 0,
   ordinal INTEGER NOT NULL DEFAULT 0,
   lasting INTEGER NOT NULL DEFAULT 0,
+  suspended INTEGER NOT NULL DEFAULT 0,
+  ending INTEGER NOT NULL DEFAULT 0,
   keep_until INTEGER NOT NULL DEFAULT 0,
   look_at INTEGER,
   has_groups INTEGER NOT NULL DEFAULT 0
@@ -127,7 +129,7 @@ CREATE TABLE task_group (
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
 CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
--- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. stop is the rank of the request to cancel it, 0 for one
+-- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
 -- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number
 -- beyond 64 bits would come out of JSON as a float.
 CREATE TABLE task (
@@ -142,6 +144,7 @@ CREATE TABLE task (
   token INTEGER NOT NULL DEFAULT 0,
   stop INTEGER,
   stop_ttl REAL,
+  kin INTEGER NOT NULL DEFAULT 0,
   max_deliveries INTEGER NOT NULL DEFAULT 0,
   keep INTEGER NOT NULL DEFAULT 0,
   dead_ttl REAL,
@@ -174,6 +177,9 @@ CREATE INDEX task_lease ON task (session, token) WHERE place = 2
 -- task_leased: The leased tasks of a queue, in the order of taking.
 CREATE INDEX task_leased ON task (queue, token) WHERE place = 2
 
+-- task_kin: Those with a family, by place and id: all that are suspended or ending are among them.
+CREATE INDEX task_kin ON task (queue, place, id) WHERE kin = 1
+
 -- task_stop: Leased tasks whose cancellation was requested, in the order of the requests.
 CREATE INDEX task_stop ON task (session, queue, stop) WHERE stop IS NOT NULL
 
@@ -195,7 +201,7 @@ CREATE TABLE kept_key (
 -- kept_key_until: The kept keys of a queue, the first to be forgotten first.
 CREATE INDEX kept_key_until ON kept_key (queue, until)
 
--- ended: The record of a task that has ended; seq is the rank of the ending.
+-- ended: The record of a task that has ended; seq is the rank of the ending; kin: its family is kept with it if it is dead.
 CREATE TABLE ended (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -206,6 +212,7 @@ CREATE TABLE ended (
   deliveries INTEGER NOT NULL,
   ended_at INTEGER NOT NULL,
   expires INTEGER,
+  kin INTEGER NOT NULL DEFAULT 0,
   group_name BLOB NOT NULL DEFAULT x'',
   key BLOB,
   progress BLOB NOT NULL DEFAULT x'',

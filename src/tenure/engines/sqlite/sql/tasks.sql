@@ -14,9 +14,9 @@ FROM json_each(:rows)
 
 -- owner: The task that has a key, unfinished or ended.
 -- in: queue, key, now
--- out: id, place (NULL: it has ended), stop
-SELECT id, place, stop FROM task WHERE queue = :queue AND key = :key
-UNION ALL SELECT task, NULL, NULL FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
+-- out: id, place (NULL: it has ended), stop, kin
+SELECT id, place, stop, kin FROM task WHERE queue = :queue AND key = :key
+UNION ALL SELECT task, NULL, NULL, 0 FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
 
 -- keep_key: A key lasts until a moment, for a task that has it or gets it.
 -- in: queue, key, task, until
@@ -42,7 +42,7 @@ DELETE FROM kept_key WHERE queue = :queue AND key IN
 -- out: until
 SELECT min(until) FROM kept_key WHERE queue = :queue
 
--- supersede: A leased task has its key no more, and does not go back.
+-- supersede: A task has its key no more, and does not go back.
 -- in: id, ttl
 UPDATE task SET key = NULL, stop_ttl = CASE WHEN stop IS NULL THEN :ttl ELSE stop_ttl END, stop = coalesce(stop, 0)
 WHERE id = :id
@@ -71,9 +71,9 @@ UPDATE task SET place = 0 WHERE id IN
 
 -- first_by_priority: The next tasks without a group in the order of priority.
 -- in: queue, count
--- out: JSON arrays of id, priority, attempts, deliveries, ready_at, the length of the payload, and those of progress,
+-- out: JSON arrays of id, priority, attempts, deliveries, ready_at, kin, the length of the payload, and those of progress,
 --      failure and meta in one text (NULL if all are empty, as they usually are: that costs nothing); the bytes of all four
-SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, length(payload),
+SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, kin, length(payload),
     CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
     ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
@@ -84,7 +84,7 @@ FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
 -- first_by_age: The next tasks without a group in the order of age, among those that were ready before a moment.
 -- in: queue, count, before
 -- out: as `first_by_priority`
-SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, length(payload),
+SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, kin, length(payload),
     CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
     ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
@@ -95,7 +95,7 @@ FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
 -- these: Tasks to be taken, in their order.
 -- in: ids (a JSON array)
 -- out: as `first_by_priority`
-SELECT json_group_array(json_array(task.id, priority, attempts, deliveries, ready_at, length(payload),
+SELECT json_group_array(json_array(task.id, priority, attempts, deliveries, ready_at, kin, length(payload),
     CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
     ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
@@ -129,9 +129,18 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
 -- leased: The tasks among these that a session has taken.
 -- in: ids (a JSON array), queue, session
--- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl
-SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl))
+-- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin
+SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
+
+-- set_kin: Tasks have families, and do not expire.
+-- in: ids (a JSON array)
+UPDATE task SET kin = 1, expires = NULL WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- kin: The tasks among these that have families.
+-- in: ids (a JSON array)
+-- out: id
+SELECT id FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND kin = 1
 
 -- set_failure: What a settlement says of the failed tries.
 -- in: id, failure
@@ -145,10 +154,10 @@ FROM json_each(:rows) AS released WHERE task.id = json_extract(released.value, '
 
 -- record: Keep a record of tasks that end.
 -- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
-INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, group_name, key, progress,
+INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, kin, group_name, key, progress,
   failure, meta, result, payload)
 SELECT task.id, queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'), priority, json_extract(value, '$[3]'),
-  deliveries, :now, json_extract(value, '$[4]'), group_name, task.key, progress, failure, meta,
+  deliveries, :now, json_extract(value, '$[4]'), kin, group_name, task.key, progress, failure, meta,
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
   CASE WHEN keep OR json_extract(value, '$[1]') = 'dead' THEN payload ELSE x'' END
 FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending.value, '$[0]')
@@ -160,8 +169,8 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 -- task: An unfinished task.
 -- in: id, queue
 -- out: the columns of a `rules.Task`
-SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session, max_deliveries, dead_ttl,
-  expires, first_put
+SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session, max_deliveries,
+  dead_ttl, expires, first_put
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -192,7 +201,7 @@ WHERE session = :session AND place = 2 AND token > :token ORDER BY token LIMIT :
 -- expired: Tasks that have expired, in the order of their time and id.
 -- in: now, count
 -- out: queue (its name), and as `task`
-SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session,
+SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session,
   max_deliveries, dead_ttl, expires, first_put
 FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
@@ -213,8 +222,10 @@ WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
 -- ended_task: The whole record of a task that has ended.
 -- in: id, queue, now
--- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name
+-- out: kin, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta,
+--      group_name
+SELECT kin, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta,
+  group_name
 FROM ended
 WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
@@ -225,10 +236,10 @@ DELETE FROM ended WHERE id IN
 
 -- delete_letters: Delete outdated dead letters, in the order of their time and id.
 -- in: now, count
--- out: queue
+-- out: queue, id, kin
 DELETE FROM ended WHERE id IN
   (SELECT id FROM ended WHERE expires <= :now AND state = 'dead' ORDER BY expires, id LIMIT :count)
-RETURNING queue
+RETURNING queue, id, kin
 
 -- soonest_letter: When the next dead letter is outdated.
 -- out: expires
@@ -236,14 +247,15 @@ SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
 -- dead: Dead tasks in the order in which they ended.
 -- in: queue, after, count
--- out: seq, id, key, expires, group_name
-SELECT seq, id, key, expires, group_name FROM ended
+-- out: seq, id, key, expires, group_name, kin
+SELECT seq, id, key, expires, group_name, kin FROM ended
 WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
 
 -- requeue: A dead task is unfinished again.
 -- in: id, now
-INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload, first_put)
-SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
+INSERT INTO task (id, queue, place, priority, ready_at, kin, group_name, key, progress, failure, meta, payload,
+  first_put)
+SELECT id, queue, 0, priority, :now, kin, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
 
 -- forget_one: Delete a record.
 -- in: id
@@ -251,15 +263,15 @@ DELETE FROM ended WHERE id = :id
 
 -- purge_ended: Delete records of a state, oldest first.
 -- in: queue, state, count
--- out: expires
+-- out: expires, id, kin
 DELETE FROM ended WHERE id IN
   (SELECT id FROM ended WHERE queue = :queue AND state = :state ORDER BY seq LIMIT :count)
-RETURNING expires
+RETURNING expires, id, kin
 
 -- dead_one: A dead task.
 -- in: id, queue
--- out: key, expires, group_name
-SELECT key, expires, group_name FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
+-- out: key, expires, group_name, kin
+SELECT key, expires, group_name, kin FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
 
 -- waiting_same_time: Those that wait behind a task of the same group and priority that was ready at the same time.
 -- in: queue, group, priority, ready_at, id, limit
@@ -312,17 +324,22 @@ WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LI
 -- out: token, id, place
 SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token > :token ORDER BY token LIMIT :limit
 
+-- apart: Suspended or ending tasks behind an id.
+-- in: queue, place, id, limit
+-- out: id, place
+SELECT id, place FROM task WHERE queue = :queue AND kin = 1 AND place = :place AND id > :id ORDER BY id LIMIT :limit
+
 -- show: The shown fields of these tasks, in their order.
 -- in: ids (a JSON array)
--- out: id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
-SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+-- out: kin, id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+SELECT kin, task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
 FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
 -- in: queue, state, after, limit
--- out: as `ended_task`, and expires
+-- out: as `ended_task` without kin, and expires, kin
 SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name,
-  expires
+  expires, kin
 FROM ended
 WHERE queue = :queue AND state = :state AND seq > :after ORDER BY seq LIMIT :limit
 
@@ -339,12 +356,15 @@ WHERE queue = :queue AND group_name > x'' AND place = 0
 
 -- recount: The rows of a queue.
 -- in: queue
--- out: waiting and delayed as they stand in the order, leased, dead, groups
+-- out: waiting and delayed as they stand in the order, leased, suspended, ending, dead, groups
 SELECT (SELECT count(*) FROM task WHERE queue = :queue AND place = 0),
   (SELECT count(*) FROM task WHERE queue = :queue AND place = 1),
   (SELECT count(*) FROM task WHERE queue = :queue AND place = 2),
+  (SELECT count(*) FROM task WHERE queue = :queue AND kin = 1 AND place = 3),
+  (SELECT count(*) FROM task WHERE queue = :queue AND kin = 1 AND place = 4),
   (SELECT count(*) FROM ended WHERE queue = :queue AND state = 'dead'),
   (SELECT count(*) FROM (
     SELECT group_name FROM task WHERE queue = :queue AND place = 0 AND group_name > x''
     UNION SELECT group_name FROM task WHERE queue = :queue AND place = 1 AND group_name > x''
-    UNION SELECT group_name FROM task WHERE queue = :queue AND place = 2 AND group_name > x''))
+    UNION SELECT group_name FROM task WHERE queue = :queue AND place = 2 AND group_name > x''
+    UNION SELECT group_name FROM task WHERE queue = :queue AND kin = 1 AND place > 2 AND group_name > x''))

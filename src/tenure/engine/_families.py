@@ -1,0 +1,134 @@
+"""Families: the children of a task, and the named entries of its record. A task ends after its children.
+
+An *entry* belongs to an unfinished task, or to a dead letter. It is a value that a delivery of the task stored, a
+signal that somebody sent, or a child. The first write of a name wins, for as long as the entry is there.
+
+The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
+
+1. A task ends only when none of its children is unfinished. A verdict that would end it earlier is stored, and the
+   task is "ending": unfinished, without a lease, in no order. Its children are cancelled, and the end of the last one
+   applies the stored verdict in the same step. Expiry, a purge and a lost session do no less than a verdict.
+2. A try ends only when no child is unfinished: RETRY is stored in the same way, and the task is then ready at the
+   later of the end of its pause and the end of its last child. GIVE_BACK, POSTPONE, WAIT, WAIT_FOR and a lost session
+   interrupt a try, and leave the children alone.
+3. A child and a value carry the token of a lease. They are refused if it is another token than the lease in force has,
+   or if the cancellation of the task was requested.
+4. Every way in which a child ends tells its parent: its entry then has the child's state and result, which last as
+   long as the entry. A child that is purged tells "purged".
+5. A child has failed if it ended in another way than "done". At the end of a try, and when a dead letter is made ready
+   again, the entries of failed children are gone; all other entries stay.
+6. Cancelling goes down by visits, each of a step of the budget: a sweep visits the unfinished children whose names
+   begin with a prefix, by name. A child that is leased is asked to stop, and its own children are swept; any other
+   child ends as cancelled, with a record for `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A
+   child that is ending for a retry is ending as cancelled from then on. Sweeps go on, in the order of queues and ids,
+   behind the operation that began them as far as its budget goes, and then with what the next operation processes
+   first, behind ended sessions, tasks and dead letters.
+7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready as soon as nothing
+   is missing that it waits for, in the same step; one taker is hinted READY for it.
+8. A wait counts no attempt. It begins the count of deliveries without a verdict anew, keeps `ready_at`, and gives no
+   turn of the group back.
+9. No limit of a queue holds a child back. At most `PutChildren.most` children and `MOST_ENTRIES` entries belong to a
+   task, ended ones included, and a child is at most `DEEPEST` levels below its root.
+10. Only a root has a key, a group or an expiry, and only a root is made ready again after its death. With its first
+    entry a task no longer expires. "replace" takes a root that is suspended, ending, or has an unfinished child for a
+    leased one, and cancels it at once; any other root that is replaced loses its entries. A suspended or ending root
+    holds its group where the group keeps its order.
+11. Settlements of tasks with a family take effect behind the others of their operation.
+
+A family costs its task one flag: nothing of this is read for a task without one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from ._answers import CAP, Operation, Reply
+from ._scan import Index, Page
+from ._tasks import Accepted, NewTask
+from ._value import value
+
+MOST_ENTRIES = 10_000
+"""The most entries of a task."""
+
+DEEPEST = 32
+"""The number of levels that a child may be below its root."""
+
+ENTRY_BYTES = 4 * 2**20
+"""The bytes of values after which a page of entries ends."""
+
+
+class Entry(NamedTuple):
+    """An entry of a task, by `name`.
+
+    A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
+    or has the state in which it ended; `value` is then its result, error or reason. A child has a `queue` and an `id`.
+    `swept`: the cancellation of the child came from its parent's family, and not from outside.
+    """
+
+    name: str
+    kind: Literal["value", "signal", "child"]
+    state: str
+    value: bytes = b""
+    queue: str = ""
+    id: int = 0
+    swept: bool = False
+
+
+ENTRIES = Index("entries", "queue", Entry, Page[Entry])
+"""The entries of the task with the id `only`."""
+
+
+class TooMany(NamedTuple):
+    """Not stored: a task has at most `most` of them."""
+
+    most: int
+
+
+@value
+class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
+    """Put tasks into the queue `to` as children of the leased task `id` of the queue `key`; all, or none.
+
+    -> Accepted (the ids), Entry (the first of these names that is of no child), TooMany, REFUSED (stale token),
+    REQUESTED (put nothing: cancel the task), MORE
+
+    `names` are the names of the entries. For a name that is there, the task is not put, and the answer has the id of
+    the first task. Raises `ValueError` for more than `CAP` tasks, for names that are not one for each task, and for
+    tasks with a key, a group or an expiry. The answer is an `EngineError` if the task is `DEEPEST` levels below its
+    root, and if `to` is in another shard than `key`.
+
+    No `Put`, `Exchange` or `Move` will do: the names of children are in place of the number of a put, no limit makes
+    them wait, and the lease of their parent is checked in the same step.
+    """
+
+    key: str
+    id: int
+    token: int
+    to: str
+    names: tuple[str, ...]
+    tasks: tuple[NewTask, ...]
+    most: int = 1_000
+
+    def __post_init__(self) -> None:
+        if len(self.tasks) > CAP:
+            raise ValueError(f"tasks must be at most {CAP}, not {len(self.tasks)}")
+        if len(set(self.names)) != len(self.tasks):
+            raise ValueError("names must be one for each task, and each another one")
+        if any(task.key is not None or task.group or task.expires is not None for task in self.tasks):
+            raise ValueError("tasks must have no key, no group and no expiry as children")
+
+
+@value
+class SetEntry(Operation[Entry | TooMany | Reply]):
+    """Store a value of a leased task, or with the token 0 a signal for an unfinished task.
+
+    -> OK, Entry (the entry that is there), TooMany, REFUSED (stale token), REQUESTED (stored nothing: cancel the task),
+    UNKNOWN (a signal for a task that is not there), MORE
+
+    No `Exchange` or `Move` will do: both settle or move tasks, and neither answers with the value that is there.
+    """
+
+    key: str
+    id: int
+    token: int
+    name: str
+    value: bytes = b""

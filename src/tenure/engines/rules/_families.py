@@ -1,0 +1,516 @@
+"""Families: the entries of tasks, their children, and the verdicts that wait for these.
+
+The laws are in `tenure.engine._families`. A row that was read is saved before anything else is called: rows of a file
+are copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenure.engine import (
+    DEEPEST,
+    ENTRY_BYTES,
+    EXPIRED_TTL,
+    MOST_ENTRIES,
+    Accepted,
+    Ends,
+    GoesBack,
+    Page,
+    PutChildren,
+    Reply,
+    Scan,
+    SetEntry,
+    TooMany,
+    Waits,
+)
+from tenure.engine import Entry as ShownEntry
+from tenure.errors import EngineError
+
+from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues
+from ._rows import Task, TaskRows
+from ._settling import Settling
+from ._state import State
+from ._tables import Layout, Order, Table
+from ._takers import Takers
+
+_RETRY = "retry"
+
+
+@dataclass(slots=True)
+class Family:
+    """The row of a task that is a child or has entries: its place in the tree, and what it waits for.
+
+    Of `total` entries, `unfinished` are children that have not ended. Entries of tries before `born` are not there,
+    nor are the entries of children that failed in a try before `tries`. A suspended task waits for the entry
+    `awaited`, or for all its children, of which a failed one cancels those whose names begin with `prefix`. A task
+    that is ending keeps its verdict in `ending`, `result` and `ttl`. A sweep of the names that begin with `swept` has
+    come to `swept_to`.
+    `over`: the task has ended, and its entries are to be forgotten.
+    """
+
+    queue: str
+    task: int
+    parent_queue: str = ""
+    parent: int = 0
+    name: str = ""
+    depth: int = 0
+    total: int = 0
+    unfinished: int = 0
+    tries: int = 0
+    born: int = 0
+    awaited: str = ""
+    prefix: str = ""
+    timed: bool = False
+    until: float = 0.0
+    ending: str = ""
+    result: bytes = b""
+    ttl: float | None = None
+    swept: str = ""
+    swept_to: str = ""
+    sweeps: bool = False
+    over: bool = False
+
+
+@dataclass(slots=True)
+class Entry:
+    """An entry of a task, of the try `tries`: in which it was written, or the child ended."""
+
+    queue: str
+    task: int
+    name: str
+    kind: str
+    state: str
+    value: bytes = b""
+    child_queue: str = ""
+    child: int = 0
+    swept: bool = False
+    unfinished: bool = False
+    failed: bool = False
+    tries: int = 0
+
+
+_OF_TASK = ("queue", "task")
+FAMILIES = Layout(
+    "family",
+    Family,
+    _OF_TASK,
+    sweeps=Order((), _OF_TASK, when=("sweeps", True)),
+    timed=Order((), ("until", *_OF_TASK), when=("timed", True)),
+    over=Order((), _OF_TASK, when=("over", True)),
+)
+ENTRIES = Layout(
+    "entry",
+    Entry,
+    (*_OF_TASK, "name"),
+    name=Order(_OF_TASK, ("name",)),
+    unfinished=Order(_OF_TASK, ("name",), when=("unfinished", True)),
+    failed=Order((*_OF_TASK, "tries"), ("name",), when=("failed", True)),
+)
+
+
+class Families:
+    """The families of tasks."""
+
+    def __init__(
+        self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
+    ) -> None:
+        self._state = state
+        self._queues = queues
+        self._rows = rows
+        self._takers = takers
+        self._settling = settling
+        self._families: Table[Family] = state.table(FAMILIES)
+        self._entries: Table[Entry] = state.table(ENTRIES)
+        settling.families = self
+
+    # operations
+
+    def put_children(self, op: PutChildren) -> Accepted | ShownEntry | TooMany | Reply:
+        task = self._leased(op.key, op.id, op.token)
+        if isinstance(task, Reply):
+            return task
+        family = self._family(self._queues.get(op.key), task)
+        known = {name: self._entry(family, name) for name in op.names}
+        for entry in known.values():
+            if entry is not None and entry.kind != "child":
+                return _shown(entry)
+        new = [name for name, entry in known.items() if entry is None]
+        more = sum(self._entries.get(op.key, op.id, name) is None for name in new)
+        most = min(op.most, MOST_ENTRIES)
+        if more and family.total + more > most:
+            return TooMany(most)
+        if new and family.depth >= DEEPEST:
+            raise EngineError(f"task {op.id} is {DEEPEST} levels below its root and can have no children")
+        family.total += more
+        family.unfinished += len(new)
+        self._families.save(family)
+        to: Queue = self._queues.get(op.to)
+        due, takeable = self._takers.due(to), to.takeable
+        ids: list[int] = []
+        added: list[int] = []
+        for name, spec in zip(op.names, op.tasks, strict=True):
+            if (entry := known[name]) is not None:
+                ids.append(entry.child)
+                continue
+            self._state.last.task = child = self._state.last.task + 1
+            ready_at = self._state.after(spec.delay)
+            to.put += 1
+            to.live += 1
+            place = to.enqueue(child, "", ready_at, self._state.moment)
+            self._rows.add(to, child, spec, place, ready_at, None)
+            self._families.save(Family(to.name, child, op.key, op.id, name, family.depth + 1))
+            entry = Entry(op.key, op.id, name, "child", "unfinished", b"", to.name, child, tries=family.tries)
+            entry.unfinished = True
+            self._write(entry)
+            ids.append(child)
+            added.append(child)
+        self._rows.write()
+        if new:
+            self._rows.set_kin(to, added)
+            self._takers.offer(to, to.takeable - takeable)
+            self._takers.offer_sooner(to, due)
+        return Accepted(tuple(ids))
+
+    def set_entry(self, op: SetEntry) -> ShownEntry | TooMany | Reply:
+        queue = self._queues.find(op.key)
+        task: Task | Reply | None
+        if op.token:
+            task = self._leased(op.key, op.id, op.token)
+        else:
+            task = None if queue is None else self._rows.task(queue, op.id)
+        if isinstance(task, Reply):
+            return task
+        if queue is None or task is None:
+            return Reply.UNKNOWN
+        family = self._family(queue, task)
+        if (entry := self._entry(family, op.name)) is not None:
+            return _shown(entry)
+        if family.total >= MOST_ENTRIES:
+            return TooMany(MOST_ENTRIES)
+        self._set(queue, family, op.name, "value" if op.token else "signal", "done", op.value)
+        return Reply.OK
+
+    def entries(self, op: Scan[Page[ShownEntry]]) -> Page[ShownEntry]:
+        """The entries of a task."""
+        task = int(op.only)
+        family = self._families.get(op.key, task)
+        if family is None or family.over:
+            return Page(())
+        after = (op.after,) if op.after else ()
+        page: list[ShownEntry] = []
+        size, last = 0, ""
+        for looked, row in enumerate(
+            self._entries.some("name", op.key, task, limit=op.limit + 1, after=after)
+        ):
+            if looked == op.limit or size > ENTRY_BYTES:
+                return Page(tuple(page), last)
+            last = row.name
+            if _is_there(row, family):
+                page.append(_shown(row))
+                size += len(row.value)
+        return Page(tuple(page))
+
+    # what settling asks
+
+    def unfinished(self, queue: Queue, task: int) -> int:
+        """Return the number of a task's unfinished children."""
+        family = self._families.get(queue.name, task)
+        return 0 if family is None else family.unfinished
+
+    def is_child(self, queue: Queue, task: int) -> bool:
+        """Return True if a task has a parent."""
+        family = self._families.get(queue.name, task)
+        return family is not None and bool(family.parent)
+
+    def keep(self, queue: Queue, task: Task, follows: Ends | GoesBack) -> bool:
+        """Keep the end of a task in no order, or of its try, until its children have ended; False if it has none."""
+        family = self._family(queue, task)
+        if isinstance(follows, Ends):
+            ends, deliveries, ready_at = follows, task.deliveries, task.ready_at
+        elif follows.attempts == task.attempts:
+            return False
+        else:
+            ends, deliveries = Ends(_RETRY, follows.attempts, b"", None), follows.deliveries
+            ready_at = self._state.after(follows.delay or 0.0)
+            if not family.unfinished:
+                self.end_try(queue, task.id)
+        if not family.unfinished:
+            return False
+        family.awaited = family.prefix = ""
+        family.ending, family.result, family.ttl = ends.state, ends.result, ends.ttl
+        self._families.save(family)
+        _untime(self._state, self._families, family)
+        queue.ending += 1
+        self._hold_group(queue, task)
+        self._rows.release(queue, task, ENDING, ready_at, ends.attempts, deliveries)
+        self.sweep_from(family, "")
+        return True
+
+    def end_try(self, queue: Queue, task: int) -> None:
+        """The entries of the children that have failed are gone."""
+        family = self._families.get(queue.name, task)
+        if family is not None:
+            family.tries += 1
+            self._families.save(family)
+
+    def begin_anew(self, queue: Queue, task: int) -> None:
+        """All entries are gone: the task has become another one."""
+        family = self._families.get(queue.name, task)
+        if family is not None:
+            family.tries = family.born = family.tries + 1
+            self._families.save(family)
+
+    def wait(self, queue: Queue, task: Task, waits: Waits) -> bool:
+        """Suspend a task that is in no order; False if nothing is missing that it waits for."""
+        if not (waits.entry or task.kin):
+            return False
+        family = self._family(queue, task)
+        if waits.entry:
+            if self._entry(family, waits.entry) is not None:
+                return False
+        elif not family.unfinished:
+            return False
+        family.awaited, family.prefix = waits.entry, waits.prefix
+        self._families.save(family)
+        if waits.timeout:
+            until = self._state.now + waits.timeout
+            self._families.move(family, timed=True, until=until)
+            self._state.wake_at("timeout", until)
+            self._takers.offer(queue, 1)  # an idle taker must know, to ask in time
+        queue.suspended += 1
+        self._hold_group(queue, task)
+        self._rows.release(queue, task, SUSPENDED, task.ready_at, task.attempts, task.attempts)
+        if waits.prefix and self._has_failed(family):
+            self._sweep_failed(family)
+        return True
+
+    def ended(self, queue: Queue, task: int, state: str, result: bytes) -> None:
+        """A task with a family has ended: its parent is told, and what it had is forgotten, unless it is a letter."""
+        family = self._families.get(queue.name, task)
+        if family is None:
+            return
+        if state != "dead":
+            forget_family(self._state, queue.name, task)
+        if family.parent:
+            self._rows.write()
+            self._tell(family, state, result)
+
+    def cancel(self, queue: Queue, task: Task, ttl: float | None) -> None:
+        """A task with a family that is ending ends as cancelled instead of going back."""
+        family = self._families.get(queue.name, task.id)
+        assert family is not None
+        if family.ending == _RETRY:
+            family.ending, family.ttl = "cancelled", ttl
+            self._families.save(family)
+
+    def sweep_children(self, queue: Queue, task: Task) -> None:
+        """The cancellation of a leased task was requested: cancel its children."""
+        family = self._families.get(queue.name, task.id)
+        if family is not None and family.unfinished:
+            self.sweep_from(family, "")
+
+    def sweep_from(self, family: Family, prefix: str) -> None:
+        """Visit the unfinished children whose names begin so."""
+        family.swept = family.swept_to = prefix
+        self._families.save(family)
+        self._families.move(family, sweeps=True)
+        self._state.wake_at("sweep", self._state.now)
+
+    # what time and the budget do
+
+    def sweep(self) -> None:
+        """Visit children that are to be cancelled, for as long as there are steps left."""
+        while (family := self._families.first("sweeps")) is not None:
+            if not self._state.step():
+                return
+            after = (family.swept_to,) if family.swept_to else ()
+            rows = self._entries.some("unfinished", family.queue, family.task, limit=1, after=after)
+            if not rows or not rows[0].name.startswith(family.swept):
+                self._families.move(family, sweeps=False)
+                continue
+            (entry,) = rows
+            family.swept_to, entry.swept = entry.name, True
+            self._families.save(family)
+            self._entries.save(entry)
+            queue: Queue = self._queues.get(entry.child_queue)
+            child = self._rows.task(queue, entry.child)
+            assert child is not None
+            takeable = queue.takeable
+            self._settling.cancel(queue, child, EXPIRED_TTL)
+            self._rows.write()
+            self._takers.offer(queue, queue.takeable - takeable)
+        self._state.wake_at("sweep", None)
+
+    def time_out(self) -> None:
+        """Write the entries that did not come in time, for as long as there are steps left."""
+        while (family := self._families.first("timed")) is not None and family.until <= self._state.now:
+            if not self._state.step():
+                return
+            queue: Queue = self._queues.get(family.queue)
+            self._set(queue, family, family.awaited, "signal", "expired")
+
+    def forget(self, count: int) -> None:
+        """Forget up to `count` entries of tasks that have ended."""
+        while count > 0 and (family := self._families.first("over")) is not None:
+            rows = self._entries.some("name", family.queue, family.task, limit=count)
+            for row in rows:
+                self._entries.remove(row)
+            if len(rows) < count:
+                self._families.remove(family)
+            count -= max(1, len(rows))
+        self._state.wake_at("family", None)
+        if self._families.first("over") is not None:
+            self._state.wake_at("family", self._state.now)
+
+    # inside
+
+    def _leased(self, name: str, task_id: int, token: int) -> Task | Reply:
+        """The task, if that is the token of its lease, and it is not to stop."""
+        queue = self._queues.find(name)
+        task = None if queue is None else self._rows.task(queue, task_id)
+        if task is None or task.place != LEASED or task.token != token:
+            return Reply.REFUSED
+        return task if task.stop is None else Reply.REQUESTED
+
+    def _family(self, queue: Queue, task: Task) -> Family:
+        """The family of a task, made if need be."""
+        family = self._families.get(queue.name, task.id) if task.kin else None
+        if family is None:
+            family = Family(queue.name, task.id)
+            self._families.save(family)
+            self._rows.set_kin(queue, [task.id])
+        return family
+
+    def _entry(self, family: Family, name: str) -> Entry | None:
+        """An entry that is there."""
+        entry = self._entries.get(family.queue, family.task, name)
+        return entry if entry is not None and _is_there(entry, family) else None
+
+    def _write(self, entry: Entry) -> None:
+        """Keep a new entry, in the place of one of an earlier try."""
+        former = self._entries.get(entry.queue, entry.task, entry.name)
+        if former is not None:
+            self._entries.remove(former)
+        self._entries.save(entry)
+
+    def _set(
+        self, queue: Queue, family: Family, name: str, kind: str, state: str, value: bytes = b""
+    ) -> None:
+        """Keep a value or a signal, and wake the task if it waits for that."""
+        family.total += 1
+        self._families.save(family)
+        self._write(Entry(family.queue, family.task, name, kind, state, value, tries=family.tries))
+        if name and family.awaited == name:
+            self._wake(queue, family)
+
+    def _tell(self, child: Family, state: str, result: bytes) -> None:
+        """A child has ended."""
+        family = self._families.get(child.parent_queue, child.parent)
+        entry = self._entries.get(child.parent_queue, child.parent, child.name)
+        assert family is not None
+        assert entry is not None
+        failed = state != "done"
+        entry.state, entry.value = state, result
+        self._entries.save(entry)
+        self._entries.move(entry, unfinished=False, failed=failed, tries=family.tries)
+        family.unfinished -= 1
+        self._families.save(family)
+        queue: Queue = self._queues.get(family.queue)
+        task = self._rows.task(queue, family.task)
+        assert task is not None
+        if task.place == ENDING and not family.unfinished:
+            self._apply(queue, task, family)
+        elif task.place == SUSPENDED and not family.awaited:
+            if not family.unfinished:
+                self._wake(queue, family)
+            elif failed and family.prefix and entry.name.startswith(family.prefix):
+                self._sweep_failed(family)
+
+    def _wake(self, queue: Queue, family: Family) -> None:
+        """A suspended task goes on."""
+        task = self._rows.task(queue, family.task)
+        assert task is not None
+        family.awaited = family.prefix = ""
+        self._families.save(family)
+        self._families.move(family, sweeps=False)
+        _untime(self._state, self._families, family)
+        self._go_back(queue, task)
+
+    def _apply(self, queue: Queue, task: Task, family: Family) -> None:
+        """The last child of a task that is ending has ended."""
+        self._families.move(family, sweeps=False)
+        state, family.ending = family.ending, ""
+        self._families.save(family)
+        if state == _RETRY:
+            self.end_try(queue, task.id)
+            self._go_back(queue, task)
+            return
+        queue.dequeue(ENDING, "")
+        self._rows.expect_end(queue, task.id)
+        self._settling.end(queue, task, Ends(state, task.attempts, family.result, family.ttl))
+        self._rows.write()
+
+    def _go_back(self, queue: Queue, task: Task) -> None:
+        takeable = queue.takeable
+        queue.dequeue(task.place, "")
+        self._settling.give_back(queue, task, task.ready_at, task.attempts, task.deliveries)
+        self._rows.write()
+        self._takers.offer(queue, queue.takeable - takeable)
+
+    def _sweep_failed(self, family: Family) -> None:
+        """A child of a suspended task has failed: cancel the others, once."""
+        prefix, family.prefix = family.prefix, ""
+        self.sweep_from(family, prefix)
+
+    def _has_failed(self, family: Family) -> bool:
+        """Return True if a child has failed in this try whose name begins as those that the task waits for."""
+        of = (family.queue, family.task, family.tries)
+        rows = self._entries.some("failed", *of, limit=1, after=(family.prefix,))
+        return bool(rows) and rows[0].name.startswith(family.prefix)
+
+    def _hold_group(self, queue: Queue, task: Task) -> None:
+        """The group of a root keeps its order meanwhile."""
+        if task.group:
+            queue.groups.pin(task.group, task.id)
+            queue.groups.rest(task.group, task.id)
+
+
+def forget_family(state: State, queue: str, task: int) -> None:
+    """A task, or its dead letter, has gone; its entries are forgotten, a few with any operation."""
+    families: Table[Family] = state.table(FAMILIES)
+    family = families.get(queue, task)
+    if family is None:
+        return
+    _untime(state, families, family)
+    if family.total:
+        families.move(family, over=True, sweeps=False)
+        state.wake_at("family", state.now)
+    else:
+        families.remove(family)
+
+
+def _untime(state: State, families: Table[Family], family: Family) -> None:
+    """A task waits no longer for an entry until a certain time."""
+    if family.timed:
+        families.move(family, timed=False)
+        first = families.first("timed")
+        state.wake_at("timeout", None)
+        if first is not None:
+            state.wake_at("timeout", first.until)
+
+
+def tree_of(family: Family | None) -> tuple[int, str, int]:
+    """Describe a family as a record shows it: the parent, its queue, and how many children are unfinished."""
+    return (0, "", 0) if family is None else (family.parent, family.parent_queue, family.unfinished)
+
+
+def _is_there(entry: Entry, family: Family) -> bool:
+    return entry.tries >= family.born and (not entry.failed or entry.tries == family.tries)
+
+
+def _shown(entry: Entry) -> ShownEntry:
+    return ShownEntry(
+        *(entry.name, entry.kind, entry.state, entry.value),  # pyright: ignore[reportArgumentType]
+        *(entry.child_queue, entry.child, bool(entry.swept)),
+    )

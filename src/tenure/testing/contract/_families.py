@@ -1,0 +1,450 @@
+"""The contract's tests of children, entries and signals of tasks."""
+
+# ruff: noqa: ARG002 - fixtures are asked for by name
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.engine import (
+    CAP,
+    ENTRIES,
+    TASK,
+    Accepted,
+    CloseSession,
+    Engine,
+    Entry,
+    Move,
+    MovedCount,
+    NewTask,
+    Notice,
+    Outcome,
+    Page,
+    PutChildren,
+    Reply,
+    Scan,
+    SetEntry,
+    SetGroups,
+    Taken,
+    TooMany,
+    Verdict,
+)
+from tenure.errors import EngineError
+
+from ._clerk import OpenClient, QueueSession, QueueSessionBase
+from ._contract import Advance, Hints
+
+_DONE, _DEAD, _RETRY, _WAIT = Verdict.DONE, Verdict.DEAD, Verdict.RETRY, Verdict.WAIT
+
+
+class _Family(QueueSession):
+    """A session that raises families."""
+
+    async def root(self, task: NewTask = NewTask(b"root")) -> Taken:  # noqa: B008 it never changes
+        """A task that was put and taken."""
+        await self.put(task)
+        return await self.take_one()
+
+    async def bear(self, task: Taken, *names: str, to: str = "", most: int = 100) -> tuple[int, ...]:
+        """Put children of a task, which are accepted."""
+        answer = await self.bear_some(task, *names, to=to, most=most)
+        assert isinstance(answer, Accepted), answer
+        return tuple(i for i in answer.ids if isinstance(i, int))
+
+    async def bear_some(self, task: Taken, *names: str, to: str = "", most: int = 100) -> object:
+        """Put children of a task."""
+        tasks = tuple(NewTask(name.encode()) for name in names)
+        return await self.do(
+            PutChildren(self.queue, task.id, task.token, to or self.queue, names, tasks, most)
+        )
+
+    async def entries(self, task: int) -> dict[str, str]:
+        """The states of the entries of a task."""
+        page = await self.do.page(Scan(ENTRIES, self.queue, only=str(task)))
+        return {entry.name: entry.state for entry in page.rows}
+
+    async def outcome(self, task: int) -> tuple[str, bytes]:
+        """The state and the result of a task that has ended."""
+        found = await self.result(task)
+        assert isinstance(found, Outcome), found
+        return found.state, found.result
+
+    async def take_each(self, want: int) -> dict[bytes, Taken]:
+        """Take tasks, by their payloads."""
+        return {task.payload: task for task in await self.take(want)}
+
+
+class FamilyContract(QueueSessionBase):
+    """A task ends after its children.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    @pytest.fixture
+    async def family(self, engine: Engine, client: OpenClient) -> _Family:
+        """A session that raises families."""
+        if not engine.families:
+            pytest.skip(f"{engine.url} has no families of tasks")
+        opened = await client("a")
+        return _Family(opened.do, opened.session, opened.queue)
+
+    # law 1: a task ends only when it has no unfinished child
+
+    @pytest.mark.parametrize("verdict", [_DEAD, Verdict.DISCARD, Verdict.CANCEL])
+    async def test_a_verdict_is_kept_until_the_children_have_ended(
+        self, family: _Family, verdict: Verdict
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, "a", "b")
+        taken = await family.take_one()
+        await family.settle(root, verdict, b"why")
+        assert await family.state(root.id) == "ending"
+        assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
+        assert (await family.exchange()).stop == (taken.token,)
+        await family.settle(taken, Verdict.CANCEL)
+        assert await family.outcome(root.id) == (verdict.value, b"why")
+        await family.recount()
+
+    async def test_done_waits_for_the_children(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "a", to="other")
+        await family.settle(root, _DONE, b"early")
+        assert await family.state(root.id) == "suspended"
+        other = _Family(family.do, family.session, "other")
+        await other.settle(await other.take_one(), _DONE, b"result")
+        again = await family.take_one()
+        assert (again.id, again.entries) == (root.id, 1)
+        await family.settle(again, _DONE, b"late")
+        assert await family.outcome(root.id) == ("done", b"late")
+
+    async def test_a_lost_session_that_ends_a_task_ends_its_children_first(
+        self, family: _Family, client: OpenClient
+    ) -> None:
+        await family.put(NewTask(b"root"))
+        other = await client("b")
+        root = await other.take_one(max_deliveries=1)
+        await family.do(PutChildren("jobs", root.id, root.token, "jobs", ("a",), (NewTask(b"a"),)))
+        child = await family.take_one()
+        await other.close()
+        assert await family.state(root.id) == "ending"
+        await family.settle(child, Verdict.CANCEL)
+        assert await family.state(root.id) == "dead"
+
+    async def test_purging_ends_the_children_too(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "a")
+        await family.settle(root, Verdict.GIVE_BACK)
+        first, second = await family.take(2)
+        assert first.id == root.id
+        await family.settle(first, Verdict.GIVE_BACK)
+        assert await family.do(Move("jobs", frozenset({"waiting"}), "purged")) == MovedCount(1, more=False)
+        assert await family.state(root.id) == "ending"
+        await family.settle(second)
+        assert await family.result(root.id) is Reply.UNKNOWN
+        counts = await family.recount()
+        assert (counts.put, counts.purged, counts.done) == (2, 1, 1)
+
+    # law 2: a try ends only when it has no unfinished child
+
+    async def test_a_retry_waits_for_the_children_and_for_its_pause(
+        self, family: _Family, advance: Advance
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.settle(root, _RETRY, delay=5.0)
+        assert await family.state(root.id) == "ending"
+        await family.settle(child, Verdict.CANCEL)
+        assert await family.state(root.id) == "delayed"
+        assert await family.entries(root.id) == {}
+        await family.recount()
+
+    async def test_an_interruption_leaves_the_children_alone(self, family: _Family) -> None:
+        root = await family.root()
+        (child,) = await family.bear(root, "a")
+        await family.settle(root, Verdict.GIVE_BACK)
+        assert await family.state(root.id) == await family.state(child) == "waiting"
+
+    # law 3: only the delivery in force writes
+
+    async def test_a_stale_token_writes_nothing(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, Verdict.GIVE_BACK)
+        assert await family.bear_some(root, "a") is Reply.REFUSED
+        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"x")) is Reply.REFUSED
+        assert await family.entries(root.id) == {}
+        assert (await family.recount()).put == 1
+
+    async def test_a_task_that_is_to_stop_writes_nothing(self, family: _Family) -> None:
+        root = await family.root()
+        await family.do(Move("jobs", (root.id,), "cancelled"))
+        assert await family.bear_some(root, "a") is Reply.REQUESTED
+        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"x")) is Reply.REQUESTED
+
+    # law 4: the first write of a name wins
+
+    async def test_the_first_write_of_a_name_wins(self, family: _Family) -> None:
+        root = await family.root()
+        first = await family.bear(root, "a", "b")
+        assert await family.bear(root, "b", "c") == (first[1], first[1] + 1)
+        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"1")) is Reply.OK
+        entry = Entry("v", "value", "done", b"1")
+        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"2")) == entry
+        assert await family.do(SetEntry("jobs", root.id, 0, "v", b"2")) == entry
+        assert await family.bear_some(root, "d", "v") == entry
+        assert await family.do(Scan(ENTRIES, "jobs", "b", 2, only=str(root.id))) == Page(
+            (Entry("c", "child", "unfinished", b"", "jobs", first[1] + 1), entry)
+        )
+        assert (await family.recount()).put == 4
+
+    async def test_a_result_outlasts_the_record_of_the_child(self, family: _Family) -> None:
+        root = await family.root()
+        (child,) = await family.bear(root, "a")
+        await family.settle(await family.take_one(), _DONE, b"result", ttl=0.0)
+        assert await family.result(child) is Reply.UNKNOWN
+        page = await family.do(Scan(ENTRIES, "jobs", only=str(root.id)))
+        assert page == Page((Entry("a", "child", "done", b"result", "jobs", child),))
+        assert await family.bear(root, "a") == (child,)
+
+    # law 5: a failed child
+
+    async def test_a_failed_child_cancels_the_others_of_the_names_that_are_awaited(
+        self, family: _Family
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, "x/a", "x/b", "y/a")
+        (child,) = await family.take(1)
+        await family.settle(root, _WAIT, b"x/")
+        await family.settle(child, _DEAD, b"oops")
+        assert await family.entries(root.id) == {"x/a": "dead", "x/b": "cancelled", "y/a": "unfinished"}
+        await family.settle(await family.take_one())
+        assert (await family.take_one()).id == root.id
+
+    async def test_a_child_that_failed_before_the_wait_cancels_the_others(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "x/a", "x/b")
+        await family.settle((await family.take(1))[0], _DEAD)
+        await family.settle(root, _WAIT, b"x/")
+        assert await family.entries(root.id) == {"x/a": "dead", "x/b": "cancelled"}
+        assert (await family.take_one()).id == root.id
+
+    async def test_without_names_the_others_go_on(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "x/a", "x/b")
+        await family.settle((await family.take(1))[0], _DEAD)
+        await family.settle(root, _WAIT)
+        assert await family.entries(root.id) == {"x/a": "dead", "x/b": "unfinished"}
+
+    async def test_at_the_end_of_a_try_the_failed_are_gone(self, family: _Family) -> None:
+        root = await family.root()
+        first, second = await family.bear(root, "a", "b")
+        children = await family.take_each(2)
+        await family.settle(children[b"a"], _DEAD)
+        await family.settle(children[b"b"], _DONE)
+        await family.settle(root, _RETRY)
+        assert await family.entries(root.id) == {"b": "done"}
+        root = await family.take_one()
+        again = await family.bear(root, "a", "b", most=2)
+        assert again[0] > second == again[1]
+        assert again[0] != first
+
+    async def test_a_dead_root_keeps_its_entries_for_the_next_try_and_a_dead_child_stays_dead(
+        self, family: _Family
+    ) -> None:
+        root = await family.root()
+        dead, _ = await family.bear(root, "a", "b")
+        children = await family.take_each(2)
+        await family.settle(children[b"a"], _DEAD)
+        await family.settle(children[b"b"], _DONE)
+        await family.settle(root, _DEAD)
+        assert await family.entries(root.id) == {"a": "dead", "b": "done"}
+        assert await family.do(Move("jobs", (dead, root.id), "waiting")) == MovedCount(1, more=False)
+        assert await family.entries(root.id) == {"b": "done"}
+        assert await family.state(dead) == "dead"
+        assert (await family.browse("dead"))[0].parent == root.id
+        await family.settle(await family.take_one(), _DEAD)
+        await family.do(Move("jobs", frozenset({"dead"}), "purged"))
+        assert await family.entries(root.id) == {}
+
+    # law 6: cancelling goes down
+
+    async def test_cancelling_goes_down_before_the_holder_answers(
+        self, family: _Family, hints: Hints
+    ) -> None:
+        inbox = await hints("a")
+        root = await family.root()
+        await family.bear(root, "a", "b")
+        leased = await family.take_one()
+        assert leased.payload == b"a"
+        await family.do(PutChildren("jobs", leased.id, leased.token, "jobs", ("c",), (NewTask(b"c"),)))
+        await family.do(Move("jobs", (root.id,), "cancelled"))
+        assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
+        assert await family.entries(leased.id) == {"c": "cancelled"}
+        stops = [int(hint.name) for hint in await inbox.new() if hint.news is Notice.STOP]
+        assert stops == [root.token, leased.token]
+        await family.settle(root, Verdict.CANCEL)
+        await family.settle(leased, _DONE)
+        assert await family.state(root.id) == "cancelled"
+
+    async def test_a_child_that_is_ending_for_a_retry_is_cancelled(self, family: _Family) -> None:
+        root = await family.root()
+        (middle,) = await family.bear(root, "a")
+        child = await family.take_one()
+        await family.do(PutChildren("jobs", child.id, child.token, "jobs", ("b",), (NewTask(b"b"),)))
+        grandchild = await family.take_one()
+        await family.settle(child, _RETRY)
+        assert await family.state(middle) == "ending"
+        await family.do(Move("jobs", (root.id,), "cancelled"))
+        await family.settle(grandchild)
+        assert await family.state(middle) == "cancelled"
+
+    async def test_a_sweep_of_many_goes_on_with_the_next_operations(self, family: _Family) -> None:
+        root = await family.root()
+        for part in range(3):
+            await family.bear(root, *(f"{part}/{i}" for i in range(CAP)), most=10_000)
+        await family.settle(root, Verdict.CANCEL)
+        counts = await family.recount()
+        assert (counts.cancelled, counts.waiting, counts.ending) == (3 * CAP + 1, 0, 0)
+
+    # laws 7 and 8: waiting holds nothing
+
+    async def test_who_waits_has_no_lease_and_comes_before_newer_tasks(
+        self, family: _Family, client: OpenClient
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.put(NewTask(b"newer"))
+        await family.settle(root, _WAIT)
+        counts = await family.recount()
+        assert (counts.suspended, counts.leased, counts.waiting) == (1, 1, 1)
+        assert [record.id for record in await family.browse("suspended", limit=1)] == [root.id]
+        await family.settle(child)
+        again = await family.take_one()
+        assert (again.id, again.attempts, again.deliveries) == (root.id, 0, 1)
+
+    async def test_a_wait_for_what_is_there_is_over_at_once(self, family: _Family) -> None:
+        root = await family.root()
+        await family.do(SetEntry("jobs", root.id, 0, "v", b"x"))
+        await family.settle(root, Verdict.WAIT_FOR, b"v")
+        root = await family.take_one()
+        await family.settle(root, _WAIT, b"x/")
+        assert (await family.take_one()).id == root.id
+
+    async def test_who_goes_on_is_taken_by_an_idle_taker(
+        self, family: _Family, client: OpenClient, hints: Hints
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, "a", to="other")
+        await family.settle(root, _WAIT)
+        inbox = await hints("b")
+        await (await client("b")).idle()
+        other = _Family(family.do, family.session, "other")
+        await other.settle(await other.take_one())
+        assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+
+    async def test_the_end_of_a_session_wakes_nobody_who_waits(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "a")
+        await family.settle(root, _WAIT)
+        await family.do(CloseSession(family.session))
+        assert await family.state(root.id) == "suspended"
+
+    # laws 9 and 10: roots and children
+
+    async def test_a_full_queue_takes_children(self, family: _Family) -> None:
+        await family.put(NewTask(b"root"), max_size=1)
+        root = await family.take_one()
+        assert len(await family.bear(root, "a", "b")) == 2
+
+    async def test_there_are_only_so_many_children(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "a")
+        assert await family.bear_some(root, "b", "c", most=2) == TooMany(2)
+        await family.settle(await family.take_one())
+        assert await family.bear_some(root, "b", "c", most=2) == TooMany(2)
+        await family.bear(root, "a", "c", most=2)
+
+    async def test_there_are_only_so_many_levels(self, family: _Family) -> None:
+        task = await family.root()
+        for _ in range(32):
+            await family.bear(task, "a")
+            task = await family.take_one()
+        with pytest.raises(EngineError, match="32 levels"):
+            await family.bear_some(task, "a")
+
+    async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", per_group=1))
+        root = await family.root(NewTask(b"root", group="g"))
+        await family.put(NewTask(b"next", group="g"))
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.settle(root, _WAIT)
+        assert await family.take() == ()
+        await family.settle(child)
+        again = await family.take_one()
+        assert again.id == root.id
+        await family.settle(again)
+        assert (await family.take_one()).payload == b"next"
+
+    async def test_a_root_with_entries_does_not_expire(self, family: _Family, advance: Advance) -> None:
+        root = await family.root(NewTask(b"root", expires=0.05))
+        await family.do(SetEntry("jobs", root.id, root.token, "v", b"x"))
+        await family.settle(root, Verdict.GIVE_BACK)
+        await advance(0.1)
+        assert await family.state(root.id) == "waiting"
+
+    async def test_replacing_a_root_with_children_puts_another_and_cancels_it(self, family: _Family) -> None:
+        root = await family.root(NewTask(b"root", key="k"))
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.settle(root, _WAIT)
+        (new,) = await family.put(NewTask(b"new", key="k", on_duplicate="replace"))
+        assert await family.state(root.id) == "ending"
+        await family.settle(child)
+        assert await family.state(root.id) == "cancelled"
+        assert (await family.take_one()).id == new
+
+    async def test_replacing_a_root_without_children_drops_its_entries(self, family: _Family) -> None:
+        root = await family.root(NewTask(b"root", key="k"))
+        await family.do(SetEntry("jobs", root.id, root.token, "v", b"x"))
+        await family.settle(root, Verdict.GIVE_BACK)
+        await family.put(NewTask(b"new", key="k", on_duplicate="replace"))
+        assert await family.entries(root.id) == {}
+        root = await family.take_one()
+        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"y")) is Reply.OK
+
+    # law 12: signals
+
+    async def test_a_signal_wakes_who_waits_for_it(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, Verdict.WAIT_FOR, b"v")
+        assert await family.do(SetEntry("jobs", root.id, 0, "w", b"x")) is Reply.OK
+        assert await family.state(root.id) == "suspended"
+        assert await family.do(SetEntry("jobs", root.id, 0, "v", b"x")) is Reply.OK
+        assert (await family.take_one()).entries == 2
+        assert await family.do(SetEntry("jobs", root.id + 1, 0, "v", b"x")) is Reply.UNKNOWN
+
+    async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, Verdict.WAIT_FOR, b"v")
+        assert await family.do(Move("jobs", (root.id,), "cancelled")) == MovedCount(1, more=False)
+        assert await family.state(root.id) == "cancelled"
+
+    async def test_a_signal_that_does_not_come_in_time_is_expired(
+        self, family: _Family, advance: Advance
+    ) -> None:
+        root = await family.root()
+        await family.settle(root, Verdict.WAIT_FOR, b"v", delay=0.05)
+        await advance(0.1)
+        late = await family.do(SetEntry("jobs", root.id, 0, "v", b"x"))
+        assert late == Entry("v", "signal", "expired")
+        assert (await family.take_one()).id == root.id
+
+    async def test_nothing_is_left_of_a_family(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, *(f"{i}" for i in range(100)))
+        (found,) = (await family.do.page(Scan(TASK, "jobs", only=str(root.id)))).rows
+        assert found.children == 100
+        await family.settle(root, Verdict.CANCEL)
+        assert await family.entries(root.id) == {}
