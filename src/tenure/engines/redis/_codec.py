@@ -14,13 +14,16 @@ from functools import cache, partial
 from math import inf
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from tenure.engine import (
     A,
+    Accepted,
     BarrierStatus,
     Broken,
     Claimed,
+    Entry,
+    EntryPage,
     Granted,
     GroupPage,
     Hint,
@@ -41,6 +44,7 @@ from tenure.engine import (
     ResourcePage,
     SessionPage,
     TaskFound,
+    TooMany,
     Tripped,
     Unfinished,
     Waiting,
@@ -58,11 +62,14 @@ _AMOUNTS = frozenset({RateLimit, LimiterStatus})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
+    "accepted": Accepted,
     "asked": HoldStatuses,
     "broken": Broken,
     "changed": MovedCount,
     "claimed": Claimed,
     "counts": QueueCounts,
+    "entries": EntryPage,
+    "entry": Entry,
     "found": TaskFound,
     "gathering": BarrierStatus,
     "granted": Granted,
@@ -76,6 +83,7 @@ _ANSWERS: dict[str, type] = {
     "queued": Queued,
     "resources": ResourcePage,
     "session": SessionPage,
+    "toomany": TooMany,
     "tripped": Tripped,
     "unfinished": Unfinished,
     "waiting": Waiting,
@@ -243,7 +251,7 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """The function that makes an object of the list of its fields; the last may be missing where they have a default."""
+    """The function that makes an object of the list of its fields; the last may be missing if they have a default."""
     decoders = [_decoder(part, made) for part in _parts(made)]
     return lambda raw: made(
         *[decode(field) for decode, field in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
@@ -255,7 +263,9 @@ def _decoder(hint: Any, owner: type) -> Convert:
         decode = _decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)
     if get_origin(hint) in {Union, UnionType}:
-        return _answer
+        return lambda raw: raw if isinstance(raw, int) else _answer(raw)
+    if get_origin(hint) is Literal:
+        return text
     if (item := _item_type(hint)) is not None:
         if get_origin(item) is tuple:
             return _pairs
@@ -289,4 +299,9 @@ def _item_type(hint: Any) -> Any:
 
 def _parts(made: Any) -> list[Any]:
     """The types of the fields of a class or of a tuple; none for a scalar."""
-    return list(get_args(made) or ([] if made in _SCALARS else get_type_hints(made).values()))
+    return list(get_args(made) or ([] if made in _SCALARS else _hints(made).values()))
+
+
+def _hints(made: Any) -> dict[str, Any]:
+    # the classes say that they are of the package, which does not import this
+    return get_type_hints(made, localns={"Literal": Literal})

@@ -18,6 +18,7 @@ from tenure.engine import (
     Count,
     DescribeSession,
     EditClaim,
+    Entries,
     Exchange,
     GetResult,
     GetTask,
@@ -33,6 +34,7 @@ from tenure.engine import (
     Ping,
     Progress,
     Put,
+    PutChildren,
     ReadLimiter,
     Refund,
     Release,
@@ -41,6 +43,7 @@ from tenure.engine import (
     ResetBarrier,
     Resize,
     Resources,
+    SetEntry,
     SetGroups,
     SetPaused,
     SetValue,
@@ -51,7 +54,7 @@ from tenure.engine import (
 from ._codec import Codecs, codec
 from ._health import health
 from ._rates import refund, spend, spent
-from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
+from ._tasks import exchange, exchanged, move, put, put_answer, put_children, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     Acquire: ("acquire", "granted queued refused mismatch gone"),
@@ -66,6 +69,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     Count: ("records count", "counts gone"),
     DescribeSession: ("survey describe_session", "session unknown"),
     EditClaim: ("claims edit_claim", "ok refused"),
+    Entries: ("families entries", "entries"),
     GetResult: ("records get_result", "outcome unfinished unknown gone"),
     GetTask: ("records get_task", "found unknown gone"),
     GiveBack: ("claims give_back", "released left unknown"),
@@ -84,6 +88,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     ResetBarrier: ("barriers reset_barrier", "ok"),
     Resize: ("holds resize", "ok"),
     Resources: ("claims resources", "resources"),
+    SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
     SetPaused: ("records set_paused", "ok"),
     SetValue: ("holds set_value", "ok refused"),
     Withdraw: ("barriers withdraw", "withdrawn tripped broken unknown"),
@@ -99,5 +104,8 @@ CODECS: Codecs = {
     Spend: codec("rates", "spent gone", Spend, arguments=spend, answer=spent),
     # the two that carry many tasks: their scripts read and return flat lists
     Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
+    PutChildren: codec(
+        "families", "accepted entry toomany refused requested", PutChildren, arguments=put_children
+    ),
     Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),
 }

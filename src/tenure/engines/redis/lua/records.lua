@@ -1,8 +1,8 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
--- Reads: CAP, PART, ask_again_in, cold, end_task, ending_of, groups, hint, leave_queue, now, offer_tasks,
---     owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter, save_queue, set,
---     subscribe_once, unlist_ending, write, write_endings
--- Writes: gained, id, is_unfinished, operations
+-- Reads: CAP, PART, ask_again_in, cold, end_task, ending_of, families, groups, leave_queue, made_families, now,
+--     offer_tasks, owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter, save_queue,
+--     set, subscribe_once, unlist_ending, write, write_endings
+-- Writes: gained, is_unfinished, operations
 
 local R = cold()
 local MOST = 1024 -- how many records are read for a page, those that have expired included
@@ -10,14 +10,6 @@ local MOST = 1024 -- how many records are read for a page, those that have expir
 -- The id of a task as its key has it.
 local function digits(number)
     return format('%012d', number)
-end
-
--- A task has more fields than the usual ones: note it in its lease.
-local function has_more(hash)
-    local text = call('HGET', hash, 'lease')
-    if text then
-        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d* %d) %d', '%1 1', 1)))
-    end
 end
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
@@ -49,7 +41,7 @@ function operations.get_result(name)
     end
     local task_id = digits(ARGV[5])
     local key = P .. name .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease')
+    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease', 'kin')
     if found[1] then
         if found[4] and tonumber(found[4]) <= now then
             return 'unknown'
@@ -60,10 +52,11 @@ function operations.get_result(name)
     end
     if ARGV[6] ~= '' then
         subscribe_once(ARGV[6], key, 'watch')
-        has_more(key)
+        R.has_more(key)
     end
     local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
-    return {'unfinished', found[5] and 'leased' or due_time > now and 'delayed' or 'waiting', ask_again_in()}
+    local apart = (found[6] or '1') ~= '1' and found[6]
+    return {'unfinished', found[5] and 'leased' or apart or due_time > now and 'delayed' or 'waiting', ask_again_in()}
 end
 
 -- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[7].
@@ -71,16 +64,14 @@ local function cancel(queue, task_id)
     local task, ttl = read_task(queue, task_id), tonumber(ARGV[7])
     if not task then
         return false
-    elseif not task.token then
+    elseif task.kin then
+        families().cancel(queue, task, ttl)
+    elseif task.token then
+        R.request_stop(queue, task, ttl)
+    else
         R.dequeue(queue, task)
         end_task(queue, task, 'cancelled', '', ttl)
         write_endings()
-    elseif not task.stop or task.superseded then
-        id = id + 1
-        call('HSET', task.hash, 'stop', ttl or -1)
-        has_more(task.hash)
-        call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. queue.name)
-        hint(process_of(task.session), queue.name, format('%d', task.token), 'stop')
     end
     return true
 end
@@ -88,7 +79,7 @@ end
 -- Make a task that no taker holds ready after ARGV[8]; false if there is none.
 local function postpone(queue, task_id)
     local task = read_task(queue, task_id)
-    if not task or task.token then
+    if not task or task.token or (task.kin or '1') ~= '1' then
         return false
     end
     R.dequeue(queue, task)
@@ -117,8 +108,9 @@ end
 -- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group')
-    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id) then
+    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group', 'kin')
+    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id)
+        or found[6] and not families().revive_root(queue, task_id) then
         return false
     elseif found[4] then
         call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
@@ -225,11 +217,17 @@ local function waiting(queue, place, limit)
     return found
 end
 
+local purged_families = {} -- the tasks with a family that are to be purged, behind the others
+
 -- Delete a task that is not leased, or the record at a seq; nil if that has expired.
 local function purge(queue, task_id, state, seq)
     local key = queue.key .. ':' .. task_id
     if not seq then
         local task = read_task(queue, task_id)
+        if task.kin then
+            purged_families[#purged_families + 1] = task_id
+            return true
+        end
         R.dequeue(queue, task)
         set(queue, 'purged', queue.purged + 1)
         leave_queue(queue, task)
@@ -282,12 +280,19 @@ function operations.move(name)
                 for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
                     last = visit(task_id) and 0 or nil
                 end
+                for _, task_id in ipairs(purged_families) do
+                    families().end_untaken(queue, read_task(queue, task_id), 'purged')
+                end
+                purged_families = {}
             else
                 last = walk_endings(queue, state, ARGV[5] == 'waiting' and tonumber(ARGV[6]) or 0, visit)
             end
         end
     end
     offer_tasks(queue, gained)
+    if made_families then
+        families().finish()
+    end
     save_queue(queue)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
@@ -295,7 +300,7 @@ end
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
 local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group')
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group', 'kin')
     local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
     local seq = 0
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
@@ -303,11 +308,19 @@ local function record(queue, task_id, state, since)
     elseif not state then
         since, seq = ending_of(found[9])
     end
+    local FAMILY = queue.key .. ':' .. task_id .. ':family'
+    local tree = found[15] and call('HMGET', FAMILY, 'parent', 'parent_queue', 'unfinished') or {}
     return {
         seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
         found[11] or '', found[12] or '', found[13] or '', found[14] or '',
+        tonumber(tree[1] or 0), tree[2] or '', tonumber(tree[3] or 0),
     }
+end
+
+-- Since when a task that is suspended or ending was ready, or shall be.
+local function since_apart(queue, task_id)
+    return tonumber(call('HGET', queue.key .. ':' .. task_id .. ':family', 'since'))
 end
 
 -- ARGV: queue, id, session that watches ("": none), the key of the task ("": the task with the id)
@@ -324,10 +337,13 @@ function operations.get_task(name)
         return one and {'found', one, ask_again_in()} or 'unknown'
     elseif ARGV[6] ~= '' then
         subscribe_once(ARGV[6], task.hash, 'follow')
-        has_more(task.hash)
+        R.has_more(task.hash)
     end
     if task.token then
         return {'found', record(queue, task_id, 'leased', tonumber(task.since)), ask_again_in()}
+    end
+    if (task.kin or '1') ~= '1' then
+        return {'found', record(queue, task_id, task.kin, since_apart(queue, task_id)), ask_again_in()}
     end
     local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
     local is_delayed = due_time and due_time > now
@@ -406,11 +422,23 @@ local function browse_leased(queue, after, limit)
     return {'page', records, #found > limit and format('%d', found[limit][1]) or ''}
 end
 
+-- Those that are suspended or ending, by id, which `after` is.
+local function browse_apart(queue, after, limit, state)
+    local found, records = call('ZRANGEBYSCORE', queue.key .. ':' .. state, '(' .. (after == '' and 0 or after), '+inf',
+        'LIMIT', 0, limit + 1), {}
+    for i = 1, math.min(#found, limit) do
+        records[i] = record(queue, found[i], state, since_apart(queue, found[i]))
+    end
+    return {'page', records, #found > limit and format('%d', found[limit]) or ''}
+end
+
 -- For each state how `after` looks, which is "" for the first page, and what reads a page.
 local PAGES = {
     waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
     delayed = {'^%d* ?%d*$', browse_delayed},
     leased = {'^%d*$', browse_leased},
+    suspended = {'^%d*$', browse_apart, 'suspended'},
+    ending = {'^%d*$', browse_apart, 'ending'},
     dead = {'^%d*$', browse_ended, {'dead'}},
     ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
 }
@@ -511,6 +539,8 @@ local function count_groups(queue)
     end
     see_all(queue.key .. ':ages')
     see_all(queue.key .. ':delayed')
+    see_all(queue.key .. ':suspended')
+    see_all(queue.key .. ':ending')
     for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
         see_all(P .. session .. ' ' .. queue.name .. ':leases')
     end
@@ -531,12 +561,13 @@ function operations.count(name)
     local in_turns = call('ZCARD', queue.key .. ':turns')
     local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed
     local group_counter = call('ZCARD', queue.key .. ':sizes')
+    local suspended, in_ending = call('ZCARD', queue.key .. ':suspended'), call('ZCARD', queue.key .. ':ending')
     local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
         ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns
         grouped = count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
-        tasks, dead = ready + delayed, 0
+        tasks, dead = ready + delayed + suspended + in_ending, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
             tasks = tasks + call('ZCARD', P .. session .. ' ' .. name .. ':leases')
         end
@@ -551,10 +582,11 @@ function operations.count(name)
         oldest = math.min(oldest, tonumber(since or now))
     end
     return {
-        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
-        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
+        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed - suspended - in_ending, queue.done, dead,
+        queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
+        suspended, in_ending,
     }
 end
