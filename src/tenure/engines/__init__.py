@@ -68,9 +68,9 @@ Where an operation is executed
     Browse           memory/_admin browse             records browse                    records browse
     Count            memory/_admin count              records count                     records count
     Groups           memory/_admin groups             records groups                    groups groups
-    PutChildren      rules/_families put_children     -                                 -
-    SetEntry         rules/_families set_entry        -                                 -
-    Entries          rules/_families entries          -                                 -
+    PutChildren      rules/_families put_children     family_operations put_children    -
+    SetEntry         rules/_families set_entry        family_operations set_entry       -
+    Entries          rules/_families entries          family_operations entries         -
     Spend            rules/_rates spend               rates                             rates spend
     Refund           rules/_rates refund              rates                             rates refund
     HoldOff          rules/_rates hold_off            rates                             rates hold_off
