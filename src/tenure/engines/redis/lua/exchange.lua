@@ -22,17 +22,14 @@ if not ttl then
 end
 local fields, taken = {}, {}
 
-local function count_entries(task, task_id)
-    return task.kin and tonumber(call('HGET', P .. name .. ':' .. task_id .. ':family', 'total') or 0) or 0
-end
-
 local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
     fields[last + 1], fields[last + 2] = task_id, its_token
     fields[last + 3], fields[last + 4] = task.payload or '', task.priority or '0'
     local has_more, group = task.progress or task.failure or task.meta or task.kin, task.group or ''
+    local entries = task.kin and call('HGET', P .. name .. ':' .. task_id .. ':family', 'total') or 0
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
-        has_more and {task.progress or '', task.failure or '', task.meta or '', group, count_entries(task, task_id)} or group
+        has_more and {task.progress or '', task.failure or '', task.meta or '', group, entries} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
