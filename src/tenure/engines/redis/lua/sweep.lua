@@ -229,9 +229,10 @@ if session and answer == 'ok' then
     else
         call('ZADD', P .. 'sessions', 0, session)
         answer = end_session(session) and 'ok' or 'more'
-        if answer == 'ok' then -- it does not wait for the sweeps
+        if answer == 'ok' then -- it does not wait for the sweeps of children
+            local before = is_unfinished
             sweep_families()
-            is_unfinished = false
+            is_unfinished = before
         end
     end
 end
