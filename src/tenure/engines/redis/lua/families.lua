@@ -4,9 +4,9 @@
 -- A task that is a child or has entries has the field `kin`: "1"; or "suspended" or "ending", and its id is in the sorted
 -- set `suspended` or `ending` of the queue then, by id. `<queue>:<id>:family` is a hash: see FIELDS; and for each entry ":"
 -- and its name, what `pack_entry` makes. Of `total` entries `unfinished` are children that have not ended. Entries of
--- tries before `born` are not there, nor are those of children that failed in a try before `tries`. `<queue>:<id>:names`
--- is a sorted set, all scores are 0: "n" and the name of each entry, "u" and that of each unfinished child, "f", the try
--- as 8 digits and that of each child that has failed. Of the shard: `sweeping`, a sorted set of the families that are
+-- tries before `born` are not there, nor are entries of children that failed in a try before `tries`. `<queue>:<id>:names`
+-- is a sorted set, all scores are 0: "n" and the name of each entry, "u" and the name of each unfinished child, "f", the try
+-- as 8 digits and the name of each child that has failed. Of the shard: `sweeping`, a sorted set of the families that are
 -- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of those that wait until a time.
 --
 -- The caller has written what it gathered.
@@ -22,7 +22,7 @@ local FIELDS = {
 }
 local COUNTS = 6 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
-local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and that of which `gained` is
+local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and the queue of `gained`
 
 -- queues
 
@@ -44,7 +44,7 @@ local function switch(queue)
     return former
 end
 
--- Do something to a queue, and offer what can be taken then.
+-- Do something to a queue, and offer the tasks that can be taken then.
 local function offering(queue, act, ...)
     local former = switch(queue)
     local before = gained
@@ -438,7 +438,7 @@ local function wait(queue, task, awaited, prefix, timeout)
     return true
 end
 
--- What follows a verdict on a task with a family, or one that waits: `after_verdict` in engine/_rules.py.
+-- What follows a verdict on a task with a family, or a verdict that waits: `after_verdict` in engine/_rules.py.
 local function settle(queue, task, verdict, time, result, session_ttl)
     use(queue)
     local unfinished = task.kin and read_family(queue, task.id).unfinished or 0

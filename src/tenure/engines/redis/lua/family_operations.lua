@@ -81,7 +81,7 @@ function operations.put_children(name)
     return {'accepted', answer}
 end
 
--- ARGV: queue, id, token (0: a signal), name, value -> ok, entry: what is there; toomany: most; refused, requested, unknown
+-- ARGV: queue, id, token (0: a signal), name, value -> ok, entry: the existing entry; toomany: most; refused, requested, unknown
 function operations.set_entry(name)
     local queue = F.queue_of(name)
     local task, refusal = read_leased(queue, ARGV[5], ARGV[6])
@@ -104,7 +104,7 @@ function operations.set_entry(name)
     return 'ok'
 end
 
--- ARGV: queue, id, after, limit -> entries: what they are, and the name after which to go on
+-- ARGV: queue, id, after, limit -> entries: a page, and the name after which to go on
 function operations.entries(name)
     local family = F.read_family({key = P .. name}, F.digits(ARGV[5]))
     local limit, size, page = math.min(tonumber(ARGV[7]), PAGE), 0, {}
