@@ -79,6 +79,27 @@ BEFORE_A_MARK = {
         SELECT w.task FROM tenure.watch w JOIN tenure.queue q ON q.name = w.name
         WHERE w.kind = 'task' AND (NOT q.awaited OR w.task < q.first_awaited)
             OR w.kind = 'change' AND (NOT q.followed OR w.task < q.first_followed)""",
+    "tasks in no order": """
+        SELECT q.name FROM tenure.queue q WHERE (q.suspended, q.ending) <> (
+            SELECT count(*) FILTER (WHERE NOT t.ending), count(*) FILTER (WHERE t.ending)
+            FROM tenure.task t WHERE t.queue = q.name AND t.session = 0)""",
+    "families of no task": """
+        SELECT f.task FROM tenure.family f
+        WHERE NOT f.over AND NOT EXISTS (SELECT FROM tenure.task t WHERE t.id = f.task AND t.kin)
+            AND NOT EXISTS (SELECT FROM tenure.ended d WHERE d.id = f.task AND d.state = 'dead' AND d.kin)""",
+    "entries of no family": """
+        SELECT e.name FROM tenure.entry e WHERE NOT EXISTS (SELECT FROM tenure.family f WHERE f.task = e.task)""",
+    "unfinished children": """
+        SELECT f.task FROM tenure.family f WHERE NOT f.over AND f.unfinished <> (
+            SELECT count(*) FROM tenure.entry e WHERE e.task = f.task AND e.state = 'unfinished')""",
+    "sweeps that do not go on": """
+        SELECT f.task FROM tenure.family f
+        WHERE f.sweeps AND NOT EXISTS (SELECT FROM tenure.todo t WHERE t.due = 0 AND t.id = -1)""",
+    "timeouts": """
+        SELECT f.task, t.id
+        FROM tenure.family f FULL JOIN (SELECT * FROM tenure.todo o WHERE o.what = 'time out') t
+            ON t.id = f.task AND t.due = f.until
+        WHERE f.until IS NOT NULL AND t.id IS NULL OR t.id IS NOT NULL AND f.task IS NULL""",
 }
 """What must not be there, as queries."""
 

@@ -64,6 +64,14 @@ FILL = f"""
     INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, tag, fronts)
     SELECT 'groups', q.period, t.group_name, count(*), count(*), 0, 1, NULL
     FROM tenure.task t, tenure.queue q WHERE t.queue = 'groups' AND q.name = 'groups' GROUP BY 2, 3;
+    UPDATE tenure.queue SET live = live + {FEW}, suspended = {FEW} WHERE name = 'big';
+    WITH suspended AS (
+        INSERT INTO tenure.task (id, queue, priority, ready_at, payload, session, kin)
+        SELECT nextval('tenure.last_task'), 'big', 0, 1, 'p', 0, true FROM generate_series(1, {FEW}) RETURNING id
+    )
+    INSERT INTO tenure.family (task, queue, awaited, total) SELECT id, 'big', 'never', 2 FROM suspended;
+    INSERT INTO tenure.entry (task, name, kind, state, tries)
+    SELECT f.task, i::text::bytea, 'value', 'done', 0 FROM tenure.family f, generate_series(1, 2) i;
 """
 
 
@@ -256,6 +264,34 @@ def groups(engine):
     engine.apply_now(e.SetGroups("groups"))
 
 
+def families(engine):
+    """Roots wait for children, of which one fails, and for a signal; another root is cancelled."""
+    root, other, third = take(engine)[:3]
+    names = tuple(f"c/{i}" for i in range(WANT))
+    tasks = tuple(e.NewTask(b"p", priority=100) for _ in names)
+    for parent in (root, other):
+        answer = engine.apply_now(e.PutChildren("big", parent.id, parent.token, "big", names, tasks))
+        assert isinstance(answer, e.Accepted), answer
+        assert engine.apply_now(e.SetEntry("big", parent.id, parent.token, "v", b"x")) is e.Reply.OK
+    children = take(engine)
+    verdicts = {children[0].id: e.Verdict.DEAD}
+    waits = e.Settle(root.id, root.token, e.Verdict.WAIT, b"c/")
+    ends = e.Settle(other.id, other.token, e.Verdict.CANCEL, ttl=60.0)
+    late = e.Settle(third.id, third.token, e.Verdict.WAIT_FOR, b"v", 1e-6)
+    engine.apply_now(e.Exchange("s", next(numbers), "big", (waits, ends, late)))
+    settle = tuple(
+        e.Settle(task.id, task.token, verdicts.get(task.id, e.Verdict.DONE), ttl=60.0) for task in children
+    )
+    while engine.apply_now(e.Exchange("s", next(numbers), "big", settle)) is e.Reply.MORE:
+        pass
+    engine.apply_now(e.SetEntry("big", root.id, 0, "w", b"x"))
+    for parent in (root, other, third):
+        engine.apply_now(e.Scan(e.TASK, "big", only=str(parent.id)))
+        engine.apply_now(e.Scan(e.ENTRIES, "big", "c/1", WANT, str(parent.id)))
+    for state in ("suspended", "ending"):
+        page(engine, state)
+
+
 def counting(engine):
     engine.apply_now(e.Count("big", "s"))
 
@@ -282,6 +318,7 @@ WORKS = {
     "expire": expire,
     "many are due": due,
     "groups": groups,
+    "families": families,
     "count": counting,
     "browse waiting": browsing("waiting"),
     "browse delayed": browsing("delayed"),
@@ -311,11 +348,14 @@ def early(postgres_process):
     for session in ("s", "other"):
         engine.apply_now(e.OpenSession(session, "p", 1e6))
     for work in WORKS.values():
-        put(engine)
+        for _ in range(3):
+            put(engine)
         work(engine)
     engine.run(
         "DELETE FROM tenure.task",
         "DELETE FROM tenure.task_group",
+        "DELETE FROM tenure.family",
+        "DELETE FROM tenure.entry",
         "DELETE FROM tenure.ended",
         "DELETE FROM tenure.cached_reply",
         FILL,

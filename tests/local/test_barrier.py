@@ -233,6 +233,17 @@ async def test_with_drop_one_that_is_cancelled_as_the_last_one_comes_leaves_no_m
 
 
 @ON_UVLOOP_TOO
+async def test_a_party_that_was_cancelled_in_this_turn_does_not_count(how):
+    barrier = Barrier(3, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        assert barrier.n_waiting == barrier.statistics().tasks_waiting == 1
+        parties += await line_up(group, barrier, 2)
+    assert outcomes(parties) == ["cancelled", 0, 1, 2]
+
+
+@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(how):
     barrier = Barrier(3)
     async with anyio.create_task_group() as group:

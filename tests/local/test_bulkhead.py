@@ -224,6 +224,27 @@ async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
 # --------------------------------------------------------------------------------------------------------- cancellation
 
 
+@EVERY_WAY
+async def test_a_newcomer_in_that_turn_does_not_queue_behind_the_dead(how):
+    """Callers that were cancelled in this turn of the loop fill no place in the line."""
+    bulkhead = Bulkhead(1, max_waiting=1)
+    async with anyio.create_task_group() as group:
+        async with AsyncExitStack() as stay:
+            await stay.enter_async_context(bulkhead.enter())
+            (victim,) = await come(group, bulkhead, None, how=how)
+            victim.cancel()
+            newcomer = Guest(bulkhead)
+            with anyio.move_on_after(0):  # what it does before it parks, it does in this turn
+                await newcomer.run()
+            assert newcomer.outcome == "cancelled"
+            assert bulkhead.statistics().refused == 0, "it found room in the line"
+            await stay.aclose()
+        async with bulkhead.enter():
+            pass
+        await settle()
+        assert victim.outcome == "cancelled"
+
+
 async def test_cancelled_in_the_checkpoint_of_a_free_slot_it_has_taken_nothing():
     bulkhead = Bulkhead(1)
     with anyio.CancelScope() as scope:

@@ -9,7 +9,7 @@ import depth
 import pytest
 from local.pool_world import Notes, Works
 
-from tenure.errors import BulkheadFull, PoolTimeout
+from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._keyed_pool import KeyedPool
 from tenure.testing import assert_checkpoints
 
@@ -375,6 +375,22 @@ async def test_how_the_body_ends_decides_what_becomes_of_it(virtual_clock):
         assert thing.checks == 1 and thing.closed
 
 
+async def test_a_callback_that_fails_stops_nothing(virtual_clock, caplog):
+    works = Works()
+
+    def on_evict(*_):
+        raise KeyError("oops")
+
+    async with pool_of(works, max_total=1, on_evict=on_evict) as pool:
+        for key in "abc":
+            await works.use(pool.acquire(key))
+    assert works.open == []
+    assert [record.message for record in caplog.records] == [
+        "pool.on_evict_failed key=a error=KeyError('oops')",
+        "pool.on_evict_failed key=b error=KeyError('oops')",
+    ]
+
+
 @pytest.mark.backends("asyncio")  # trio's own frames make circles
 async def test_an_error_of_create_does_not_wait_for_the_garbage_collector(virtual_clock, caplog):
     class Big(ConnectionError):
@@ -543,6 +559,33 @@ async def test_without_eviction_what_other_keys_keep_idle_is_no_room(virtual_clo
         with pytest.raises(BulkheadFull):
             await works.use(pool.acquire("b"))
         await works.use(pool.acquire("a"))
+
+
+async def test_draining_waits_for_what_is_lent_and_refuses_the_rest(virtual_clock):
+    works, refused = Works(create=1), []
+
+    async def late(key, **options):
+        with pytest.raises(PoolClosed):
+            await works.use(pool.acquire(key, **options))
+        refused.append(key)
+
+    async with pool_of(works, max_per_key=1) as pool, anyio.create_task_group() as group:
+        group.start_soon(lambda: works.use(pool.acquire("a", exclusive=False), 10, share=True))
+        await anyio.sleep(2)
+        group.start_soon(late, "a")
+        group.start_soon(late, "b")
+        await anyio.sleep(0.5)
+        async with anyio.create_task_group() as drain:
+            drain.start_soon(pool.drain)
+            await anyio.sleep(0.1)
+            await late("a")
+            await late("a1")
+            with pytest.raises(PoolClosed):
+                await works.use(pool.acquire("a", exclusive=False))
+        assert virtual_clock.now() == 11
+    assert len(refused) == 4
+    assert works.open == [] and works.creating == 0
+    assert pool.statistics().keys == 0
 
 
 # leaks

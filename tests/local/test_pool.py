@@ -74,6 +74,28 @@ async def test_a_returned_one_serves_the_waiter_that_caused_a_creation(virtual_c
         assert pool.statistics().creating == 1
 
 
+async def test_a_creation_that_fails_is_raised_by_all_waiters_if_nothing_can_come_back(virtual_clock):
+    """R15: ten waiters must not make ten failing attempts, one after the other."""
+    works, errors = Works(create=1), []
+    works.errors = [ConnectionError("refused")]
+
+    async def borrow():
+        try:
+            await works.use(pool.acquire())
+        except ConnectionError as error:
+            errors.append(error)
+
+    async with pool_of(works) as pool:
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(borrow)
+        assert len(errors) == 10
+        assert virtual_clock.now() == 1
+        state = pool.statistics()
+        assert (state.size, state.create_failures) == (0, 1)
+        await works.use(pool.acquire())
+
+
 async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_is_tried_again(virtual_clock):
     works = Works()
     async with pool_of(works) as pool:
@@ -210,6 +232,18 @@ async def test_one_that_the_pool_itself_is_checking_is_room(virtual_clock):
 
 
 # checks
+
+
+async def test_an_idle_one_is_checked_unless_it_was_just_used(virtual_clock):
+    works = Works()
+    async with pool_of(works, check=works.check) as pool:
+        thing = await works.use(pool.acquire(), 10)
+        await anyio.sleep(0.4)
+        await works.use(pool.acquire())
+        assert thing.checks == 0
+        await anyio.sleep(0.5)
+        await works.use(pool.acquire())
+        assert thing.checks == 1
 
 
 @pytest.mark.parametrize("answer", ["raises", "hangs", "says no"])

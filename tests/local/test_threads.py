@@ -14,6 +14,7 @@ from callers import EVERY_WAY, Caller
 from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
 from tenure.local._threads import Done
+from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
 
 
@@ -175,6 +176,23 @@ async def test_what_was_claimed_back_before_its_thread_began_never_runs(monkeypa
     assert threads.statistics().busy == 0
 
 
+async def test_the_line_is_bounded():
+    threads = Threads(1, max_waiting=1)
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            group.start_soon(threads.run, abs, 1)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(BulkheadFull, match="1 calls wait") as caught:
+                await threads.run(abs, 1)
+            assert (caught.value.limit, caught.value.waiting) == (1, 1)
+            with pytest.raises(BulkheadFull):
+                await threads.map(abs, [1])
+            assert threads.statistics().refused == 2
+            with assert_checkpoints(), pytest.raises(BulkheadFull):
+                await threads.run(abs, 1)
+    assert await threads.run(abs, -1) == 1
+
+
 class Failing(Blocker):
     def __call__(self, value=None):
         super().__call__(value)
@@ -192,6 +210,26 @@ async def test_what_an_abandoned_function_raises_is_logged(how, caplog):
     (record,) = caplog.records
     assert record.message.startswith("threads.abandoned_failed function=")
     assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
+
+
+async def test_a_call_from_inside_one_of_the_own_threads_is_refused():
+    threads, other = Threads(1), Threads(1)
+
+    def inside(target):
+        return anyio.from_thread.run(target.run, abs, -1)
+
+    def inside_other():
+        return anyio.from_thread.run(other.run, inside, threads)
+
+    def inside_map():
+        return anyio.from_thread.run(threads.map, abs, [-1])
+
+    for fn, *args in ((inside, threads), (inside_other,), (inside_map,)):
+        with pytest.raises(RuntimeError, match="inside one of its own threads"):
+            await threads.run(fn, *args)
+    assert await threads.run(inside, other) == 1
+    assert await threads.run(abs, -1) == 1
+    assert threads.statistics().busy == other.statistics().busy == 0
 
 
 async def test_what_a_thread_has_started_may_call_once_the_thread_has_ended():

@@ -18,6 +18,7 @@ from tenure.engine import (
     RenewSession,
     Scan,
 )
+from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault
 
 KEY = "tenure:lock:report"
@@ -170,6 +171,17 @@ async def test_check_sees_that_the_time_has_passed_before_the_loop_does(store, f
             assert lease.remaining() == 0
             lease.check()
     assert lease.lost == "expired"
+
+
+async def test_after_a_freeze_check_says_so_before_anything_else_does(store, freeze):
+    checked = []
+    with pytest.raises(LeaseLost, match="expired"):
+        async with Lock(store, "report") as lease:
+            freeze(100)
+            with pytest.raises(LeaseLost, match="expired"):
+                lease.check()
+            checked.append(lease.lost)
+    assert checked == ["expired"]
 
 
 async def test_check_sees_that_the_machine_slept(sleep_of_the_machine, store, virtual_clock):
@@ -415,6 +427,54 @@ async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
 def assert_done(coroutine):
     with pytest.raises(StopIteration):
         coroutine.send(None)
+
+
+@pytest.mark.parametrize("link", ["memory", "wire"])
+async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_session(
+    faulty, virtual_clock, freeze, link
+):
+    entered = []
+    engine = faulty if link == "wire" else MemoryEngine()
+
+    async def wait(store):
+        async with Lock(store, "report") as lease:
+            lease.check()
+            entered.append(lease._session.id)
+
+    async with open_store(engine, ttl=3.0) as store, open_store(engine, ttl=60.0) as other:
+        async with anyio.create_task_group() as group:
+            hold = Lock(other, "report").hold()
+            await hold.__aenter__()
+            group.start_soon(wait, store)
+            await virtual_clock.settle()
+            (before,) = (session.id for session in store.sessions)
+            if link == "memory":
+                assert_done(hold.__aexit__(None, None, None))
+            else:
+                faulty.pause()  # the engine grants, and the hint is held back
+                await hold.__aexit__(None, None, None)
+                faulty.resume()
+            freeze(5)
+    assert len(entered) == 1
+    assert entered != [before]
+
+
+async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+    entered = []
+
+    async def other():
+        async with lock:
+            entered.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        async with lock:
+            for _ in range(3):
+                group.start_soon(other)
+            await virtual_clock.settle()
+            faulty.plan(Fault.LOST_HINT)
+        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
+    assert entered == [0, 0, 0]
 
 
 # hints

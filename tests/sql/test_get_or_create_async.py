@@ -6,7 +6,7 @@ from sql.tables import Account, Note
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from tenure.sql import get_or_create
+from tenure.sql import StaleSnapshot, get_or_create
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop")
 DRIVERS = pytest.mark.parametrize("driver", ["asyncpg", "psycopg", "aiosqlite"])
@@ -71,6 +71,18 @@ async def test_a_relationship_in_the_identity_can_be_read_after_a_lost_race(
             _, created = await get_or_create(session, Note, account=account, title="x")
         assert not created
         assert account.email == "a@b"
+
+
+@SERVERS
+async def test_a_transaction_of_the_callers_learns_that_its_snapshot_is_too_old(
+    async_engine_of, driver, elsewhere, after_reading
+):
+    engine = async_engine_of(driver, isolation_level="REPEATABLE READ")
+    async with AsyncSession(engine) as session, session.begin():
+        with after_reading(engine, "account", elsewhere(driver, Account, email="a@b", plan="theirs")):
+            with pytest.raises(StaleSnapshot):
+                await get_or_create(session, Account, email="a@b")
+        assert await session.scalar(select(1)), "the transaction goes on"
 
 
 @SERVERS

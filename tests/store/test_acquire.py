@@ -67,6 +67,7 @@ class Recorder(Engine):
     def __init__(self):
         self.engine = MemoryEngine()
         self.log = []
+        self.batches = []
         self.lose_hints = False
         self.open = anyio.Event()
         self.open.set()
@@ -76,6 +77,7 @@ class Recorder(Engine):
 
     async def execute(self, operations):
         self.log += operations
+        self.batches.append(operations)
         answers = await self.engine.execute(operations)
         await self.open.wait()
         return answers
@@ -266,6 +268,47 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
         for news in (Notice.CHANGED, Notice.MISSED, Notice.ASK):
             store._on_hint(Hint(store.process, "k", "", news))
     assert heard == [Notice.CHANGED, Notice.MISSED, "closed"]
+
+
+async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):
+    await store.session(30.0)
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquisitions.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    assert await store.call(Scan(HOLDERS, "k")) == await store.call(Scan(HOLDERS, "unknown"))
+    assert store.acquisitions.reasker._by_key == store.acquisitions.by_name == {}
+    assert len(store.acquisitions) == 0
+
+
+async def test_a_late_answer_registers_nobody(store, other, engine, virtual_clock):
+    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    await store.session(30.0)
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquisitions.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    await store.ping()
+    assert store.acquisitions.reasker._by_key == {}
+    assert (await store.call(Scan(HOLDERS, "k"))).waiting == ()
+    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+
+
+async def test_a_withdrawal_is_never_in_one_batch_with_its_question(store, engine, virtual_clock):
+    """Sent again, that batch would ask anew for what it has just undone."""
+    session = await store.session(30.0)
+    engine.open = anyio.Event()
+    for _ in range(WINDOW):
+        store.send(Ping(), lambda _: None)
+    attempt = store.acquisitions.attempt(Hold("k"), session)
+    with anyio.move_on_after(1):
+        await attempt.answer()
+    withdrawal = attempt.withdraw()
+    engine.open.set()
+    await withdrawal.wait(1)
+    (question,) = (batch for batch in engine.batches if attempt.operation in batch)
+    assert attempt.request.undo(attempt.name) not in question
+    assert engine.count(Release) == 1
 
 
 async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):

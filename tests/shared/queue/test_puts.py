@@ -122,6 +122,16 @@ async def test_put_many_returns_an_outcome_for_each(store):
     assert await drain(queue) == [5, 0, 1, 3]
 
 
+async def test_a_put_that_is_cancelled_in_line_leaves_no_place_behind(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", max_size=1)
+    await queue.put(1)
+    with anyio.move_on_after(1):
+        await queue.put(2)
+    await store.ping()
+    await nobody_in_line(queue)
+    assert await drain(queue) == [1]
+
+
 async def test_put_many_in_few_operations(recording):
     async with tenure.open_store(recording) as store:
         await WorkQueue(store, "jobs").put_many(range(1000))

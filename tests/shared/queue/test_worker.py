@@ -329,6 +329,26 @@ async def test_cancelling_run_abandons_threads_and_gives_their_tasks_back(store)
 # cancelling, losing, closing
 
 
+async def test_a_task_that_is_cancelled_and_its_runner_goes_on(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put("cancel me")
+    ended = []
+
+    async def handler(task: tenure.Task):
+        try:
+            await anyio.sleep(10)
+        finally:
+            ended.append(task.payload)
+
+    worker = Worker(queue, handler, concurrency=1)
+    async with working(queue, worker):
+        await anyio.sleep(1)
+        await queue.put("next")
+        assert await queue.cancel(task_id)
+    assert ended == ["cancel me", "next"]
+    assert (worker.statistics().cancelled, worker.statistics().done) == (1, 1)
+
+
 async def test_a_cancellation_that_comes_after_the_handler_does_not_hit_the_next_task(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     ids = await queue.put_many(range(20))
@@ -348,6 +368,22 @@ async def test_a_cancellation_that_comes_after_the_handler_does_not_hit_the_next
     # the last is cancelled before it runs; whoever ended before noticing is done
     assert statistics.done == 19
     assert (await queue.statistics()).cancelled == 1
+
+
+async def test_cancelling_run_gives_everything_back_before_it_ends(engine, virtual_clock):
+    """pgqueuer#630: a stopped worker leaves rows picked."""
+    async with tenure.open_store(FaultyEngine(engine), ttl=3) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put_many(range(20))
+        worker = Worker(queue, lambda _: anyio.sleep(100), concurrency=7)
+        with anyio.move_on_after(5):
+            await worker.run()
+        assert worker.statistics().given_back == 7
+        statistics = await queue.statistics()
+        assert (statistics.leased, statistics.waiting) == (0, 20)
+        assert {record.attempts + record.deliveries for record in (await queue.browse("waiting")).tasks} == {
+            0
+        }
 
 
 async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, virtual_clock):
@@ -603,6 +639,20 @@ async def test_an_idle_worker_costs_next_to_nothing(recording, virtual_clock):
             group.cancel_scope.cancel()
         assert set(kinds) == {RenewSession, Exchange}
         assert len(kinds) / seconds <= 0.15
+
+
+async def test_a_busy_worker_costs_as_little(recording, virtual_clock):
+    seconds = depth.share(3000)
+    async with tenure.open_store(recording, ttl=30) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+
+        async def handler(task: tenure.Task):
+            await anyio.sleep(seconds)
+
+        recording.take()
+        await work_off(queue, Worker(queue, handler, concurrency=1))
+        assert len(recording.take()) / seconds <= 0.25
 
 
 async def test_the_observer_learns_of_it(engine, virtual_clock):

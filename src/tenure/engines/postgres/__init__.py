@@ -58,6 +58,8 @@ class PostgresEngine(Remote):
     Thread safety: none; one engine belongs to one event loop.
     """
 
+    families = True
+
     def __init__(
         self,
         url: str,

@@ -24,6 +24,7 @@ from tenure.engine import (
 
 from ._codec import Codec, Codecs, answer_of
 from ._counters import COUNTERS
+from ._families import FAMILIES
 from ._scans import page, scan
 from ._tasks import TASKS
 
@@ -53,4 +54,6 @@ _CLAIMS: Codecs = {
     EditClaim: Codec("edit_claim"),
 }
 
-CODECS: Codecs = _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | {Scan: Codec("scan", scan, page)}
+CODECS: Codecs = (
+    _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | FAMILIES | {Scan: Codec("scan", scan, page)}
+)

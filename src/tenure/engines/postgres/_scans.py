@@ -1,7 +1,7 @@
 """Scans: the arguments of the function `scan`, and the pages of the rows that it returns.
 
 A row ends with its place in the index: some numbers, and in some indexes a name. The place of the last row of a page is
-where the next page begins.
+where the next page begins; of entries, it is the name as it is.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import INDEXES, NAMES, Debt, Health, LimiterStatus, Page, Scan
+from tenure.engine import ENTRIES, INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
 from tenure.errors import EngineError
 
 from ._codec import Row, decoded
+from ._families import entry
 from ._health import health
 from ._values import Ints, Value, name, text
 
 _PLACES: dict[str, tuple[int, int]] = {
-    **dict.fromkeys((*NAMES, "resources"), (0, 1)),
+    **dict.fromkeys((*NAMES, "resources", "entries"), (0, 1)),
     **dict.fromkeys(("session", "holders", "delayed"), (2, 0)),
-    **dict.fromkeys(("leased", "dead", "ended"), (1, 0)),
+    **dict.fromkeys(("leased", "suspended", "ending", "dead", "ended"), (1, 0)),
     "groups": (1, 1),
     "waiting": (3, 1),
 }
@@ -29,12 +30,13 @@ _PLACES: dict[str, tuple[int, int]] = {
 
 def scan(op: Scan[Any]) -> tuple[Value, ...]:
     """The arguments of the function. Raises `EngineError`."""
-    numbers, _, behind = op.after.partition(":")
+    after = f":{name(op.after).hex()}" if op.after and op.index is ENTRIES else op.after
+    numbers, _, behind = after.partition(":")
     try:
         place, raw = list(map(int, numbers.split())), bytes.fromhex(behind)
     except ValueError:
         place, raw = [], b""
-    if op.after and (len(place), op.after.count(":")) != _PLACES.get(op.index.name):
+    if after and (len(place), after.count(":")) != _PLACES.get(op.index.name):
         raise EngineError(f"no page of {op.index.name} ended at {op.after[:100]!r}")
     index, watch = op.index, name(op.watch)
     return index.name, index.of, name(op.key), Ints(place), raw, op.limit, name(op.only), watch
@@ -51,13 +53,15 @@ def page(rows: Sequence[Row]) -> Page[Any]:
         return row._replace(n=row.n[: len(row.n) - numbers], b=row.b[: len(row.b) - names])
 
     shown = tuple([row_of(without_place(row)) for row in listed[:limit] if row.word == "row"])
-    return decoded(index.page, others, rows=shown, next=_end(listed, limit, numbers, names))
+    return decoded(index.page, others, rows=shown, next=_end(index, listed, limit))
 
 
-def _end(listed: Sequence[Row], limit: int, numbers: int, names: int) -> str:
+def _end(index: Index[Any], listed: Sequence[Row], limit: int) -> str:
     if len(listed) <= limit:
         return ""
-    row = listed[limit - 1]
+    row, (numbers, names) = listed[limit - 1], _PLACES[index.name]
+    if index is ENTRIES:
+        return text(row.b[-1])
     place = " ".join(map(str, row.n[len(row.n) - numbers :]))
     return place + "".join(f":{raw.hex()}" for raw in row.b[len(row.b) - names :])
 
@@ -70,6 +74,7 @@ def _limiter(row: Row) -> LimiterStatus:
 
 _ROWS: dict[type[Any], Callable[[Row], Any]] = {
     str: lambda row: text(row.b[0]),
+    Entry: entry,
     Health: health,
     LimiterStatus: _limiter,
 }

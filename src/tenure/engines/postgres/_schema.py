@@ -24,6 +24,7 @@ _FUNCTIONS = (
         "tasks",
         "keys",
         "producers",
+        "families",
         "verdicts",
         "takers",
     ),

@@ -44,7 +44,6 @@ def _put(op: Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
     tasks = [task for request in requests for task in request.tasks]
-    keyed = any(task.key is not None for task in tasks)
     expected = [None if request.cursor is None else request.expected for request in requests]
     return (
         name(op.session),
@@ -62,18 +61,24 @@ def _put(op: Put) -> tuple[Argument, ...]:
                 Blobs(expected) if any(value is not None for value in expected) else None,
             ),
         ),
-        Columns(
-            "new_tasks",
-            (
-                Blobs([task.payload for task in tasks]),
-                Ints([task.priority for task in tasks]),
-                Ints([microseconds(task.delay) for task in tasks]),
-                Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-                Ints([microseconds(task.expires, _NEVER) for task in tasks]),
-                _unless_empty([task.meta for task in tasks]),
-                Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
-                Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
-            ),
+        new_tasks(tasks),
+    )
+
+
+def new_tasks(tasks: Sequence[NewTask]) -> Columns:
+    """Tasks to be put, as one argument."""
+    keyed = any(task.key is not None for task in tasks)
+    return Columns(
+        "new_tasks",
+        (
+            Blobs([task.payload for task in tasks]),
+            Ints([task.priority for task in tasks]),
+            Ints([microseconds(task.delay) for task in tasks]),
+            Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
+            Ints([microseconds(task.expires, _NEVER) for task in tasks]),
+            _unless_empty([task.meta for task in tasks]),
+            Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
+            Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
         ),
     )
 
@@ -128,7 +133,7 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
 
 
 def _taken(row: Row) -> Taken:
-    task, token, priority, attempts, deliveries, waited = row.n
+    task, token, priority, attempts, deliveries, waited, *entries = row.n
     progress, payload, failure, meta, group = row.b
     return Taken(
         task,
@@ -142,6 +147,7 @@ def _taken(row: Row) -> Taken:
         failure or b"",
         meta or b"",
         text(group),
+        *entries,
     )
 
 

@@ -2,7 +2,7 @@
 --
 -- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: due rows stay
 -- so until the engine's own next operation.
--- Needs: keys, producers, state, takers, tasks
+-- Needs: families, keys, producers, state, takers, tasks
 
 -- Lock the queue. The server ends a transaction that then stands idle for longer than `_idle` milliseconds, since a
 -- frozen process would block all others. -> the time
@@ -20,10 +20,12 @@ BEGIN
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'feature_not_supported';
     END IF;
     PERFORM tenure.lock('queue', _queue);
+    PERFORM tenure.limit_locks('only ' || encode(_queue, 'hex'));
     RETURN tenure.time(_clock);
 END $$;
 
--- Settle tasks. -> the tokens of those that came too late; NULL: the session is gone
+-- Settle tasks. -> the tokens of those that came too late, and of those with unfinished children; NULL: the session is
+-- gone
 CREATE FUNCTION tenure.settle_in_transaction(
     _clock bigint, _session bytea, _queue bytea, _settle tenure.settlements
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
@@ -33,6 +35,8 @@ DECLARE
     queue tenure.queue;
     before bigint;
     settled record;
+    parents bigint[];
+    rest tenure.settlements := _settle;
 BEGIN
     PERFORM tenure.keep_session(_session);
     now := tenure.join_queue(_clock, _queue,
@@ -44,13 +48,31 @@ BEGIN
     END IF;
     queue := tenure.use_queue(now, _queue);
     before := queue.waiting - queue.held;
-    settled := tenure.settle_tasks(now, queue, mine, _settle);
+    parents := ARRAY(SELECT u.token FROM unnest(_settle.ids, _settle.tokens) u (id, token)
+        CROSS JOIN LATERAL (SELECT t.kin FROM tenure.task t WHERE t.queue = _queue AND t.id = u.id LIMIT 1) f
+        WHERE f.kin AND tenure.unfinished_children(u.id) > 0);
+    IF parents <> '{}' THEN
+        SELECT array_agg(u.id ORDER BY u.i), array_agg(u.token ORDER BY u.i), array_agg(u.verdict ORDER BY u.i),
+            array_agg(u.result ORDER BY u.i), array_agg(u.delay ORDER BY u.i), array_agg(u.ttl ORDER BY u.i),
+            array_agg(u.failure ORDER BY u.i)
+        INTO rest FROM unnest(_settle.ids, _settle.tokens, _settle.verdicts, _settle.results, _settle.delays,
+            _settle.ttls, _settle.failures) WITH ORDINALITY u (id, token, verdict, result, delay, ttl, failure, i)
+        WHERE u.token <> ALL (parents);
+        IF rest.ids IS NULL THEN
+            RETURN parents;
+        END IF;
+    END IF;
+    settled := tenure.settle_tasks(now, queue, mine, rest);
     queue := settled._q;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    RETURN settled._refused;
+    IF parents = '{}' THEN
+        RETURN settled._refused;
+    END IF;
+    RETURN ARRAY(SELECT u.token FROM unnest(_settle.tokens) WITH ORDINALITY u (token, i)
+        WHERE u.token = ANY (parents || settled._refused) ORDER BY u.i);
 END $$;
 
--- Without `_ttl` the record is kept for good. -> ok, gone, refused
+-- Without `_ttl` the record is kept for good. -> ok, gone, refused, children
 CREATE FUNCTION tenure.complete(
     _clock bigint, _session bytea, _queue bytea, _id bigint, _token bigint, _verdict text, _result bytea, _delay bigint,
     _ttl bigint, _failure bytea
@@ -59,7 +81,9 @@ DECLARE
     refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, ROW(ARRAY[_id], ARRAY[_token],
         ARRAY[_verdict], ARRAY[_result], ARRAY[_delay], ARRAY[coalesce(_ttl, -1)], ARRAY[_failure]));
 BEGIN
-    RETURN tenure.reply(CASE WHEN refused IS NULL THEN 'gone' WHEN refused = '{}' THEN 'ok' ELSE 'refused' END);
+    RETURN tenure.reply(CASE WHEN refused IS NULL THEN 'gone' WHEN refused = '{}' THEN 'ok' WHEN EXISTS (
+        SELECT FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.token = _token AND t.kin
+    ) THEN 'children' ELSE 'refused' END);
 END $$;
 
 -- With a `_ttl` below zero the records are kept for good. -> gone, completed(the tokens of those that came too late)

@@ -41,7 +41,8 @@ BEGIN
         ELSIF _q.live > 0 THEN
             -- those without a group are one from now on
             INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
-            SELECT _q.name, _q.period, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, c.cost,
+            SELECT _q.name, _q.period, '', _q.live, _q.waiting, 
+                _q.live - _q.waiting - _q.delayed - _q.suspended - _q.ending, c.cost,
                 CASE WHEN _q.waiting > 0 THEN c.cost END, _q.fronts
             FROM tenure.cost_of(_q, '') c (cost);
         END IF;
@@ -57,7 +58,8 @@ BEGIN
             coalesce(g.producers, 0) + n.n * _producers AS producers,
             coalesce(g.cost, CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, n.name) END) AS cost,
             CASE WHEN g.pinned > 0 THEN (
-                SELECT t.delayed FROM tenure.task t WHERE t.queue = _q.name AND t.id = g.pinned
+                SELECT t.delayed OR coalesce(t.session = 0, false) FROM tenure.task t
+                WHERE t.queue = _q.name AND t.id = g.pinned
             ) END AS pinned_is_delayed
         FROM named n LEFT JOIN LATERAL (
             SELECT o.ctid AS place, o.* FROM tenure.task_group o

@@ -1,13 +1,14 @@
 -- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
 --
 -- `about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
--- Needs: groups, producers, tasks
+-- Needs: families, groups, producers, records, tasks
 
--- The task that has a key, and whether it is unfinished and no taker holds it; NULL for none.
+-- The task that has a key, and whether it is waiting or delayed, and has no unfinished child; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT t.id, t.session IS NULL INTO _id, _rests FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
+    SELECT t.id, t.session IS NULL AND NOT (t.kin AND tenure.unfinished_children(t.id) > 0) INTO _id, _rests
+    FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
     IF NOT FOUND THEN
         SELECT k.task, false INTO _id, _rests FROM tenure.kept_key k
         WHERE k.queue = _queue AND k.key = _key AND k.until > _now;
@@ -110,6 +111,10 @@ DECLARE
     ready int;
 BEGIN
     SELECT * INTO former FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    IF former.kin THEN
+        -- its entries are gone
+        UPDATE tenure.family f SET tries = f.tries + 1, born = f.tries + 1 WHERE f.task = _id;
+    END IF;
     IF former.attempts = 0 AND former.deliveries = 0 THEN
         first := coalesce(former.first_put, _now);
     END IF;
@@ -141,6 +146,21 @@ BEGIN
     END IF;
     IF _q.producers > 0 THEN
         _q := tenure.make_room(_q, ARRAY[former.group_name]);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- A task loses its key. If it is leased, it does not go back; any other one is cancelled.
+CREATE FUNCTION tenure.supersede_task(_now bigint, _q tenure.queue, _key bytea) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    former tenure.task;
+BEGIN
+    UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
+        stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
+    WHERE t.queue = _q.name AND t.key = _key RETURNING * INTO former;
+    IF former.kin AND coalesce(former.session, 0) = 0 THEN
+        RETURN (tenure.cancel_task(_now, _q, former.id, 3600000000))._q;
     END IF;
     RETURN _q;
 END $$;
@@ -181,10 +201,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF owner._id IS NOT NULL THEN
-            -- a leased task loses the key, and does not go back
-            UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
-                stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
-            WHERE t.queue = _q.name AND t.key = _tasks.keys[i];
+            _q := tenure.supersede_task(_now, _q, _tasks.keys[i]);
         END IF;
         IF about[3]::bigint >= 0 THEN
             _tasks.delays[i] := least(_tasks.delays[i], about[3]::bigint);

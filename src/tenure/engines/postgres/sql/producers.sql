@@ -1,5 +1,5 @@
 -- Putting tasks, and the line of producers that found the queue full.
--- Needs: groups, keys, state, tasks
+-- Needs: families, groups, keys, state, tasks
 
 -- Some of the tasks, from the first to the last.
 CREATE FUNCTION tenure.some_tasks(_t tenure.new_tasks, _first bigint, _last bigint) RETURNS tenure.new_tasks
@@ -8,9 +8,11 @@ LANGUAGE sql IMMUTABLE
         _t.expires[_first:_last], _t.metas[_first:_last], _t.groups[_first:_last],
         _t.about[_first:_last])::tenure.new_tasks;
 
--- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
+-- The tasks are put, as children with `_kin`; duplicates are not. -> the queue, and of each task its id, or that of
+-- its twin below zero
 CREATE FUNCTION tenure.accept_tasks(
-    _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, _twins bigint[], _firsts bigint[], OUT _ids bigint[]
+    _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, _twins bigint[], _firsts bigint[],
+    _kin boolean DEFAULT false, OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     count bigint := cardinality(_tasks.payloads);
@@ -37,10 +39,10 @@ BEGIN
     END IF;
     WITH put AS (
         INSERT INTO tenure.task
-            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put)
+            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put, kin)
         SELECT n.id, _q.name, n.priority, _now + n.delay, n.delay > 0, n.key,
             CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, ''),
-            CASE WHEN n.key IS NOT NULL THEN _now END
+            CASE WHEN n.key IS NOT NULL THEN _now END, _kin
         FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
             _tasks.groups) AS n (id, payload, priority, delay, key, expires, meta, group_name)
         WHERE n.id > 0
@@ -219,6 +221,9 @@ BEGIN
         END LOOP;
         PERFORM tenure.save_queue(now, queue);
         PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
+        IF _tasks.about IS NOT NULL THEN
+            PERFORM tenure.sweep_on(now, _cap);
+        END IF;
     END IF;
     RETURN QUERY SELECT * FROM unnest(replies);
 END $$;

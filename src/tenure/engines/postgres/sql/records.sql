@@ -1,8 +1,9 @@
 -- Single tasks, and the administration of a queue.
--- Needs: groups, keys, state, tasks
+-- Needs: families, groups, keys, state, tasks
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.ready_at > _now THEN 'delayed'
+    RETURN CASE WHEN _task.ending THEN 'ending' WHEN _task.session = 0 THEN 'suspended'
+        WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.ready_at > _now THEN 'delayed'
         ELSE 'waiting' END;
 
 -- -> ok, refused, requested, more
@@ -15,7 +16,7 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     UPDATE tenure.task t SET progress = _data
-    WHERE t.id = _id AND t.queue = _queue AND t.session IS NOT NULL AND t.token = _token RETURNING t.stop INTO stop;
+    WHERE t.id = _id AND t.queue = _queue AND t.session > 0 AND t.token = _token RETURNING t.stop INTO stop;
     IF NOT FOUND THEN
         RETURN tenure.reply('refused');
     END IF;
@@ -65,12 +66,17 @@ DECLARE
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
     _done := FOUND;
-    IF _done AND task.session IS NULL THEN
-        _q := tenure.end_task(_now, _q, task, 'cancelled', '', _ttl, 0);
+    IF _done AND task.ending THEN
+        UPDATE tenure.family f SET verdict = 'cancelled', ttl = _ttl WHERE f.task = _id AND f.verdict = 'retry';
+    ELSIF _done AND coalesce(task.session, 0) = 0 THEN
+        _q := tenure.finish_task(_now, _q, task, 'cancelled', '', _ttl, 0);
     ELSIF _done AND coalesce(task.stop, 0) = 0 THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
         WHERE t.queue = _q.name AND t.id = _id;
         PERFORM tenure.hint(task.process, _q.name, task.token::text::bytea, 'stop');
+        IF task.kin AND tenure.unfinished_children(_id) > 0 THEN
+            PERFORM tenure.begin_sweep(_id, '');
+        END IF;
     END IF;
 END $$;
 
@@ -86,29 +92,34 @@ BEGIN
     IF _done THEN
         _q := tenure.count_tasks(
             _q, ARRAY[task.group_name], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
-        -- so that it is not the one that is due next
+        -- so that it is not found as the next task that is due
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
         task.ready_at := _now + _delay;
         _q := tenure.return_task(_now, _q, task);
     END IF;
 END $$;
 
--- A dead task becomes ready again, unless its key is in use. -> the queue, and whether it did
+-- A dead task becomes ready again, unless its key is in use or it is a child. -> the queue, and whether it did
 CREATE FUNCTION tenure.revive_task(_now bigint, INOUT _q tenure.queue, _ended tenure.ended, OUT _done boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
-    _done := NOT EXISTS (SELECT FROM tenure.owner_of(_now, _q.name, _ended.key) o WHERE o._id <> _ended.id);
+    _done := NOT EXISTS (SELECT FROM tenure.owner_of(_now, _q.name, _ended.key) o WHERE o._id <> _ended.id)
+        AND NOT (_ended.kin AND EXISTS (SELECT FROM tenure.family f WHERE f.task = _ended.id AND f.parent > 0));
     IF NOT _done THEN
         RETURN;
+    END IF;
+    IF _ended.kin THEN
+        PERFORM tenure.end_try(_ended.id);
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
     DELETE FROM tenure.todo t WHERE t.due = _ended.expires AND t.id = _ended.id;
     INSERT INTO tenure.task AS t
-        (id, queue, priority, ready_at, key, payload, progress, failure, meta, group_name, first_put)
+        (id, queue, priority, ready_at, key, payload, progress, failure, meta, group_name, first_put, kin)
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
-        _ended.failure, _ended.meta, _ended.group_name, CASE WHEN _ended.key IS NOT NULL THEN _now END)
+        _ended.failure, _ended.meta, _ended.group_name, CASE WHEN _ended.key IS NOT NULL THEN _now END,
+        _ended.kin)
     RETURNING * INTO task;
     _q := tenure.count_tasks(_q, ARRAY[task.group_name], 1, 1, 0, 0, 0);
     _q.dead := _q.dead - 1;
@@ -126,7 +137,7 @@ BEGIN
         ORDER BY t.ready_at, t.id LIMIT _limit;
 END $$;
 
--- Up to `_limit` tasks in a state, behind a place: group and (priority, ready_at, id), (ready_at, id) or (token).
+-- Up to `_limit` tasks in a state, behind a place: group and (priority, ready_at, id), (ready_at, id), (token) or (id).
 CREATE FUNCTION tenure.list_tasks(
     _now bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
@@ -163,8 +174,13 @@ BEGIN
             ORDER BY t.ready_at, t.id LIMIT _limit;
     ELSIF _state = 'leased' THEN
         RETURN QUERY SELECT * FROM tenure.task t
-            WHERE t.queue = _queue AND t.session IS NOT NULL AND t.token > coalesce(_after[1], -1)
+            WHERE t.queue = _queue AND t.session IS NOT NULL AND t.token > greatest(_after[1], 0)
             ORDER BY t.token LIMIT _limit;
+    ELSE
+        RETURN QUERY SELECT * FROM tenure.task t
+            WHERE t.queue = _queue AND t.session = 0 AND t.ending = (_state = 'ending')
+                AND t.id > coalesce(_after[1], 0)
+            ORDER BY t.id LIMIT _limit;
     END IF;
 END $$;
 
@@ -173,11 +189,13 @@ END $$;
 CREATE FUNCTION tenure.purge_records(
     _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _seen bigint, OUT _lasting bigint
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    families bigint[];
 BEGIN
     WITH gone AS (
         DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
             SELECT e.ctid FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
-        )) RETURNING id, expires
+        )) RETURNING id, expires, kin
     ), undone AS (
         DELETE FROM tenure.todo WHERE ctid = ANY (ARRAY(
             SELECT t.ctid FROM gone g
@@ -186,8 +204,11 @@ BEGIN
         ))
     )
     SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
-        count(*) FILTER (WHERE g.expires IS NULL)
-    INTO _purged, _seen, _lasting FROM gone g;
+        count(*) FILTER (WHERE g.expires IS NULL), array_agg(g.id) FILTER (WHERE _state = 'dead' AND g.kin)
+    INTO _purged, _seen, _lasting, families FROM gone g;
+    IF families IS NOT NULL THEN
+        PERFORM tenure.forget_family(f.id) FROM unnest(families) f (id);
+    END IF;
 END $$;
 
 -- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for
@@ -207,6 +228,7 @@ DECLARE
     rest bigint := _cap;
     checks bigint := _cap;
     before bigint;
+    families bigint[];
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
@@ -243,12 +265,21 @@ BEGIN
         ELSIF one IN ('waiting', 'delayed') THEN
             FOR task IN SELECT * FROM tenure.list_tasks(now, _queue, one, '', '{}', rest) LOOP
                 rest := rest - 1;
-                queue.purged := queue.purged + 1;
-                queue := tenure.notify_finished(tenure.remove_task(queue, task), task.id);
                 count := count + 1;
+                IF task.kin THEN
+                    families := families || task.id;
+                ELSE
+                    queue := tenure.end_task(now, queue, task, 'purged', '', 0, 0);
+                END IF;
             END LOOP;
+            -- the end of a child may change its parent
+            FOR i IN 1 .. coalesce(cardinality(families), 0) LOOP
+                SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = families[i];
+                queue := tenure.finish_task(now, queue, task, 'purged', '', 0, 0);
+            END LOOP;
+            families := NULL;
         ELSE
-            -- outdated ones that are not forgotten yet are in the way
+            -- outdated records that are not forgotten yet are in the way
             checks := _cap;
             WHILE rest > 0 AND checks > 0 LOOP
                 moved := tenure.purge_records(now, _queue, one, rest);
@@ -266,6 +297,7 @@ BEGIN
         EXIT WHEN rest = 0 OR checks <= 0;
     END LOOP;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.sweep_on(now, _cap);
     IF rest > 0 AND checks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;
@@ -312,7 +344,8 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending), then cursor(; name, value) of each;
+-- gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -342,7 +375,7 @@ BEGIN
     q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
         RETURN NEXT ROW('counts',
-            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0], NULL)::tenure.answer;
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -354,12 +387,13 @@ BEGIN
             RAISE 'the queue has more than one row' USING ERRCODE = 'data_corrupted';
         END IF;
         -- what lies before its mark is not there
-        SELECT count(*) FILTER (WHERE t.session IS NOT NULL),
+        SELECT count(*) FILTER (WHERE t.session > 0), count(*) FILTER (WHERE t.session = 0 AND NOT t.ending),
+            count(*) FILTER (WHERE t.session = 0 AND t.ending),
             count(*) FILTER (WHERE t.session IS NULL AND t.delayed AND t.ready_at >= q.first_due),
             count(DISTINCT nullif(t.group_name, ''))
-        INTO leased, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
+        INTO leased, q.suspended, q.ending, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
         q.waiting := tenure.count_takeable(q);
-        q.live := leased + q.waiting + q.delayed;
+        q.live := leased + q.waiting + q.delayed + q.suspended + q.ending;
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
@@ -387,10 +421,10 @@ BEGIN
         tenure.next_due(q)
     );
     RETURN NEXT ROW('counts', ARRAY[
-        q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
+        q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed - q.suspended - q.ending, q.done, q.dead, q.cancelled, q.expired,
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
         tenure.ask_again_in(now, NULL), now,
-        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter
+        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter, q.suspended, q.ending
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -1,7 +1,7 @@
 -- Scans: pages of the rows of an index. `scan` returns index(limit; index), then what a function returns that reads an index:
 -- page(...), which says more of the object, and rows: row(...), or skip(...), which is passed over; one more than the page
 -- has room for. A row ends with its place in the index, which the client sends to go on behind it.
--- Needs: counters, holds, keys, rates, records, sessions, state, tasks
+-- Needs: counters, families, holds, keys, rates, records, sessions, state, tasks
 
 -- The holders of a key and its waiters. -> page(capacity, used), row(token, weight, age, 1 if it waits, token or place in the
 -- line; process, holder, value)
@@ -78,26 +78,44 @@ BEGIN
     ], NULL)::tenure.answer;
 END $$;
 
--- A task as it is shown: row(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
--- progress, failure, meta, group)
-CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
-LANGUAGE plpgsql IMMUTABLE AS $$
+-- A record, and of a task with a family also the parent and how many children are unfinished; and the queue of the
+-- parent.
+CREATE FUNCTION tenure.with_family(_record tenure.answer, _id bigint, _kin boolean) RETURNS tenure.answer
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    family tenure.family;
 BEGIN
-    RETURN ROW('row',
+    IF _kin THEN
+        SELECT * INTO family FROM tenure.family f WHERE f.task = _id AND NOT f.over;
+        IF FOUND THEN
+            _record.n := _record.n || ARRAY[family.parent, family.unfinished];
+            _record.b := _record.b || family.parent_queue;
+        END IF;
+    END IF;
+    RETURN _record;
+END $$;
+
+-- A task as it is shown: row(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
+-- progress, failure, meta, group), see `with_family`
+CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN tenure.with_family(ROW('row',
         ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
         ARRAY[_state::bytea, _task.payload, _task.key, '', _task.progress, coalesce(_task.failure, ''),
-            coalesce(_task.meta, ''), _task.group_name])::tenure.answer;
+            coalesce(_task.meta, ''), _task.group_name])::tenure.answer, _task.id, _task.kin);
 END $$;
 
 -- The same, of a task that has ended.
 CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN ROW('row',
+    RETURN tenure.with_family(ROW('row',
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
             greatest(0, _now - _ended.ended_at)],
         ARRAY[_ended.state::bytea, _ended.payload, _ended.key, _ended.result, coalesce(_ended.progress, ''),
-            coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer;
+            coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer, _ended.id,
+        _ended.kin AND _ended.state = 'dead');
 END $$;
 
 -- The task with the id. -> page(again), row(as `record_of`)
@@ -160,7 +178,8 @@ BEGIN
         RETURN QUERY
             SELECT 'row',
                 r.n || CASE _state WHEN 'waiting' THEN ARRAY[(f.t).priority, (f.t).ready_at, (f.t).id]
-                    WHEN 'delayed' THEN ARRAY[(f.t).ready_at, (f.t).id] ELSE ARRAY[(f.t).token] END,
+                    WHEN 'delayed' THEN ARRAY[(f.t).ready_at, (f.t).id] WHEN 'leased' THEN ARRAY[(f.t).token]
+                    ELSE ARRAY[(f.t).id] END,
                 r.b || CASE _state WHEN 'waiting' THEN ARRAY[(f.t).group_name] ELSE '{}' END
             FROM unnest(ids) WITH ORDINALITY i (id, n)
                 CROSS JOIN LATERAL (SELECT t FROM tenure.task t WHERE t.queue = _queue AND t.id = i.id LIMIT 1) f
@@ -178,6 +197,38 @@ BEGIN
         FROM tenure.task_group g WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
             AND (_unfinished IS NULL OR g.live < _unfinished OR g.live = _unfinished AND g.name > _name)
         ORDER BY g.live DESC, g.name LIMIT _limit + 1;
+END $$;
+
+-- The number of entries of a task that a page has room for, which ends with the entry that makes their values exceed
+-- ENTRY_BYTES.
+CREATE FUNCTION tenure.room_for_entries(_family tenure.family, _after bytea, _limit bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entry_bytes constant bigint := 4194304;
+    entry tenure.entry;
+    size bigint := 0;
+    count bigint := 0;
+BEGIN
+    FOR entry IN SELECT * FROM tenure.entry e WHERE e.task = _family.task AND e.name > _after
+        ORDER BY e.name LIMIT _limit
+    LOOP
+        count := count + 1;
+        IF tenure.is_there(entry, _family) THEN
+            size := size + length(entry.value);
+            EXIT WHEN size > entry_bytes;
+        END IF;
+    END LOOP;
+    RETURN count;
+END $$;
+
+-- The entries of a task. -> page(), row(as `shown_entry`, name)
+CREATE FUNCTION tenure.list_entries(_family tenure.family, _after bytea, _limit bigint)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NEXT tenure.reply('page');
+    RETURN QUERY SELECT CASE WHEN tenure.is_there(e, _family) THEN 'row' ELSE 'skip' END, s.n, s.b || e.name
+        FROM tenure.entry e CROSS JOIN LATERAL tenure.shown_entry(e) s
+        WHERE e.task = _family.task AND e.name > _after ORDER BY e.name LIMIT _limit + 1;
 END $$;
 
 -- The names of a kind that begin with a prefix. -> page(), row(; name, name)
@@ -271,6 +322,7 @@ CREATE FUNCTION tenure.scan(
 DECLARE
     now bigint;
     session tenure.session;
+    family tenure.family;
 BEGIN
     IF _watch <> '' THEN
         PERFORM tenure.keep_session(_watch);
@@ -291,6 +343,11 @@ BEGIN
         RETURN NEXT tenure.reply(CASE _of WHEN 'session' THEN 'unknown' ELSE 'gone' END);
         RETURN;
     END IF;
+    IF _index = 'entries' THEN
+        SELECT * INTO family FROM tenure.family f
+        WHERE f.task = convert_from(_only, 'UTF8')::bigint AND f.queue = _key AND NOT f.over;
+        _limit := tenure.room_for_entries(family, _behind, _limit);
+    END IF;
     RETURN NEXT ROW('index', ARRAY[_limit], ARRAY[_index::bytea])::tenure.answer;
     CASE
         WHEN _index = 'holders' THEN
@@ -308,6 +365,8 @@ BEGIN
                 now, _key, (SELECT o._id FROM tenure.owner_of(now, _key, _only) o), session);
         WHEN _index = 'groups' THEN
             RETURN QUERY SELECT * FROM tenure.list_groups(_key, _after[1], _behind, _limit);
+        WHEN _index = 'entries' THEN
+            RETURN QUERY SELECT * FROM tenure.list_entries(family, _behind, _limit);
         WHEN _index = 'session' THEN
             RETURN QUERY SELECT * FROM tenure.list_items(
                 session, coalesce(_after[1], 0), coalesce(_after[2], 0), _limit);

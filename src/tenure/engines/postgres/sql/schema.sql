@@ -112,10 +112,15 @@ CREATE TABLE tenure.line (
 ) WITH (fillfactor = 50);
 CREATE INDEX line_check ON tenure.line (check_at) WHERE check_at IS NOT NULL;
 
--- What is to be done from a moment on: serve a line whose serving was cut short (`due` and `id` are 0, the name is the
--- key), or delete a dead letter (the name is the queue).
-CREATE TABLE tenure.todo (due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL);
+-- Work to be done from a moment on. Without `what`: serve a line whose serving was cut short (`due` and `id` are 0,
+-- the name is the key), or delete a dead letter (the name is the queue). Otherwise: "told", a child of the task has
+-- ended (`due` is 0; the name is the queue, the entry is the child's, with its state and value); "sweep", go on with
+-- the sweeps of families (`due` is 0, `id` is -1); "time out", the task waits for its entry until then.
+CREATE TABLE tenure.todo (
+    due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL, what text, entry bytea, state text, value bytea
+);
 CREATE INDEX todo_due ON tenure.todo (due, id);
+CREATE INDEX todo_timeout ON tenure.todo (due, name, id) WHERE what = 'time out';
 
 -- A holder (token above 0) or a waiter.
 CREATE TABLE tenure.hold (
@@ -234,8 +239,8 @@ CREATE INDEX participant_waits ON tenure.participant (key, made) WHERE outcome I
 CREATE INDEX participant_session ON tenure.participant (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
--- `lasting` are records that are kept for good. `awaited`: a client may watch the end of a task. `followed`: a
--- client may watch its changes.
+-- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may
+-- watch the end of a task. `followed`: a client may watch its changes.
 --
 -- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
 -- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
@@ -271,6 +276,8 @@ CREATE TABLE tenure.queue (
     takers bigint NOT NULL DEFAULT 0,
     ordinal bigint NOT NULL DEFAULT 0,
     lasting bigint NOT NULL DEFAULT 0,
+    suspended bigint NOT NULL DEFAULT 0,
+    ending bigint NOT NULL DEFAULT 0,
     keep_until bigint NOT NULL DEFAULT 0,
     check_at bigint,
     has_groups boolean NOT NULL DEFAULT false,
@@ -373,7 +380,8 @@ CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
 -- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it
--- has a key.
+-- has a key. A task that is in no order has the session 0, which is nobody's, and the token 0: it is suspended, or
+-- `ending`. A task with `kin` has a row in `family`, and nothing of this is read for a task without.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,
@@ -398,6 +406,8 @@ CREATE TABLE tenure.task (
     meta bytea,
     group_name bytea NOT NULL DEFAULT '',
     first_put bigint,
+    kin boolean NOT NULL DEFAULT false,
+    ending boolean NOT NULL DEFAULT false,
     -- with room for the entry that leasing a task adds
     PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
@@ -412,6 +422,59 @@ CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL
 CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
 CREATE UNIQUE INDEX task_key ON tenure.task (queue, key) WHERE key IS NOT NULL;
 CREATE INDEX task_expiry ON tenure.task (expires, id) WHERE expires IS NOT NULL;
+CREATE INDEX task_apart ON tenure.task (queue, ending, id) WHERE session = 0;
+
+-- The family of a task that is a child or has entries, for as long as it is unfinished or a dead letter: its place in
+-- the tree, and what it waits for. It changes under the lock of the queue of the task.
+--
+-- Of `total` entries, `unfinished` are children that have not ended. Entries of tries before `born` are not there, nor
+-- are entries of children that failed in a try before `tries`. A suspended task waits for the entry `awaited`, `until`
+-- then (NULL: for good), or for all its children, of which a failed one cancels those whose names begin with `prefix`.
+-- A task that is ending keeps its verdict in `verdict` ("retry", or the state), `result` and `ttl`. A sweep of the
+-- names that begin with `swept` has come to `swept_to`. `over`: the task has ended, and its entries are to be
+-- forgotten.
+CREATE TABLE tenure.family (
+    task bigint PRIMARY KEY,
+    queue bytea NOT NULL,
+    parent_queue bytea NOT NULL DEFAULT '',
+    parent bigint NOT NULL DEFAULT 0,
+    name bytea NOT NULL DEFAULT '',
+    depth bigint NOT NULL DEFAULT 0,
+    total bigint NOT NULL DEFAULT 0,
+    unfinished bigint NOT NULL DEFAULT 0,
+    tries bigint NOT NULL DEFAULT 0,
+    born bigint NOT NULL DEFAULT 0,
+    awaited bytea NOT NULL DEFAULT '',
+    until bigint,
+    prefix bytea NOT NULL DEFAULT '',
+    verdict text,
+    result bytea,
+    ttl bigint,
+    swept bytea NOT NULL DEFAULT '',
+    swept_to bytea NOT NULL DEFAULT '',
+    sweeps boolean NOT NULL DEFAULT false,
+    over boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+CREATE INDEX family_sweeps ON tenure.family (queue, task) WHERE sweeps;
+CREATE INDEX family_over ON tenure.family (task) WHERE over;
+
+-- An entry of a task, of the try in which it was written, or the child ended. `child` is the id of a child, NULL for a
+-- value or a signal.
+CREATE TABLE tenure.entry (
+    task bigint NOT NULL,
+    name bytea NOT NULL,
+    kind text NOT NULL,
+    state text NOT NULL,
+    value bytea NOT NULL DEFAULT '',
+    queue bytea,
+    child bigint,
+    swept boolean NOT NULL DEFAULT false,
+    tries bigint NOT NULL,
+    PRIMARY KEY (task, name)
+) WITH (fillfactor = 70);
+CREATE INDEX entry_unfinished ON tenure.entry (task, name) WHERE state = 'unfinished';
+CREATE INDEX entry_failed ON tenure.entry (task, tries, name)
+    WHERE child IS NOT NULL AND state NOT IN ('unfinished', 'done');
 
 -- A key with a ttl, whose task may have ended.
 CREATE TABLE tenure.kept_key (
@@ -423,7 +486,8 @@ CREATE TABLE tenure.kept_key (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX kept_key_until ON tenure.kept_key (queue, until);
 
--- The record of a task that has ended; seq is the rank of the ending. An empty progress, failure or meta is NULL.
+-- The record of a task that has ended; seq is the rank of the ending. An empty progress, failure or meta is NULL. The
+-- family of a dead letter with `kin` is kept.
 CREATE TABLE tenure.ended (
     id bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -440,7 +504,8 @@ CREATE TABLE tenure.ended (
     progress bytea,
     failure bytea,
     meta bytea,
-    group_name bytea NOT NULL DEFAULT ''
+    group_name bytea NOT NULL DEFAULT '',
+    kin boolean NOT NULL DEFAULT false
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ended_state ON tenure.ended (queue, state, seq);
 CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL AND state <> 'dead';

@@ -77,8 +77,10 @@ END $$;
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.
 CREATE FUNCTION tenure.ask_again_in(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    since bigint := tenure.due_since(_now);
     earliest bigint := least(_due,
-        (SELECT s.expires FROM tenure.session s WHERE s.expires >= tenure.due_since(_now) ORDER BY s.expires LIMIT 1));
+        (SELECT s.expires FROM tenure.session s WHERE s.expires >= since ORDER BY s.expires LIMIT 1),
+        (SELECT t.due FROM tenure.todo t WHERE t.what = 'time out' AND t.due >= since ORDER BY t.due LIMIT 1));
 BEGIN
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;

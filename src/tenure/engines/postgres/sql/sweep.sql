@@ -1,6 +1,7 @@
--- Clears up what time has made due: lines left unserved, expired sessions, tasks and dead letters, then rests, in the
--- order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
--- Needs: claims, counters, holds, keys, rates, sessions, state, tasks
+-- Clears up what time has made due: lines left unserved, ends of children that could not be told, expired sessions,
+-- tasks and dead letters, sweeps of children, timeouts, then rests, in the order of their times. One sweeper at a
+-- time. It waits for the lock of a session only while it has none of an object.
+-- Needs: claims, counters, families, holds, keys, rates, sessions, state, tasks
 
 -- Give up one of the things that a session has. False if the steps did not suffice.
 CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean
@@ -66,12 +67,13 @@ BEGIN
     now := tenure.time(_clock);
     since := tenure.due_since(now);
     PERFORM tenure.begin_steps(_cap);
+    PERFORM tenure.limit_locks('wait');
     FOR line IN SELECT * FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 LIMIT _cap LOOP
         PERFORM tenure.lock('hold', line.name);
         DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 AND t.name = line.name;
         PERFORM tenure.serve_line(now, tenure.line_of(line.name));
     END LOOP;
-    IF FOUND THEN
+    IF FOUND OR tenure.sweep_messages(now, _cap) THEN
         RETURN tenure.reply('more');
     END IF;
     FOR i IN 1 .. _cap LOOP
@@ -97,7 +99,7 @@ BEGIN
             WHERE t.expires BETWEEN since AND now ORDER BY t.expires, t.id LIMIT _cap)
         UNION ALL
         (SELECT l.due, l.id, l.name, true FROM tenure.todo l
-            WHERE l.id > 0 AND l.due BETWEEN since AND now ORDER BY l.due, l.id LIMIT _cap)
+            WHERE l.id > 0 AND l.what IS NULL AND l.due BETWEEN since AND now ORDER BY l.due, l.id LIMIT _cap)
         ORDER BY expires, id LIMIT _cap
     LOOP
         PERFORM tenure.lock('queue', one.queue);
@@ -107,7 +109,7 @@ BEGIN
             RETURN tenure.reply('more');
         END IF;
     END LOOP;
-    IF FOUND THEN
+    IF FOUND OR tenure.sweep_rest(now) OR tenure.time_out(now, since, _cap) THEN
         RETURN tenure.reply('more');
     END IF;
     FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until BETWEEN since AND now
@@ -123,7 +125,7 @@ BEGIN
 END $$;
 
 -- Delete a few rows of each kind that are no longer needed: numbered answers, records of endings, limiters, lines,
--- barriers, queues. It does not wait for locks: locked rows are left for another time.
+-- barriers, queues, entries. It does not wait for locks: locked rows are left for another time.
 --
 -- Then move the mark of the due rows, and every ten seconds look from the beginning. -> ok
 CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -199,7 +201,7 @@ BEGIN
         END IF;
         seen := seen + 1;
     END LOOP;
-    is_more := is_more OR seen = 64 OR tenure.is_due(now, since);
+    is_more := tenure.forget_entries(1024) OR is_more OR seen = 64 OR tenure.is_due(now, since);
     IF is_more AND is_rescue THEN
         PERFORM setval('tenure.last_due', 0);
     ELSIF NOT is_more AND now - behind > mark THEN
@@ -217,6 +219,7 @@ RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     mine tenure.session;
+    finished boolean;
 BEGIN
     PERFORM tenure.lock('sweep', '');
     PERFORM tenure.lock('session', _session);
@@ -229,5 +232,8 @@ BEGIN
         RETURN tenure.reply('gone');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.reply(CASE WHEN tenure.end_session(now, mine.id) THEN 'ok' ELSE 'more' END);
+    PERFORM tenure.limit_locks('wait');
+    finished := tenure.end_session(now, mine.id);
+    PERFORM tenure.sweep_rest(now);
+    RETURN tenure.reply(CASE WHEN finished THEN 'ok' ELSE 'more' END);
 END $$;

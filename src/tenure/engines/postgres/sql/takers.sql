@@ -1,26 +1,52 @@
 -- Settling and taking tasks, in one exchange.
--- Needs: groups, state, tasks, verdicts
+-- Needs: families, groups, state, tasks, verdicts
 
--- -> the queue, and whether the settlement came in time
+-- -> the queue, and whether the settlement came in time; NULL: the task has a family and is to be settled
+-- `_with_family`
 CREATE FUNCTION tenure.settle_task(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
-    _delay bigint, _ttl bigint, _failure bytea, OUT _in_time boolean
+    _delay bigint, _ttl bigint, _failure bytea, _with_family boolean, OUT _in_time boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
+    has_children boolean := false;
+    suspended record;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
     _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
     IF NOT _in_time THEN
         RETURN;
     END IF;
+    IF task.kin THEN
+        IF NOT _with_family THEN
+            _in_time := NULL;
+            RETURN;
+        END IF;
+        has_children := tenure.unfinished_children(_id) > 0;
+    END IF;
     task.failure := coalesce(_failure, task.failure);
-    IF tenure.is_ending(_verdict) THEN
+    IF tenure.is_ending(_verdict) AND NOT (_verdict = 'done' AND has_children) THEN
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
-        _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
+        _q := tenure.finish_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
-        _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
+        _q := tenure.finish_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
+    ELSIF _verdict IN ('done', 'wait', 'wait for') THEN
+        PERFORM tenure.pin(_q, task.group_name, _id);
+        suspended := tenure.suspend_task(_now, _q, task, CASE _verdict WHEN 'wait for' THEN _result ELSE '' END,
+            CASE _verdict WHEN 'wait' THEN _result ELSE '' END, CASE _verdict WHEN 'wait for' THEN _delay ELSE 0 END);
+        _q := suspended._q;
+        IF NOT suspended._done THEN
+            task.deliveries := task.attempts;
+            _q := tenure.return_task(_now, _q, task);
+        END IF;
+    ELSIF _verdict = 'retry' AND has_children THEN
+        task.attempts := task.attempts + 1;
+        task.ready_at := _now + _delay;
+        _q := tenure.keep_verdict(_q, task, 'retry', '', NULL);
     ELSE
+        IF _verdict = 'retry' AND task.kin THEN
+            PERFORM tenure.end_try(_id);
+        END IF;
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
         IF _verdict <> 'retry' THEN
             task.deliveries := task.deliveries - 1;
@@ -36,10 +62,10 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks in one statement, if all of them end and no client waits for the end of one.
--- -> the queue, and the tokens of settlements that came too late
+-- Settle tasks without a family in one statement, if all of them end and no client waits for the end of one.
+-- -> the queue, and which of the settlements were not applied
 CREATE FUNCTION tenure.settle_endings(
-    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _left bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ends record;
@@ -52,10 +78,10 @@ BEGIN
             FROM unnest(_settle.ids, _settle.tokens, _settle.verdicts, _settle.results, _settle.ttls, _settle.failures)
                     WITH ORDINALITY AS s (id, token, verdict, result, ttl, failure, i)
                 CROSS JOIN LATERAL (
-                    SELECT l.ctid AS place, l.token, l.session FROM tenure.task l
+                    SELECT l.ctid AS place, l.token, l.session, l.kin FROM tenure.task l
                     WHERE l.queue = _q.name AND l.id = s.id LIMIT 1
                 ) found
-            WHERE found.token = s.token AND found.session = _mine.id
+            WHERE found.token = s.token AND found.session = _mine.id AND NOT found.kin
         ) s
         WHERE t.ctid = s.place
         RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta,
@@ -85,9 +111,9 @@ BEGIN
         WHERE l.state = 'dead' AND l.expires IS NOT NULL;
     END IF;
     IF ends.live = cardinality(_settle.ids) THEN
-        _refused := '{}';
+        _left := '{}';
     ELSE
-        _refused := ARRAY(SELECT s.token FROM unnest(_settle.ids, _settle.tokens) WITH ORDINALITY AS s (id, token, i)
+        _left := ARRAY(SELECT s.i FROM unnest(_settle.ids) WITH ORDINALITY AS s (id, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
     _q := tenure.count_tasks(_q, ends.groups, ends.live, -1, 0, 0, -1);
@@ -107,13 +133,16 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks in the order given. -> the queue, and the tokens of settlements that came too late
+-- Settle tasks in the order given, those with a family behind the others. -> the queue, and the tokens of settlements
+-- that came too late
 CREATE FUNCTION tenure.settle_tasks(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     settled record;
     first bigint;
+    late bigint[] := '{}'::bigint[];
+    left_over bigint[] := '{}'::bigint[];
 BEGIN
     IF _q.producers = 0 AND NOT _q.awaited
             AND cardinality(_settle.ids) = (
@@ -122,19 +151,35 @@ BEGIN
             ) THEN
         settled := tenure.settle_endings(_now, _q, _mine, _settle);
         _q := settled._q;
-        _refused := settled._refused;
-        RETURN;
+        left_over := settled._left;
+        IF left_over = '{}' THEN
+            _refused := '{}';
+            RETURN;
+        END IF;
+    ELSE
+        FOR i IN 1 .. cardinality(_settle.ids) LOOP
+            settled := tenure.settle_task(_now, _q, _mine, _settle.ids[i], _settle.tokens[i], _settle.verdicts[i],
+                _settle.results[i], _settle.delays[i], CASE WHEN _settle.ttls[i] >= 0 THEN _settle.ttls[i] END,
+                _settle.failures[i], false);
+            _q := settled._q;
+            IF settled._in_time IS NULL THEN
+                left_over := left_over || i::bigint;
+            ELSIF NOT settled._in_time THEN
+                late := late || i::bigint;
+            END IF;
+        END LOOP;
     END IF;
-    _refused := '{}';
-    FOR i IN 1 .. cardinality(_settle.ids) LOOP
-        settled := tenure.settle_task(_now, _q, _mine, _settle.ids[i], _settle.tokens[i], _settle.verdicts[i],
-            _settle.results[i], _settle.delays[i], CASE WHEN _settle.ttls[i] >= 0 THEN _settle.ttls[i] END,
-            _settle.failures[i]);
+    FOR i IN 1 .. cardinality(left_over) LOOP
+        settled := tenure.settle_task(_now, _q, _mine, _settle.ids[left_over[i]], _settle.tokens[left_over[i]],
+            _settle.verdicts[left_over[i]], _settle.results[left_over[i]], _settle.delays[left_over[i]],
+            CASE WHEN _settle.ttls[left_over[i]] >= 0 THEN _settle.ttls[left_over[i]] END,
+            _settle.failures[left_over[i]], true);
         _q := settled._q;
         IF NOT settled._in_time THEN
-            _refused := _refused || _settle.tokens[i];
+            late := late || left_over[i];
         END IF;
     END LOOP;
+    _refused := ARRAY(SELECT _settle.tokens[u.i] FROM unnest(late) u (i) ORDER BY u.i);
     IF _q.awaited THEN
         SELECT w.task INTO first FROM tenure.watch w
         WHERE w.kind = 'task' AND w.name = _q.name AND w.task >= _q.first_awaited ORDER BY w.task LIMIT 1;
@@ -271,7 +316,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- What is remembered, with the leased tasks in place of its last row: leased(how many, first token, time).
+-- The remembered answer, with the leased tasks in place of its last row: leased(how many, first token, time). A task
+-- with a family comes with the number of its entries.
 CREATE FUNCTION tenure.exchanged(_session bigint, _answer tenure.answer[]) RETURNS SETOF tenure.answer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -280,7 +326,8 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(_answer[:3]);
     IF leased[1] > 0 THEN
         RETURN QUERY SELECT 'task',
-                ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)],
+                ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)]
+                    || CASE WHEN t.kin THEN ARRAY(SELECT f.total FROM tenure.family f WHERE f.task = t.id) END,
                 ARRAY[t.progress, t.payload, t.failure, t.meta, t.group_name]
             FROM tenure.task t
             WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
@@ -289,7 +336,7 @@ END $$;
 
 -- An aging of NULL is none, a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
--- waited; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
+-- waited, entries; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _settle tenure.settlements, _want bigint,
     _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _dead_ttl bigint
@@ -377,6 +424,9 @@ BEGIN
     -- four times as many in one of four exchanges
     IF _n % 4 = 0 AND cardinality(_settle.ids) > 0 THEN
         PERFORM tenure.forget_records(now, 4 * cardinality(_settle.ids));
+    END IF;
+    IF current_setting('tenure.sweeps', true) = 'on' THEN
+        PERFORM tenure.sweep_on(now, _cap);
     END IF;
     RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

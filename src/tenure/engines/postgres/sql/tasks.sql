@@ -1,7 +1,7 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
 -- A function that changes the counters of a queue takes the row and returns it; `save_queue` writes it once.
--- Needs: groups, state, verdicts
+-- Needs: families, groups, state, verdicts
 
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -63,7 +63,8 @@ BEGIN
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
-        lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
+        lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
+        keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
         first_due = _q.first_due, first_taker = _q.first_taker, first_producer = _q.first_producer,
         first_awaited = _q.first_awaited, first_followed = _q.first_followed, first_kept = _q.first_kept,
         page = next_page, changes = changes + 1
@@ -221,14 +222,25 @@ END $$;
 
 -- endings
 
+-- The counters of a queue without a task that was suspended or ending.
+CREATE FUNCTION tenure.count_apart(_q tenure.queue, _task tenure.task) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _task.session = 0 THEN
+        _q.suspended := _q.suspended - (NOT _task.ending)::int;
+        _q.ending := _q.ending - _task.ending::int;
+    END IF;
+    RETURN _q;
+END $$;
+
 -- The task is unfinished no more, and leaves its order, or its session.
 CREATE FUNCTION tenure.remove_task(_q tenure.queue, _task tenure.task) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    leased int := (_task.session IS NOT NULL)::int;
+    leased int := coalesce(_task.session > 0, false)::int;
     delayed int := (_task.session IS NULL AND _task.delayed)::int;
-    waiting int := 1 - leased - delayed;
+    waiting int := (_task.session IS NULL AND NOT _task.delayed)::int;
 BEGIN
     DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _task.id;
+    _q := tenure.count_apart(_q, _task);
     _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, -1, -waiting, -delayed, -leased);
     IF _q.producers > 0 THEN
         _q := tenure.make_room(_q, ARRAY[_task.group_name]);
@@ -274,8 +286,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The task has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
--- the session that settled it, 0 if none did.
+-- The task has ended; without `_ttl` its record is kept for good, and "purged" has none. `_own` is the ttl of the
+-- session that settled it, 0 if none did.
 CREATE FUNCTION tenure.end_task(
     _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint, _own bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
@@ -287,6 +299,9 @@ BEGIN
         WHEN 'discarded' THEN _q.discarded := _q.discarded + 1;
         WHEN 'cancelled' THEN _q.cancelled := _q.cancelled + 1;
         WHEN 'expired' THEN _q.expired := _q.expired + 1;
+        WHEN 'purged' THEN
+            _q.purged := _q.purged + 1;
+            RETURN tenure.notify_finished(_q, _task.id);
     END CASE;
     _q.lasting := _q.lasting + (_ttl IS NULL)::int;
     -- a dead letter keeps its queue by being there
@@ -295,11 +310,11 @@ BEGIN
     );
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
-        failure, meta, group_name)
+        failure, meta, group_name, kin)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
         _now, _now + _ttl, _task.key, _result,
         tenure.payload_after(_state, _task.keep, _task.payload), nullif(_task.progress, ''),
-        _task.failure, _task.meta, _task.group_name);
+        _task.failure, _task.meta, _task.group_name, _task.kin);
     IF _state = 'dead' AND _ttl IS NOT NULL THEN
         INSERT INTO tenure.todo (due, id, name) VALUES (_now + _ttl, _task.id, _q.name);
     END IF;
@@ -314,13 +329,14 @@ DECLARE
 BEGIN
     UPDATE tenure.task t SET ready_at = _task.ready_at, delayed = _task.ready_at > _now, attempts = _task.attempts,
         deliveries = _task.deliveries, session = NULL, process = NULL, token = 0, stop = NULL, stop_ttl = NULL,
-        failure = _task.failure
+        failure = _task.failure, ending = false
     WHERE t.queue = _q.name AND t.id = _task.id;
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ARRAY[_task.id]);
     END IF;
+    _q := tenure.count_apart(_q, _task);
     _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, (_task.ready_at <= _now)::int,
-        (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int, ARRAY[_task.priority],
+        (_task.ready_at > _now)::int, -coalesce(_task.session > 0, false)::int, ARRAY[_task.priority],
         CASE WHEN _task.ready_at <= _now THEN _task.ready_at END, _task.id);
     IF _task.ready_at > _now THEN
         _q.first_due := least(_q.first_due, _task.ready_at);
@@ -347,9 +363,9 @@ BEGIN
     before := queue.waiting - queue.held;
     silent := task.deliveries - task.attempts;
     IF task.stop IS NOT NULL THEN
-        queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
+        queue := tenure.finish_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
-        queue := tenure.end_task(
+        queue := tenure.finish_task(
             _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, task.dead_ttl,
             0);
     ELSE
@@ -371,7 +387,7 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.expires <= _now;
     IF NOT FOUND THEN
         RETURN true;
-    ELSIF task.session IS NOT NULL THEN
+    ELSIF task.session > 0 OR task.ending THEN
         UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
         RETURN true;
     ELSIF NOT tenure.step() THEN
@@ -379,7 +395,7 @@ BEGIN
     END IF;
     queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
-    queue := tenure.end_task(_now, queue, task, 'expired', '', 3600000000, 0);
+    queue := tenure.finish_task(_now, queue, task, 'expired', '', 3600000000, 0);
     PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN true;
 END $$;
@@ -389,14 +405,18 @@ CREATE FUNCTION tenure.expire_dead_letter(_now bigint, _queue bytea, _id bigint,
 LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
+    has_family boolean;
 BEGIN
     IF NOT tenure.step() THEN
         RETURN false;
     END IF;
     DELETE FROM tenure.todo t WHERE t.due = _due AND t.id = _id;
-    DELETE FROM tenure.ended e WHERE e.id = _id AND e.state = 'dead' AND e.expires <= _now;
+    DELETE FROM tenure.ended e WHERE e.id = _id AND e.state = 'dead' AND e.expires <= _now
+    RETURNING e.kin INTO has_family;
     IF NOT FOUND THEN
         RETURN true;
+    ELSIF has_family THEN
+        PERFORM tenure.forget_family(_id);
     END IF;
     queue := tenure.use_queue(_now, _queue);
     queue.dead := queue.dead - 1;

@@ -1,0 +1,45 @@
+"""The codecs of the children and the entries of tasks, and an entry of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.engine import Accepted, Entry, PutChildren, Reply, SetEntry, TooMany
+
+from ._codec import Codec, Codecs, Row, answer_of
+from ._tasks import new_tasks
+from ._values import Argument, Blobs, name, text
+
+
+def _put_children(op: PutChildren) -> tuple[Argument, ...]:
+    return (
+        name(op.key),
+        op.id,
+        op.token,
+        name(op.to),
+        Blobs(map(name, op.names)),
+        new_tasks(op.tasks),
+        op.most,
+    )
+
+
+def entry(row: Row) -> Entry:
+    """The entry that a row says."""
+    (child, swept), (called, kind, state, value, queue) = row.n, row.b
+    kinds = {b"value": "value", b"signal": "signal", b"child": "child"}
+    return Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept))  # pyright: ignore[reportArgumentType]
+
+
+def _answer(rows: Sequence[Row]) -> Accepted | Entry | TooMany | Reply:
+    (row,) = rows
+    if row.word == "accepted":
+        return Accepted(tuple(row.n))
+    if row.word == "toomany":
+        return TooMany(row.n[0])
+    return entry(row) if row.word == "entry" else answer_of(row)
+
+
+FAMILIES: Codecs = {
+    PutChildren: Codec("put_children", _put_children, _answer),
+    SetEntry: Codec("set_entry", answer=_answer),
+}
