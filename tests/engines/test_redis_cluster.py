@@ -12,13 +12,21 @@ import pytest
 
 from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, WorkQueue
 from tenure.engine import (
+    ENTRIES,
     HOLDERS,
+    Accepted,
     Acquire,
     CloseSession,
+    Exchange,
     Granted,
+    NewTask,
     Notice,
     OpenSession,
+    Page,
     Ping,
+    Put,
+    PutChildren,
+    PutRequest,
     Queued,
     Release,
     RenewSession,
@@ -250,6 +258,30 @@ async def test_what_one_node_lost_is_lost_and_nothing_else(redis_cluster):
             redis_cluster.nodes[1]("FLUSHALL")
         assert sorted(lost) == [shard for shard in range(SHARDS) if home[shard] == 1]
         assert sorted(kept) == [shard for shard in range(SHARDS) if home[shard] != 1]
+
+
+def test_names_with_the_same_tag_share_a_shard():
+    assert shard_of("tenure:queue:{crawl}:sites") == shard_of("{crawl}") == shard_of("crawl")
+    assert shard_of("{}a") != shard_of("{}b")
+    assert len({shard_of(f"a{{{n}") for n in range(100)}) > 1
+
+
+async def test_children_lie_in_the_shard_of_their_parent(serving):
+    queue = "{3}:sites"
+    session = next(name for name in map(str, range(1000)) if shard_of(name) == shard_of(queue))
+    await one(serving, OpenSession(session, "p", 30))
+    request = PutRequest("m", (NewTask(b"root"),))
+    await one(serving, Put(session, 1, queue, (request,), 100))
+    (root,) = (await one(serving, Exchange(session, 1, queue, want=1))).tasks
+    child = (NewTask(b"child"),)
+    other = next(name for name in NAMES if shard_of(name) != shard_of(queue))
+    refused = await one(serving, PutChildren(queue, root.id, root.token, other, ("a",), child))
+    assert isinstance(refused, EngineError)
+    assert "two shards" in str(refused)
+    assert await one(serving, Scan(ENTRIES, queue, only=str(root.id))) == Page(())
+    answer = await one(serving, PutChildren(queue, root.id, root.token, "{3}:pages", ("a",), child))
+    assert isinstance(answer, Accepted)
+    assert await one(serving, CloseSession(session)) is Reply.OK
 
 
 async def test_all_shards_are_pinged(serving):

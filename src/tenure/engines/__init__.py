@@ -63,8 +63,8 @@ Where an operation is executed
     SetGroups       rules/_tasks set_groups        records set_groups                groups set_groups
     Move            memory/_admin move             records move                      records move
     Count           memory/_admin count            records count                     records count
-    PutChildren     rules/_families put_children   -                                 families put_children
-    SetEntry        rules/_families set_entry      -                                 families set_entry
+    PutChildren     rules/_families put_children   family_operations put_children    families put_children
+    SetEntry        rules/_families set_entry      family_operations set_entry       families set_entry
     Spend           rules/_rates spend             rates                             rates spend
     Refund          rules/_rates refund            rates                             rates refund
     HoldOff         rules/_rates hold_off          rates                             rates hold_off
@@ -91,7 +91,7 @@ once: in `rules/_pages.py`, in `redis/_scans.py`, in `postgres/_scans.py`::
     TASK        rules/_tasks one         task_pages one_task  scan one_task
     KEYED_TASK  rules/_tasks one         task_pages one_task  scan one_task
     GROUPS      rules/_tasks groups      task_pages           scan list_groups
-    ENTRIES     rules/_families entries  -                    scan list_entries
+    ENTRIES     rules/_families entries  task_pages           scan list_entries
 
 What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
 """

@@ -14,15 +14,17 @@ from functools import cache, partial
 from math import inf
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from tenure.arguments import LONGEST
 from tenure.engine import (
     CHECKS,
     A,
+    Accepted,
     Broken,
     Claimed,
     Debt,
+    Entry,
     Granted,
     Hint,
     HoldStatuses,
@@ -36,6 +38,7 @@ from tenure.engine import (
     Queued,
     RateLimit,
     Reply,
+    TooMany,
     Tripped,
     Unfinished,
     Waiting,
@@ -52,15 +55,18 @@ _AMOUNTS = frozenset({RateLimit, LimiterStatus, Debt})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
+    "accepted": Accepted,
     "asked": HoldStatuses,
     "broken": Broken,
     "changed": MovedCount,
     "claimed": Claimed,
     "counts": QueueCounts,
+    "entry": Entry,
     "granted": Granted,
     "mismatch": Mismatch,
     "outcome": Outcome,
     "queued": Queued,
+    "toomany": TooMany,
     "tripped": Tripped,
     "unfinished": Unfinished,
     "waiting": Waiting,
@@ -249,7 +255,9 @@ def decoder(hint: Any, owner: type) -> Convert:
         decode = decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)
     if get_origin(hint) in {Union, UnionType}:
-        return _answer
+        return lambda raw: raw if isinstance(raw, int) else _answer(raw)
+    if get_origin(hint) is Literal:
+        return text
     if (item := _item_type(hint)) is not None:
         if get_origin(item) is tuple:
             return _pairs
@@ -283,4 +291,9 @@ def _item_type(hint: Any) -> Any:
 
 def _parts(made: Any) -> list[Any]:
     """The types of the fields of a class or of a tuple; none for a scalar."""
-    return list(get_args(made) or ([] if made in _SCALARS else get_type_hints(made).values()))
+    return list(get_args(made) or ([] if made in _SCALARS else _hints(made).values()))
+
+
+def _hints(made: Any) -> dict[str, Any]:
+    # the classes say that they are of the package, which does not import this
+    return get_type_hints(made, localns={"Literal": Literal})

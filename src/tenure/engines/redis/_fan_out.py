@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tenure.engine import Operation, Page, Ping, Reply, Scan
+from tenure.engine import Operation, Page, Ping, PutChildren, Reply, Scan
 from tenure.errors import EngineError
 
 from ._shards import shard_of
 
 
 def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Operation[Any]]]:
-    """The shards to ask, each with its operation. Raises `EngineError` for a page that does not exist."""
+    """The shards to ask, each with its operation. Raises `EngineError` for a page that does not exist, and
+    for children in another shard.
+    """
     match operation:
         case Scan(index=index, after=after) if not index.of:
             # one shard after the other
@@ -23,6 +25,11 @@ def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Opera
             yield int(shard or 0), replace(operation, after=rest)
         case Ping():
             yield from ((shard, operation) for shard in range(shards))
+        case PutChildren(to=to) if shard_of(to, shards) != shard_of(operation.key, shards):
+            raise EngineError(
+                f"{to!r} and {operation.key!r} lie in two shards: children need the shard of their parent, as names"
+                " with the same {tag} have it"
+            )
         case _:
             yield shard_of(operation.key, shards), operation
 

@@ -26,6 +26,7 @@ from tenure.engine import (
     Ping,
     Progress,
     Put,
+    PutChildren,
     Refund,
     Release,
     RemoveResource,
@@ -33,6 +34,7 @@ from tenure.engine import (
     ResetBarrier,
     Resize,
     Scan,
+    SetEntry,
     SetGroups,
     SetPaused,
     SetValue,
@@ -43,7 +45,7 @@ from tenure.engine import (
 from ._codec import Codecs, codec
 from ._rates import refund, spend, spent
 from ._scans import PAGES, page, scan
-from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
+from ._tasks import exchange, exchanged, move, put, put_answer, put_children, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     AddResource: ("claims add_resource", "ok"),
@@ -65,6 +67,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     RenewSession: ("sessions renew_session", "ok gone"),
     ResetBarrier: ("barriers reset_barrier", "ok"),
     Resize: ("holds resize", "ok"),
+    SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
     SetPaused: ("records set_paused", "ok"),
     SetValue: ("holds set_value", "ok refused"),
     Withdraw: ("barriers withdraw", "withdrawn tripped broken unknown"),
@@ -89,5 +92,8 @@ CODECS: Codecs = {
     Release: codec("release", "released left unknown", Release, arguments=attrgetter("key", "holder")),
     # the two that carry many tasks: their scripts read and return flat lists
     Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
+    PutChildren: codec(
+        "families", "accepted entry toomany refused requested", PutChildren, arguments=put_children
+    ),
     Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),
 }

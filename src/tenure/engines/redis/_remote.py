@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import hiredis
 
-from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, Remote, Reply
+from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, PutChildren, Remote, Reply
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -80,6 +80,8 @@ class RemoteRedis(Remote):
     `keys` has, for each shard, how many keys a script declares, and which; the first one is the prefix of all keys.
     """
 
+    families = True
+
     def __init__(
         self,
         topology: Topology,
@@ -122,7 +124,7 @@ class RemoteRedis(Remote):
         """
         shard, key = 0, operation.key
         if self.shards > 1:
-            shard = shard_of(key, self.shards) if key else -1
+            shard = shard_of(key, self.shards) if key and type(operation) is not PutChildren else -1
         batches = self._batches[shard]
         if not batches.busy and shard >= 0:
             connection = self._topology.connections.get(shard)

@@ -29,8 +29,8 @@ _HOT = (
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
 _ADMINISTRATION = (
-    *("queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
-    *(_GROUPS, Module("cold", _COLD)),
+    *("due", "queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
+    *(_GROUPS, Module("cold", _COLD), Module("families", ("families",))),
 )
 _LISTS = (*_ADMINISTRATION, "keys", "task_lists")
 
@@ -43,12 +43,18 @@ _PARTS: dict[str, tuple[str | Module, ...]] = {
     "claims": (*_OBJECTS, "claims", "claim_operations", "dispatch"),
     "rates": (*_START, "replies", "rates"),
     "barriers": (*_OBJECTS, "barriers", "barrier_operations", "dispatch"),
-    "put": (*_HOT, Module("keys", ("keys",)), "put"),
-    "exchange": (*_HOT, "endings", "exchange"),
+    "put": (
+        *_HOT,
+        Module("families", ("step", "due", "endings", "families")),
+        Module("keys", ("keys",)),
+        "put",
+    ),
+    "exchange": (*_HOT, "endings", Module("families", ("step", "due", "families")), "exchange"),
     "records": (*_OBJECTS, *_LISTS, "records", "dispatch"),
+    "families": (*_OBJECTS, *_ADMINISTRATION, "family_operations", "dispatch"),
     "scan": (*_OBJECTS, "claims", "barriers", *_LISTS, "task_pages", "survey", "scan", "dispatch"),
     "sweep": (
-        *("prelude", "numbers", *_SESSIONS, "due"),
+        *("prelude", "numbers", *_SESSIONS),
         *("serve_line", "serve_key", "remove_hold", "claims", "barriers", *_ADMINISTRATION, "sweep"),
     ),
 }

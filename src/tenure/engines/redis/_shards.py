@@ -40,7 +40,10 @@ def prefix_of(tag: str) -> str:
 
 
 def shard_of(name: str, shards: int = SHARDS) -> int:
-    """The shard of an object or a session, by its name."""
+    """The shard of an object or a session, by its name, or by a `{tag}` in the name as Redis has it."""
+    _, _, behind = name.partition("{")
+    tag, closed, _ = behind.partition("}")
+    name = tag if tag and closed else name
     return crc32(name.encode("utf-8", "surrogatepass")) % shards
 
 

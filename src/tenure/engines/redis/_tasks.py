@@ -17,6 +17,7 @@ from tenure.engine import (
     NewTask,
     Put,
     PutAnswer,
+    PutChildren,
     Queued,
     Reply,
     SetGroups,
@@ -35,7 +36,10 @@ _LETTERS = {
     Verdict.GIVE_BACK: b"g",
     Verdict.POSTPONE: b"p",
     Verdict.CANCEL: b"c",
+    Verdict.WAIT: b"w",
+    Verdict.WAIT_FOR: b"f",
 }
+_DELAYED = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT_FOR)
 
 
 def _or_nothing(duration: float | None) -> Argument:
@@ -86,6 +90,13 @@ def _groups(tasks: Sequence[NewTask]) -> str:
     return group and "=" + group
 
 
+def put_children(op: PutChildren) -> Iterator[Argument]:
+    """The arguments of the operation in `family_operations.lua`."""
+    yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
+    for name, task in zip(op.names, op.tasks, strict=True):
+        yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta)
+
+
 def put_answer(raw: Sequence[Any]) -> PutAnswer:
     """The answer that `put.lua` returns."""
     answers: list[Accepted | Conflict | Queued | Reply] = []
@@ -109,17 +120,17 @@ def exchange(op: Exchange) -> Iterator[Argument]:
     yield from (op.session, op.n, op.key, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, _or_nothing(op.dead_ttl), int(op.keep))
     for task, token, verdict, result, delay, ttl, failure in op.settle:
-        time = delay if verdict in (Verdict.RETRY, Verdict.POSTPONE) else ttl
+        time = delay if verdict in _DELAYED else ttl
         left = -1 if time is None else microseconds(time)
         yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict], len(failure)) + failure + result
 
 
-def _more(more: Any) -> tuple[bytes, bytes, bytes, str]:
-    """The progress, failure, meta and group of a task; of most there is only the last."""
+def _more(more: Any) -> tuple[bytes, bytes, bytes, str, int]:
+    """The progress, failure, meta, group and entries of a task; of most there is only the group."""
     if not isinstance(more, list):
-        return b"", b"", b"", text(more)
-    progress, failure, meta, group = cast("list[bytes]", more)
-    return progress, failure, meta, text(group)
+        return b"", b"", b"", text(more), 0
+    progress, failure, meta, group, entries = cast("list[Any]", more)
+    return progress, failure, meta, text(group), int(entries)
 
 
 def exchanged(raw: Sequence[Any]) -> Exchanged:

@@ -24,6 +24,7 @@ end
 
 local function purge_dead_letter(queue, task_id, seq)
     remove_dead_letter(queue, task_id, seq)
-    call('DEL', queue.key .. ':' .. task_id)
+    local hash = queue.key .. ':' .. task_id
+    call('DEL', hash, hash .. ':family', hash .. ':names')
     set(queue, 'purged', queue.purged + 1)
 end

@@ -1,6 +1,7 @@
--- When the shard has to be swept next: at once if watches or lines are left, else when the first session, task or rest
--- ends. `sessions`, `expiring` and `cooling` are sorted sets by time, `unserved` is a set of keys, `unadmitted`
--- one of queues, `unnotified` one of what `notify_watchers` has left, `unoffered` one of what `offer_resource` has left.
+-- When the shard has to be swept next: at once if watches, lines or sweeps are left, else when the first session, task, rest
+-- or wait ends. `sessions`, `expiring`, `cooling` and `timeouts` are sorted sets by time, `unserved` is a set of keys,
+-- `unadmitted` one of queues, `unnotified` one of what `notify_watchers` has left, `unoffered` one of what
+-- `offer_resource` has left; families.lua has `sweeping`.
 
 local function first_time(set_name)
     return tonumber(call('ZRANGE', P .. set_name, 0, 0, 'WITHSCORES')[2])
@@ -14,10 +15,15 @@ local function set_time(field, time)
     end
 end
 
+-- -> when asking again could help
+local function set_expiry()
+    local time = math.min(first_time('sessions') or math.huge, first_time('timeouts') or math.huge)
+    set_time('expiry', time < math.huge and time)
+    return time
+end
+
 local function set_due()
-    local session_ends = first_time('sessions')
-    local time = math.min(session_ends or math.huge, first_time('expiring') or math.huge, first_time('cooling') or math.huge)
-    set_time('expiry', session_ends)
-    set_time('due', call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered') > 0 and 0
-        or time < math.huge and time or nil)
+    local time = math.min(set_expiry(), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
+    local left = call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered', P .. 'sweeping')
+    set_time('due', left > 0 and 0 or time < math.huge and time)
 end

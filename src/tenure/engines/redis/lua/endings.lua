@@ -1,5 +1,5 @@
 -- The ends of tasks. `write_endings` follows, which writes what many of them change.
--- Reads: add_soon, cold, due_at, groups, now, remove_soon, set, write
+-- Reads: add_soon, cold, due_at, families, groups, now, remove_soon, set, write
 
 local PART = 4096 -- endings in a part of a list of records
 local LEFT, NONE = {'stop', 'keep', 'expires', 'first'}, {}
@@ -88,6 +88,9 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     end
     if task.watched or task.followed then
         cold().notify_task_watchers(queue, task, true)
+    end
+    if task.kin then
+        families().ended(queue, task, state, result)
     end
 end
 

@@ -5,13 +5,14 @@
 -- failure, the failure, and the result
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
--- {progress, failure, meta, group}; or the group, if there is none of the others, which may be ""
--- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, forget_taker, groups,
---     leave_lessees, new_token, now, offer_tasks, read_queue, read_task, save_numbers, save_queue, set, token,
---     unlease, write, write_endings
+-- {progress, failure, meta, group, entries}; or the group, if there is none of the others, which may be ""
+-- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
+--     groups, leave_lessees, made_families, new_token, now, offer_tasks, read_queue, read_task, save_numbers,
+--     save_queue, set, token, unlease, write, write_endings
 -- Writes: gained, id
 
-local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
+local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
+    w = 'wait', f = 'wait for'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -25,9 +26,10 @@ local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
     fields[last + 1], fields[last + 2] = task_id, its_token
     fields[last + 3], fields[last + 4] = task.payload or '', task.priority or '0'
-    local has_more, group = task.progress or task.failure or task.meta, task.group or ''
+    local has_more, group = task.progress or task.failure or task.meta or task.kin, task.group or ''
+    local entries = task.kin and call('HGET', P .. name .. ':' .. task_id .. ':family', 'total') or 0
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
-        has_more and {task.progress or '', task.failure or '', task.meta or '', group} or group
+        has_more and {task.progress or '', task.failure or '', task.meta or '', group, entries} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
@@ -62,7 +64,10 @@ local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. '
 
 -- What follows a verdict: `after_verdict` in engine/_rules.py.
 local function settle_task(task, verdict, time, result)
-    if verdict == 'dead' or verdict == 'retry' and not task.stop then
+    if task.kin or verdict == 'wait' or verdict == 'wait for' then
+        write_endings()
+        return families().settle(queue, task, verdict, time, result, ttl)
+    elseif verdict == 'dead' or verdict == 'retry' and not task.stop then
         task.attempts = task.attempts + 1
     end
     if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
@@ -80,23 +85,30 @@ local function settle_task(task, verdict, time, result)
 end
 
 local LEASES = P .. session .. ' ' .. name .. ':leases'
-local refused = {}
-for i = 12, #ARGV do
-    local task_id, its_token, time, letter, failure, start = struct.unpack('>I8I8i8c1I4c0', ARGV[i])
-    local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
-    if not task or task.session ~= session or tonumber(task.token) ~= its_token then
-        refused[#refused + 1] = its_token
-    else
-        unlease(queue, task)
-        if failure ~= '' then
-            call('HSET', task.hash, 'failure', failure)
-        end
-        settle_task(task, verdict, time, sub(ARGV[i], start))
-        if queue.grouped > 0 and (verdict == 'give back' or verdict == 'postpone') then
-            groups().refund_turn(queue, task.group)
+local refused, settlements, start_at, behind = {}, ARGV, 12, nil -- tasks with a family come behind the others
+repeat
+    for i = start_at, #settlements do
+        local settlement = settlements[i]
+        local task_id, its_token, time, letter, failure, start = struct.unpack('>I8I8i8c1I4c0', settlement)
+        local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
+        if not task or task.session ~= session or tonumber(task.token) ~= its_token then
+            refused[#refused + 1] = its_token
+        elseif task.kin and settlements == ARGV then
+            behind = behind or {}
+            behind[#behind + 1] = settlement
+        else
+            unlease(queue, task)
+            if failure ~= '' then
+                call('HSET', task.hash, 'failure', failure)
+            end
+            settle_task(task, verdict, time, sub(settlement, start))
+            if queue.grouped > 0 and (verdict == 'give back' or verdict == 'postpone') then
+                groups().refund_turn(queue, task.group)
+            end
         end
     end
-end
+    settlements, start_at = settlements == ARGV and behind, 1
+until not settlements
 write_endings()
 
 if queue.delayed > 0 then
@@ -168,6 +180,9 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
 end
 local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
 local ask_again_in = math.max(0, soonest - now)
+if made_families then
+    families().finish()
+end
 save_queue(queue)
 save_numbers()
 cache_reply(session, n, object, ttl, number, {taken, refused, stop, queue.paused, ask_again_in, NOW})

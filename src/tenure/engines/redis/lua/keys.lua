@@ -1,5 +1,5 @@
 -- The keys of tasks; `tasks.lua` says where they stand.
--- Reads: cold, now, read_task, set, write
+-- Reads: cold, families, now, read_task, set, write
 
 local function hash_of(queue, task_id)
     return queue.key .. ':' .. format('%012d', task_id)
@@ -23,11 +23,19 @@ local function owner_of(queue, key)
     return ended, true
 end
 
+local waiting_for = {} -- by id: true for a task that no taker holds and that has to wait for its children, or for an entry
+
 -- Whether a task with this key is put beside the task that has the key, or no task has it; and that task.
 local function is_new(queue, key, on_duplicate)
     local owner, ended = owner_of(queue, key)
     local replaces = on_duplicate == 'replace' and owner
-    return not owner or replaces and (ended or call('HEXISTS', hash_of(queue, owner), 'lease') == 1), owner
+    local found = replaces and not ended and call('HMGET', hash_of(queue, owner), 'lease', 'kin') or {}
+    local kin = not found[1] and found[2]
+    local waits = kin and (kin ~= '1' or tonumber(call('HGET', hash_of(queue, owner) .. ':family', 'unfinished') or 0) > 0)
+    if waits then
+        waiting_for[owner] = true
+    end
+    return not owner or replaces and (ended or found[1] or waits), owner
 end
 
 -- A task has a key for so long at least.
@@ -51,6 +59,9 @@ local function give_key(queue, key, task_id, ttl)
     if owner and not ended then
         call('HDEL', hash_of(queue, owner), 'key', 'first')
         call('HSETNX', hash_of(queue, owner), 'stop', '-2')
+        if waiting_for[owner] then
+            families().cancel(queue, read_task(queue, format('%012d', owner)), 3600e6)
+        end
     end
     call('HSET', queue.key .. ':keys', key, task_id)
     if ttl ~= '' then
@@ -71,6 +82,9 @@ local function take_over(queue, task_id)
     call('HDEL', task.hash, 'priority', 'expires', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts', 'deliveries')
     if task.expires then
         call('ZREM', P .. 'expiring', task.id .. queue.name)
+    end
+    if task.kin then
+        families().begin_anew(queue, task)
     end
     return task
 end

@@ -1,6 +1,6 @@
 -- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
--- Reads: add_soon, groups, notify_watchers, now, offer_tasks, set, write
--- Writes: gained
+-- Reads: add_soon, groups, hint, notify_watchers, now, offer_tasks, process_of, set, write
+-- Writes: gained, id
 
 local function add(queue, field, number)
     set(queue, field, queue[field] + number)
@@ -136,6 +136,27 @@ local function requeue(queue, task, since)
         write()
         offer_sooner(queue, before)
     end
+end
+
+-- A task has more fields than the usual ones: note it in its lease.
+local function has_more(hash)
+    local text = call('HGET', hash, 'lease')
+    if text then
+        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d* %d) %d', '%1 1', 1)))
+    end
+end
+
+-- Ask the holder of a task to cancel it, which has a record for `ttl` then; false if that was done before.
+local function request_stop(queue, task, ttl)
+    if task.stop and not task.superseded then
+        return false
+    end
+    id = id + 1
+    call('HSET', task.hash, 'stop', ttl or -1)
+    has_more(task.hash)
+    call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. queue.name)
+    hint(process_of(task.session), queue.name, format('%d', task.token), 'stop')
+    return true
 end
 
 -- A task whose lease was taken back stands in its order again.

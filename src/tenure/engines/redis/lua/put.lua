@@ -7,8 +7,8 @@
 -- never), meta, group -> put: one behind the other for each request how many tasks and for each its id, or {id} of the
 -- one whose duplicate it is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in};
 -- gone
--- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, groups, keys, now, offer_tasks,
---     read_queue, save_numbers, save_queue, set, write
+-- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
+--     now, offer_tasks, read_queue, save_numbers, save_queue, set, write
 -- Writes: gained
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
@@ -129,17 +129,18 @@ local function accept_request(count, cursor, value, expected)
         skip_tasks(count)
         return
     end
-    local before, former = queue.takers > 0 and queue.delayed > 0 and cold().first_delayed(queue), queue.tasks
+    local before, new = queue.takers > 0 and queue.delayed > 0 and cold().first_delayed(queue), 0
     delayed, answer[#answer + 1] = 0, count
     for i = 1, count do
-        queue.tasks = queue.tasks + put_task(read_new_task()) -- at once: a replacement lets producers in
+        local more = put_task(read_new_task())
+        queue.tasks, new = queue.tasks + more, new + more -- at once: a replacement lets producers in
         if i % CAP == 0 then
             write() -- unpack has a limit
         end
     end
-    if queue.tasks ~= former then
+    if new > 0 then
         queue.changed.tasks = queue.tasks
-        set(queue, 'put', queue.put + queue.tasks - former)
+        set(queue, 'put', queue.put + new)
     end
     if cursor ~= '' then
         call('HSET', queue.key .. ':cursors', cursor, value)
@@ -234,6 +235,9 @@ for _ = 1, tonumber(ARGV[6]) do
 end
 if next_id then
     call('HSET', P .. 'state', 'task', next_id)
+end
+if made_families then
+    families().finish()
 end
 save_queue(queue)
 save_numbers()

@@ -1,8 +1,9 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
--- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, gained, groups, has_more, hint, leave_queue,
---     now, offer_tasks, owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter,
---     save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write, write_endings
--- Writes: id, is_unfinished, operations
+-- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, gained, groups, leave_queue,
+--     made_families, now, offer_tasks, owner_of, process_of, purge_dead_letter, read_queue, read_task,
+--     remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
+--     write_endings
+-- Writes: is_unfinished, operations
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
 function operations.progress(name)
@@ -33,7 +34,7 @@ function operations.get_result(name)
     end
     local task_id = digits(ARGV[5])
     local key = P .. name .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease')
+    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease', 'kin')
     if found[1] then
         if found[4] and tonumber(found[4]) <= now then
             return 'unknown'
@@ -44,10 +45,11 @@ function operations.get_result(name)
     end
     if ARGV[6] ~= '' then
         subscribe_once(ARGV[6], key, 'watch')
-        has_more(key)
+        R.has_more(key)
     end
     local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
-    return {'unfinished', found[5] and 'leased' or due_time > now and 'delayed' or 'waiting', ask_again_in()}
+    local apart = (found[6] or '1') ~= '1' and found[6]
+    return {'unfinished', found[5] and 'leased' or apart or due_time > now and 'delayed' or 'waiting', ask_again_in()}
 end
 
 -- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[7].
@@ -55,16 +57,14 @@ local function cancel(queue, task_id)
     local task, ttl = read_task(queue, task_id), tonumber(ARGV[7])
     if not task then
         return false
-    elseif not task.token then
+    elseif task.kin then
+        families().cancel(queue, task, ttl)
+    elseif task.token then
+        R.request_stop(queue, task, ttl)
+    else
         R.dequeue(queue, task)
         end_task(queue, task, 'cancelled', '', ttl)
         write_endings()
-    elseif not task.stop or task.superseded then
-        id = id + 1
-        call('HSET', task.hash, 'stop', ttl or -1)
-        has_more(task.hash)
-        call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. queue.name)
-        hint(process_of(task.session), queue.name, format('%d', task.token), 'stop')
     end
     return true
 end
@@ -72,7 +72,7 @@ end
 -- Make a task that no taker holds ready after ARGV[8]; false if there is none.
 local function postpone(queue, task_id)
     local task = read_task(queue, task_id)
-    if not task or task.token then
+    if not task or task.token or (task.kin or '1') ~= '1' then
         return false
     end
     R.dequeue(queue, task)
@@ -84,8 +84,9 @@ end
 -- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group')
-    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id) then
+    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group', 'kin')
+    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id)
+        or found[6] and not families().revive_root(queue, task_id) then
         return false
     elseif found[4] then
         call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
@@ -103,11 +104,17 @@ local function revive(queue, task_id)
     return true
 end
 
+local purged_families = {} -- the tasks with a family that are to be purged, behind the others
+
 -- Delete a task that is not leased, or the record at a seq; nil if that has expired.
 local function purge(queue, task_id, state, seq)
     local key = queue.key .. ':' .. task_id
     if not seq then
         local task = read_task(queue, task_id)
+        if task.kin then
+            purged_families[#purged_families + 1] = task_id
+            return true
+        end
         R.dequeue(queue, task)
         set(queue, 'purged', queue.purged + 1)
         leave_queue(queue, task)
@@ -160,12 +167,19 @@ function operations.move(name)
                 for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
                     last = visit(task_id) and 0 or nil
                 end
+                for _, task_id in ipairs(purged_families) do
+                    families().end_untaken(queue, read_task(queue, task_id), 'purged')
+                end
+                purged_families = {}
             else
                 last = walk_endings(queue, state, ARGV[5] == 'waiting' and tonumber(ARGV[6]) or 0, visit)
             end
         end
     end
     offer_tasks(queue, gained)
+    if made_families then
+        families().finish()
+    end
     save_queue(queue)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
@@ -245,6 +259,8 @@ local function count_groups(queue)
     end
     see_all(queue.key .. ':ages')
     see_all(queue.key .. ':delayed')
+    see_all(queue.key .. ':suspended')
+    see_all(queue.key .. ':ending')
     for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
         see_all(P .. session .. ' ' .. queue.name .. ':leases')
     end
@@ -265,12 +281,13 @@ function operations.count(name)
     local in_turns = call('ZCARD', queue.key .. ':turns')
     local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed
     local group_counter = call('ZCARD', queue.key .. ':sizes')
+    local suspended, in_ending = call('ZCARD', queue.key .. ':suspended'), call('ZCARD', queue.key .. ':ending')
     local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
         ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns
         grouped = count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
-        tasks, dead = ready + delayed, 0
+        tasks, dead = ready + delayed + suspended + in_ending, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
             tasks = tasks + call('ZCARD', P .. session .. ' ' .. name .. ':leases')
         end
@@ -285,10 +302,11 @@ function operations.count(name)
         oldest = math.min(oldest, tonumber(since or now))
     end
     return {
-        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
-        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
+        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed - suspended - in_ending, queue.done, dead,
+        queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
+        suspended, in_ending,
     }
 end

@@ -1,7 +1,6 @@
 -- Reads a page of an index. ARGV[3] is the index; then come the object, the end of the page before ("": none), how many rows
 -- are wanted, to what the index is narrowed, and the session that watches ("": none).
 -- -> the index, its rows, where to go on ("": nowhere), and what more is said of the object; gone
--- Reads:
 -- Reads: now, process_of, read_barrier, read_resource, subscribe_once
 -- Writes: operations
 

@@ -2,10 +2,10 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
--- Reads: cold, end_rest, end_task, ending_of, forget_taker, groups, leave_lessees, notify_watchers, now,
---     offer_resource, offer_tasks, purge_dead_letter, read_queue, read_resource, read_task, remove_claim,
---     remove_hold, remove_participant, save_numbers, save_queue, serve_key, set_due, step, unlease, unsubscribe,
---     write_endings
+-- Reads: cold, end_rest, end_task, ending_of, families, forget_taker, groups, leave_lessees, made_families,
+--     notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue, read_resource, read_task,
+--     remove_claim, remove_hold, remove_participant, save_numbers, save_queue, serve_key, set_due, step, unlease,
+--     unsubscribe, write, write_endings
 -- Writes: gained, is_unfinished
 
 local droppers = {arrival = remove_participant}
@@ -35,6 +35,14 @@ local function set_aside(set_key, member)
     call('SADD', P .. 'unreadable', set_key .. ' ' .. member)
 end
 
+-- Write what has changed in the queues of the families of tasks.
+local function save_families()
+    gained = 0
+    if made_families then
+        families().close()
+    end
+end
+
 -- The first of the tasks of a queue that the session has.
 local function drop_task(session, name)
     local queue = read_queue(name)
@@ -49,10 +57,17 @@ local function drop_task(session, name)
     unlease(queue, task)
     local limit, dead_ttl = match(task.limit, '^(%d+) (%d*)$')
     local silent = (task.deliveries or 0) - (task.attempts or 0)
+    local state, result, ttl = nil, '', nil
     if task.stop then
-        end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil)
+        state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
-        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl))
+        state, result, ttl = 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl)
+    end
+    if task.kin then
+        write()
+        families().settle_so(queue, task, {state = state, result = result, ttl = ttl, since = task.since})
+    elseif state then
+        end_task(queue, task, state, result, ttl)
     else
         cold().return_task(queue, task, task.since)
     end
@@ -61,11 +76,11 @@ local function drop_task(session, name)
     end
     write_endings()
     offer_tasks(queue, gained)
-    gained = 0
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
     save_queue(queue)
+    save_families()
 end
 
 local function drop_item(session, item)
@@ -171,13 +186,29 @@ local function expire_task(member)
         call('ZREM', P .. 'expiring', member)
         call('HDEL', task.hash, 'expires') -- its followers need not ask again then
     else
-        cold().dequeue(queue, task)
-        end_task(queue, task, 'expired', '', 3600e6)
+        if task.kin then
+            families().end_untaken(queue, task, 'expired', 3600e6)
+        else
+            cold().dequeue(queue, task)
+            end_task(queue, task, 'expired', '', 3600e6)
+        end
         write_endings()
         offer_tasks(queue, gained)
-        gained = 0
     end
     save_queue(queue)
+    save_families()
+end
+
+-- Visit the children that are to be cancelled; false if the steps did not suffice.
+local function sweep_families()
+    local done = call('EXISTS', P .. 'sweeping') == 0 or families().sweep()
+    save_families()
+    return done
+end
+
+local function time_out(member)
+    families().time_out(member)
+    save_families()
 end
 
 local function end_rest_of(member)
@@ -188,7 +219,8 @@ local function end_rest_of(member)
 end
 
 local done = notify_unnotified() and offer_unoffered() and serve_unserved() and each_due('sessions', end_session)
-    and each_due('expiring', expire_task) and each_due('cooling', end_rest_of)
+    and each_due('expiring', expire_task) and sweep_families()
+    and each_due('timeouts', time_out) and each_due('cooling', end_rest_of)
 local answer = done and 'ok' or 'more'
 local session = ARGV[3]
 if session and answer == 'ok' then
@@ -197,6 +229,11 @@ if session and answer == 'ok' then
     else
         call('ZADD', P .. 'sessions', 0, session)
         answer = end_session(session) and 'ok' or 'more'
+        if answer == 'ok' then -- it does not wait for the sweeps of children
+            local before = is_unfinished
+            sweep_families()
+            is_unfinished = before
+        end
     end
 end
 save_numbers()

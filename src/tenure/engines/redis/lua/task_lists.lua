@@ -1,5 +1,4 @@
 -- The orders of the tasks of a queue, as they are listed and moved.
--- Reads:
 -- Reads: PART, cold, groups, now, offer_tasks
 -- Writes: gained
 
@@ -9,14 +8,6 @@ local MOST = 1024 -- how many records are read for a page, those that have expir
 -- The id of a task as its key has it.
 local function digits(number)
     return format('%012d', number)
-end
-
--- A task has more fields than the usual ones: note it in its lease.
-local function has_more(hash)
-    local text = call('HGET', hash, 'lease')
-    if text then
-        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d* %d) %d', '%1 1', 1)))
-    end
 end
 
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more

@@ -1,13 +1,12 @@
--- Pages of the tasks of a queue, and of its groups. ARGV is as in `scan.lua`.
--- Reads:
--- Reads: R, ask_again_in, digits, ending_of, groups, has_more, now, owner_of, page_from, place_of, read_queue,
+-- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
+-- Reads: R, ask_again_in, digits, ending_of, families, groups, now, owner_of, page_from, place_of, read_queue,
 --     read_task, save_queue, subscribe_once, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
 local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group')
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group', 'kin')
     local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
     local seq = 0
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
@@ -15,11 +14,19 @@ local function record(queue, task_id, state, since)
     elseif not state then
         since, seq = ending_of(found[9])
     end
+    local FAMILY = queue.key .. ':' .. task_id .. ':family'
+    local tree = found[15] and call('HMGET', FAMILY, 'parent', 'parent_queue', 'unfinished') or {}
     return {
         seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
         found[11] or '', found[12] or '', found[13] or '', found[14] or '',
+        tonumber(tree[1] or 0), tree[2] or '', tonumber(tree[3] or 0),
     }
+end
+
+-- Since when a task that is suspended or ending was ready, or shall be.
+local function since_apart(queue, task_id)
+    return tonumber(call('HGET', queue.key .. ':' .. task_id .. ':family', 'since'))
 end
 
 -- -> the task, if there is one, ask again in; gone
@@ -30,10 +37,12 @@ local function one_task(name, task_id)
         return {ARGV[3], {record(queue, task_id)}, '', ask_again_in()}
     elseif ARGV[8] ~= '' then
         subscribe_once(ARGV[8], task.hash, 'follow')
-        has_more(task.hash)
+        R.has_more(task.hash)
     end
     if task.token then
         return {ARGV[3], {record(queue, task_id, 'leased', tonumber(task.since))}, '', ask_again_in()}
+    elseif (task.kin or '1') ~= '1' then
+        return {ARGV[3], {record(queue, task_id, task.kin, since_apart(queue, task_id))}, '', ask_again_in()}
     end
     local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
     local is_delayed = due_time and due_time > now
@@ -121,11 +130,23 @@ local function browse_leased(queue, after, limit)
     return records, #found > limit and format('%d', found[limit][1]) or ''
 end
 
+-- Those that are suspended or ending, by id, which `after` is.
+local function browse_apart(queue, after, limit, state)
+    local found, records = call('ZRANGEBYSCORE', queue.key .. ':' .. state, '(' .. (after == '' and 0 or after), '+inf',
+        'LIMIT', 0, limit + 1), {}
+    for i = 1, math.min(#found, limit) do
+        records[i] = record(queue, found[i], state, since_apart(queue, found[i]))
+    end
+    return records, #found > limit and format('%d', found[limit]) or ''
+end
+
 -- For each state how `after` looks, which is "" for the first page, and what reads a page.
 local PAGES = {
     waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
     delayed = {'^%d* ?%d*$', browse_delayed},
     leased = {'^%d*$', browse_leased},
+    suspended = {'^%d*$', browse_apart, 'suspended'},
+    ending = {'^%d*$', browse_apart, 'ending'},
     dead = {'^%d*$', browse_ended, {'dead'}},
     ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
 }
@@ -151,4 +172,22 @@ function operations.groups(name)
         rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
     end
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
+end
+
+-- A page ends with the entry that makes the values on it exceed ENTRY_BYTES.
+function operations.entries(name)
+    local F, ENTRY_BYTES, limit, size, rows = families(), 4 * 2 ^ 20, tonumber(ARGV[6]), 0, {}
+    local family = F.read_family({key = P .. name}, digits(ARGV[7]))
+    local from = ARGV[5] == '' and '[n' or '(n' .. ARGV[5]
+    local names = call('ZRANGEBYLEX', family.names, from, '(o', 'LIMIT', 0, limit + 1)
+    for i, its_name in ipairs(names) do
+        if i > limit or size > ENTRY_BYTES then
+            return {'entries', rows, sub(names[i - 1], 2)}
+        end
+        local entry, is_there = F.read_entry(family, sub(its_name, 2))
+        if is_there then
+            rows[#rows + 1], size = entry, size + #entry[4]
+        end
+    end
+    return {'entries', rows, ''}
 end

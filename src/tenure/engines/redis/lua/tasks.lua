@@ -2,11 +2,11 @@
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
 -- 0; key, and first, when it was put; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
--- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter
--- ("": for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the
--- group; stop, the ttl of its record (-1: for good, -2: it is superseded), when it shall be cancelled}. Once it has ended
--- it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires, but for a dead
--- letter, which the sweep deletes.
+-- payload; watched, followed; kin, see families.lua; lease while it is leased: token, ready since, limit of deliveries, the
+-- ttl of a dead letter ("": for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session,
+-- byte 255 and the group; stop, the ttl of its record (-1: for good, -2: it is superseded), when it shall be cancelled}.
+-- Once it has ended it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires,
+-- but for a dead letter, which the sweep deletes.
 --
 -- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the
 -- others, by priority, then since when and id; `aged` of those by since when. Of all tasks: `delayed` by due time;
@@ -60,12 +60,12 @@ local function read_task(queue, task_id)
     if more == '1' then
         task.more = true
         local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'keep',
-            'attempts', 'deliveries', 'followed', 'group')
+            'attempts', 'deliveries', 'followed', 'group', 'kin')
         if found[2] or not found[1] then
             return
         end
         task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
-        task.watched, task.followed = found[7], found[11]
+        task.watched, task.followed, task.kin = found[7], found[11], found[13]
         task.stop = found[6] and tonumber(found[6])
         if task.stop == -2 then
             task.stop, task.superseded = 3600e6, true

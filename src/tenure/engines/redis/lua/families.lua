@@ -1,0 +1,504 @@
+-- Families: the entries of tasks, their children, and the verdicts that wait for these. The laws are in
+-- engine/_families.py, and rules/_families.py is the same in Python.
+--
+-- A task that is a child or has entries has the field `kin`: "1"; or "suspended" or "ending", and its id is in the sorted
+-- set `suspended` or `ending` of the queue then, by id. `<queue>:<id>:family` is a hash: see FIELDS; and for each entry ":"
+-- and its name, what `write_entry` packs. Of `total` entries `unfinished` are children that have not ended. Entries of
+-- tries before `born` are not there, nor are entries of children that failed in a try before `tries`. `<queue>:<id>:names`
+-- is a sorted set, all scores are 0: "n" and the name of each entry, "u" and the name of each unfinished child, "f", the try
+-- as 8 digits and the name of each child that has failed. Of the shard: `sweeping`, a sorted set of the families that are
+-- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
+--
+-- The caller has written what it gathered.
+-- Reads: cold, due_at, end_task, families, groups, leave_queue, now, offer_tasks, read_queue, read_task,
+--     save_queue, set, set_expiry, step, write_endings
+-- Writes: expiry, gained, is_unfinished
+
+-- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
+-- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
+local FIELDS = {
+    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'parent_queue', 'name', 'awaited', 'prefix', 'timed', 'ending',
+    'result', 'ttl', 'since', 'swept', 'swept_to',
+}
+local COUNTS = 6 -- the first of them are numbers
+local EXPIRED_TTL = 3600e6
+local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and the queue of `gained`
+
+-- queues
+
+local function use(queue)
+    open[queue.name], current = queue, current or queue
+end
+
+local function queue_of(name)
+    open[name] = open[name] or read_queue(name)
+    return open[name]
+end
+
+-- Count what is gained in a queue -> the queue before
+local function switch(queue)
+    local former = current
+    if queue ~= former then
+        gains[former], gained, current = gained, gains[queue] or 0, queue
+    end
+    return former
+end
+
+-- Do something to a queue, and offer the tasks that can be taken then.
+local function offering(queue, act, ...)
+    local former = switch(queue)
+    local before = gained
+    act(queue, ...)
+    write_endings()
+    offer_tasks(queue, gained - before)
+    switch(former)
+end
+
+-- rows
+
+local function digits(number)
+    return format('%012d', number)
+end
+
+local function read_family(queue, task_id)
+    local hash = queue.key .. ':' .. task_id
+    local family = {key = hash .. ':family', names = hash .. ':names', queue = queue, id = task_id}
+    local found = call('HMGET', family.key, unpack(FIELDS))
+    for i, field in ipairs(FIELDS) do
+        family[field] = i <= COUNTS and tonumber(found[i] or 0) or found[i] or ''
+    end
+    return family
+end
+
+-- What a sorted set of the shard calls a family, and the other way round.
+local function member_of(family)
+    return family.queue.name .. '\0' .. family.id
+end
+
+local function family_in(member)
+    return read_family(queue_of(sub(member, 1, -14)), sub(member, -12))
+end
+
+local function update(family, changes)
+    local list = {}
+    for field, value in pairs(changes) do
+        family[field], list[#list + 1], list[#list + 2] = value, field, value
+    end
+    call('HSET', family.key, unpack(list))
+end
+
+-- A task does not expire from now on.
+local function drop_expiry(queue, task)
+    if task.expires then
+        call('HDEL', task.hash, 'expires')
+        call('ZREM', P .. 'expiring', task.id .. queue.name)
+        task.expires = nil
+    end
+end
+
+-- The family of a task, which has one from now on.
+local function family_of(queue, task)
+    if not task.kin then
+        task.kin, task.more = '1', true
+        call('HSET', task.hash, 'kin', 1)
+        cold().has_more(task.hash)
+        drop_expiry(queue, task)
+    end
+    return read_family(queue, task.id)
+end
+
+local function is_failed(entry)
+    return entry[2] == 'child' and entry[3] ~= 'unfinished' and entry[3] ~= 'done'
+end
+
+-- An entry of a family as it is shown: {name, kind, state, value, queue and id of a child, 1 if it was swept}, and its try;
+-- and whether it is there. Nothing if it never was.
+local function read_entry(family, name)
+    local packed = call('HGET', family.key, ':' .. name)
+    if packed then
+        local kind, state, value, queue, child, swept, try = cmsgpack.unpack(packed)
+        local entry = {name, kind, state, value, queue, child, swept, try = try}
+        return entry, try >= family.born and (not is_failed(entry) or try == family.tries)
+    end
+end
+
+local function write_entry(family, entry)
+    local _, kind, state, value, queue, child, swept = unpack(entry)
+    call('HSET', family.key, ':' .. entry[1], cmsgpack.pack(kind, state, value, queue, child, swept, entry.try))
+end
+
+local function failed_name(entry)
+    return 'f' .. format('%08d', entry.try) .. entry[1]
+end
+
+-- Keep a new entry, in the place of one of an earlier try.
+local function add_entry(family, former, entry)
+    if former and is_failed(former) then
+        call('ZREM', family.names, failed_name(former))
+    end
+    entry.try = family.tries
+    write_entry(family, entry)
+    call('ZADD', family.names, 0, 'n' .. entry[1])
+    if entry[3] == 'unfinished' then
+        call('ZADD', family.names, 0, 'u' .. entry[1])
+    end
+end
+
+-- The first name behind another one in a part of the names; nothing if it does not begin with a prefix.
+local function next_name(family, part, after, prefix)
+    local from = after == '' and '[' .. part or '(' .. part .. after
+    local to = '(' .. sub(part, 1, -2) .. string.char(string.byte(part, -1) + 1)
+    local found = call('ZRANGEBYLEX', family.names, from, to, 'LIMIT', 0, 1)[1]
+    local name = found and sub(found, #part + 1)
+    return name and sub(name, 1, #prefix) == prefix and name
+end
+
+-- sweeps
+
+-- Visit the unfinished children whose names begin so.
+local function sweep_from(family, prefix)
+    update(family, {swept = prefix, swept_to = prefix})
+    call('ZADD', P .. 'sweeping', 0, member_of(family))
+end
+
+-- A child of a suspended task has failed: cancel the others, once.
+local function sweep_failed(family)
+    local prefix = family.prefix
+    update(family, {prefix = ''})
+    sweep_from(family, prefix)
+end
+
+-- places
+
+-- A task waits until a time.
+local function set_timeout(family, time)
+    call('ZADD', P .. 'timeouts', time, member_of(family))
+    update(family, {timed = 1})
+    due_at(time)
+    expiry = set_expiry()
+end
+
+-- It does so no longer.
+local function untime(family)
+    if family.timed ~= '' then
+        call('ZREM', P .. 'timeouts', member_of(family))
+        update(family, {timed = ''})
+        expiry = set_expiry()
+    end
+end
+
+-- A task that is in no order and not leased is suspended or ending. The group of a root keeps its order meanwhile.
+local function set_apart(queue, task, place)
+    if task.group ~= '' then
+        groups().pin(queue, task)
+        groups().mark_delayed(queue, task, true)
+    end
+    drop_expiry(queue, task)
+    call('ZADD', queue.key .. ':' .. place, task.id, task.id)
+    call('HDEL', task.hash, 'lease')
+    call('HSET', task.hash, 'kin', place, 'attempts', task.attempts, 'deliveries', task.deliveries)
+    if task.keep then
+        call('HSET', task.hash, 'keep', 1)
+    end
+    if task.followed then
+        cold().notify_task_watchers(queue, task)
+    end
+end
+
+-- It is so no longer.
+local function leave_place(queue, task)
+    call('ZREM', queue.key .. ':' .. task.kin, task.id)
+    call('HSET', task.hash, 'kin', 1)
+    task.kin = '1'
+end
+
+local function requeue(queue, task, since)
+    leave_place(queue, task)
+    if task.group ~= '' then
+        groups().mark_delayed(queue, task, false)
+    end
+    cold().requeue(queue, task, since)
+end
+
+-- A suspended task goes on.
+local function wake(family)
+    update(family, {awaited = '', prefix = ''})
+    untime(family)
+    call('ZREM', P .. 'sweeping', member_of(family))
+    offering(family.queue, requeue, read_task(family.queue, family.id), family.since)
+end
+
+-- The entries of the children that have failed are gone.
+local function end_try(family)
+    update(family, {tries = family.tries + 1})
+end
+
+-- Keep the end of a task in no order, or of its try, until its children have ended; false if it has none. What follows is
+-- {state, result, ttl}, or {since, and whether a try has ended}.
+local function keep(queue, task, follows)
+    local family = read_family(queue, task.id)
+    if follows.retry and family.unfinished == 0 then
+        end_try(family)
+    end
+    if family.unfinished == 0 or not follows.state and not follows.retry then
+        return false
+    end
+    update(family, {
+        awaited = '', prefix = '', ending = follows.state or 'retry', result = follows.result or '', ttl = follows.ttl or '',
+        since = follows.since or task.since,
+    })
+    untime(family)
+    set_apart(queue, task, 'ending')
+    sweep_from(family, '')
+    return true
+end
+
+-- A task that is in no order and not leased has ended; "purged", it leaves no record.
+local function finish_task(queue, task, state, result, ttl, session_ttl)
+    if state ~= 'purged' then
+        return end_task(queue, task, state, result, ttl, session_ttl)
+    end
+    set(queue, 'purged', queue.purged + 1)
+    leave_queue(queue, task)
+    call('DEL', task.hash)
+    cold().notify_task_watchers(queue, task, true)
+    families().ended(queue, task, state, '')
+end
+
+-- What follows for a task that was leased.
+local function settle_so(queue, task, follows, session_ttl)
+    use(queue)
+    if keep(queue, task, follows) then
+        return
+    elseif follows.state then
+        finish_task(queue, task, follows.state, follows.result, follows.ttl, session_ttl)
+    else
+        cold().return_task(queue, task, follows.since)
+    end
+    write_endings()
+end
+
+-- A task that is not leased ends.
+local function end_untaken(queue, task, state, ttl)
+    use(queue)
+    if task.kin == '1' then
+        task.since = call('ZSCORE', queue.key .. ':delayed', task.id) or cold().since_of(queue, task)
+        cold().dequeue(queue, task)
+    else
+        task.since = read_family(queue, task.id).since
+        leave_place(queue, task)
+    end
+    if not keep(queue, task, {state = state, ttl = ttl}) then
+        finish_task(queue, task, state, '', ttl)
+    end
+    write_endings()
+end
+
+-- The last child of a task that is ending has ended.
+local function apply(family, task)
+    local queue, state = family.queue, family.ending
+    call('ZREM', P .. 'sweeping', member_of(family))
+    update(family, {ending = ''})
+    if state == 'retry' then
+        end_try(family)
+        return offering(queue, requeue, task, family.since)
+    end
+    leave_place(queue, task)
+    local former = switch(queue)
+    finish_task(queue, task, state, family.result, tonumber(family.ttl))
+    write_endings()
+    switch(former)
+end
+
+-- A child has ended.
+local function tell(child, state, result)
+    local queue = queue_of(child.parent_queue)
+    local family = read_family(queue, digits(child.parent))
+    local entry = read_entry(family, child.name)
+    entry[3], entry[4], entry.try = state, result, family.tries
+    write_entry(family, entry)
+    call('ZREM', family.names, 'u' .. child.name)
+    local failed = is_failed(entry)
+    if failed then
+        call('ZADD', family.names, 0, failed_name(entry))
+    end
+    update(family, {unfinished = family.unfinished - 1})
+    local task = read_task(queue, family.id)
+    if task.kin == 'ending' and family.unfinished == 0 then
+        apply(family, task)
+    elseif task.kin == 'suspended' and family.awaited == '' then
+        if family.unfinished == 0 then
+            wake(family)
+        elseif failed and family.prefix ~= '' and sub(child.name, 1, #family.prefix) == family.prefix then
+            sweep_failed(family)
+        end
+    end
+end
+
+-- A task with a family has ended: its parent is told, and what it had is forgotten, unless it is a dead letter.
+local function ended(queue, task, state, result)
+    use(queue)
+    write_endings()
+    local family = read_family(queue, task.id)
+    if state ~= 'dead' then
+        untime(family)
+        call('ZREM', P .. 'sweeping', member_of(family))
+        call('DEL', family.key, family.names)
+        call('HDEL', task.hash, 'kin')
+    end
+    if family.parent > 0 then
+        tell(family, state, result)
+    end
+end
+
+-- Cancel a task, or have its holder cancel it; the caller offers what can be taken.
+local function cancel(queue, task, ttl)
+    use(queue)
+    if task.token then
+        if cold().request_stop(queue, task, ttl) then
+            local family = read_family(queue, task.id)
+            if family.unfinished > 0 then
+                sweep_from(family, '')
+            end
+        end
+    elseif task.kin ~= 'ending' then
+        end_untaken(queue, task, 'cancelled', ttl)
+    else
+        local family = read_family(queue, task.id)
+        if family.ending == 'retry' then
+            update(family, {ending = 'cancelled', ttl = ttl or ''})
+        end
+    end
+end
+
+-- Visit children that are to be cancelled, for as long as there are steps left; false if they did not suffice.
+local function sweep()
+    local member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
+    while member do
+        if not step() then
+            return false
+        end
+        local family = family_in(member)
+        local name = next_name(family, 'u', family.swept_to, family.swept)
+        if name then
+            update(family, {swept_to = name})
+            local entry = read_entry(family, name)
+            entry[7] = 1
+            write_entry(family, entry)
+            local queue = queue_of(entry[5])
+            use(queue)
+            offering(queue, cancel, read_task(queue, digits(entry[6])), EXPIRED_TTL)
+        else
+            call('ZREM', P .. 'sweeping', member)
+        end
+        member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
+    end
+    return true
+end
+
+-- Write what has changed in all queues.
+local function close()
+    for _, queue in pairs(open) do
+        save_queue(queue)
+    end
+    open, gains, current = {}, {}, nil
+end
+
+-- Go on with the sweeps as far as the steps that are left go, for which the answer does not wait.
+local function finish()
+    local before = is_unfinished
+    if not sweep() then
+        due_at(0)
+    end
+    is_unfinished = before
+    close()
+end
+
+-- settling
+
+-- Suspend a task that is in no order; false if nothing is missing that it waits for.
+local function wait(queue, task, awaited, prefix, timeout)
+    if awaited == '' and not task.kin then
+        return false
+    end
+    local family = family_of(queue, task)
+    local _, is_there = read_entry(family, awaited)
+    if awaited ~= '' and is_there or awaited == '' and family.unfinished == 0 then
+        return false
+    end
+    update(family, {awaited = awaited, prefix = prefix, since = task.since})
+    set_apart(queue, task, 'suspended')
+    if timeout ~= 0 then
+        set_timeout(family, now + timeout)
+        offer_tasks(queue, 1) -- an idle taker must know, to ask in time
+    end
+    if prefix ~= '' and next_name(family, 'f' .. format('%08d', family.tries), prefix, prefix) then
+        sweep_failed(family)
+    end
+    return true
+end
+
+-- What follows a verdict on a task with a family, or a verdict that waits: `after_verdict` in engine/_rules.py.
+local function settle(queue, task, verdict, time, result, session_ttl)
+    use(queue)
+    local unfinished = task.kin and read_family(queue, task.id).unfinished or 0
+    local follows
+    if verdict == 'done' and unfinished == 0 or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
+        task.attempts = task.attempts + (verdict == 'dead' and 1 or 0)
+        follows = {state = verdict, result = result, ttl = time >= 0 and time or nil}
+    elseif task.stop then
+        follows = {state = 'cancelled', result = '', ttl = task.stop >= 0 and task.stop or nil}
+    elseif verdict == 'retry' then
+        task.attempts = task.attempts + 1
+        follows = {since = now + time, retry = true}
+    elseif verdict == 'give back' or verdict == 'postpone' then
+        task.deliveries = task.deliveries - 1
+        follows = {since = verdict == 'postpone' and now + time or task.since}
+    else
+        task.deliveries = task.attempts
+        follows = {since = task.since}
+    end
+    if not follows.state and verdict ~= 'give back' and verdict ~= 'done' and task.group ~= '' then
+        groups().pin(queue, task)
+    end
+    local waits = not follows.state and (verdict == 'wait' or verdict == 'wait for' or verdict == 'done')
+    local awaited, prefix = verdict == 'wait for' and result or '', verdict == 'wait' and result or ''
+    if not waits or not wait(queue, task, awaited, prefix, verdict == 'wait for' and time or 0) then
+        settle_so(queue, task, follows, session_ttl)
+    end
+end
+
+-- entries
+
+-- Keep a value or a signal, and wake the task if it waits for that.
+local function add_value(family, name, kind, state, value)
+    update(family, {total = family.total + 1})
+    add_entry(family, read_entry(family, name), {name, kind, state, value, '', 0, 0})
+    if name ~= '' and family.awaited == name then
+        wake(family)
+    end
+end
+
+-- The entry that is awaited did not come in time.
+local function time_out(member)
+    local family = family_in(member)
+    use(family.queue)
+    untime(family)
+    add_value(family, family.awaited, 'signal', 'expired', '')
+end
+
+-- All entries are gone: the task has become another one.
+local function begin_anew(queue, task)
+    local family = read_family(queue, task.id)
+    update(family, {tries = family.tries + 1, born = family.tries + 1})
+end
+
+-- Revive a dead letter -> false if it is a child
+local function revive_root(queue, task_id)
+    local family = read_family(queue, task_id)
+    if family.parent > 0 then
+        return false
+    end
+    end_try(family)
+    return true
+end

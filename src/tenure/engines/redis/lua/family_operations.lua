@@ -1,0 +1,105 @@
+-- Children and entries of tasks. ARGV[3] is the operation.
+-- Reads: cold, families, gained, now, offer_tasks, read_task, set, write
+-- Writes: operations
+
+local F = families()
+local MOST_ENTRIES, DEEPEST = 10000, 32
+
+-- The task that has the token of its lease and is not to stop; or a word.
+local function read_leased(queue, task_id, its_token)
+    local task = read_task(queue, F.digits(task_id))
+    if not task or not task.token or tonumber(task.token) ~= tonumber(its_token) then
+        return nil, 'refused'
+    end
+    return not task.stop and task, 'requested'
+end
+
+-- Put a child of a family: its name, payload, priority, delay and meta -> its id
+local function put_child(family, queue, child, name, payload, priority, delay, meta)
+    local hash = queue.key .. ':' .. F.digits(child)
+    call('HSET', hash, 'payload', payload, 'kin', 1)
+    if priority ~= '0' then
+        call('HSET', hash, 'priority', priority)
+    end
+    if meta ~= '' then
+        call('HSET', hash, 'meta', meta)
+    end
+    call('HSET', hash .. ':family', 'parent_queue', family.queue.name, 'parent', tonumber(family.id), 'name', name, 'depth',
+        family.depth + 1)
+    set(queue, 'put', queue.put + 1)
+    set(queue, 'tasks', queue.tasks + 1)
+    cold().enqueue(queue, {id = F.digits(child), priority = tonumber(priority), group = ''}, now + delay)
+    return child
+end
+
+-- ARGV: queue, id, token, queue of the children, most, then for each name, payload, priority, delay and meta
+-- -> accepted: ids; entry: the first that is no child's; toomany: most; refused, requested
+function operations.put_children(name)
+    local queue = F.queue_of(name)
+    local task, refusal = read_leased(queue, ARGV[5], ARGV[6])
+    if not task then
+        return refusal
+    end
+    F.use(queue)
+    local family, former, ids, new, more = F.family_of(queue, task), {}, {}, 0, 0
+    for i = 9, #ARGV, 5 do
+        local entry, is_there = F.read_entry(family, ARGV[i])
+        if is_there and entry[2] ~= 'child' then
+            return {'entry', unpack(entry)}
+        elseif is_there then
+            ids[i] = entry[6]
+        else
+            former[i], new, more = entry, new + 1, more + (entry and 0 or 1)
+        end
+    end
+    local most = math.min(tonumber(ARGV[8]), MOST_ENTRIES)
+    if more > 0 and family.total + more > most then
+        return {'toomany', most}
+    elseif new > 0 and family.depth >= DEEPEST then
+        return redis.error_reply(format('ERR task %d is %d levels below its root and can have no children', task.id, DEEPEST))
+    end
+    F.update(family, {total = family.total + more, unfinished = family.unfinished + new})
+    local to = F.queue_of(ARGV[7])
+    local answer, last = {}, tonumber(call('HGET', P .. 'state', 'task') or 0)
+    local before = to.takers > 0 and cold().first_delayed(to)
+    F.switch(to)
+    for i = 9, #ARGV, 5 do
+        if not ids[i] then
+            last = last + 1
+            ids[i] = put_child(family, to, last, unpack(ARGV, i, i + 4))
+            F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, last, 0})
+        end
+        answer[#answer + 1] = ids[i]
+    end
+    write()
+    if new > 0 then
+        call('HSET', P .. 'state', 'task', last)
+        offer_tasks(to, gained)
+        cold().offer_sooner(to, before)
+    end
+    F.close()
+    return {'accepted', answer}
+end
+
+-- ARGV: queue, id, token (0: a signal), name, value -> ok, entry: the existing entry; toomany: most; refused, requested, unknown
+function operations.set_entry(name)
+    local queue = F.queue_of(name)
+    local task, refusal = read_leased(queue, ARGV[5], ARGV[6])
+    if ARGV[6] == '0' then
+        task, refusal = read_task(queue, F.digits(ARGV[5])), 'unknown'
+    end
+    if not task then
+        return refusal
+    end
+    F.use(queue)
+    local family = F.family_of(queue, task)
+    local entry, is_there = F.read_entry(family, ARGV[7])
+    if is_there then
+        return {'entry', unpack(entry)}
+    elseif family.total >= MOST_ENTRIES then
+        return {'toomany', MOST_ENTRIES}
+    end
+    F.add_value(family, ARGV[7], ARGV[6] == '0' and 'signal' or 'value', 'done', ARGV[8])
+    F.close()
+    return 'ok'
+end

@@ -1,0 +1,123 @@
+"""Families of tasks on Redis: the keys that they leave, and the commands that they cost."""
+
+from __future__ import annotations
+
+import pytest
+
+import tenure.engine as e
+from tenure.engine import CAP, MOST_ENTRIES, Verdict
+
+numbers = iter(range(1, 10**9))
+
+
+def put(ask, *tasks):
+    return ask(e.Put("s", next(numbers), "q", (e.PutRequest("m", tasks or (e.NewTask(b"root"),)),), 10**6))
+
+
+def exchange(ask, queue="q", want=0, *settles):
+    return ask(e.Exchange("s", next(numbers), queue, settles, want, wait=False)).tasks
+
+
+def root(ask):
+    put(ask)
+    (taken,) = exchange(ask, "q", 1)
+    return taken
+
+
+def children(parent, *names, most=MOST_ENTRIES, to="r"):
+    tasks = (e.NewTask(b"child"),) * len(names)
+    return e.PutChildren("q", parent.id, parent.token, to, names, tasks, most)
+
+
+def crowd(ask, parent, count):
+    for start in range(0, count, CAP):
+        names = [f"{n:05}" for n in range(start, min(start + CAP, count))]
+        assert isinstance(ask(children(parent, *names)), e.Accepted)
+
+
+def family_keys(server):
+    """The keys of families."""
+    endings = (b":family", b":names", b":suspended", b":ending", b"}:sweeping", b"}:timeouts")
+    return [name for name in server("KEYS", "*") if name.endswith(endings)]
+
+
+def clear_up(scripts, ask):
+    """Sweep until nothing is due; the number of sweeps."""
+    for n in range(1000):
+        if ask(e.Count("q")) is not e.Reply.MORE:
+            return n
+    raise AssertionError
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DONE, Verdict.DEAD, Verdict.RETRY])
+def test_a_family_that_has_ended_leaves_no_key(scripts, ask, redis_server, verdict):
+    parent = root(ask)
+    ask(children(parent, "a", "b", "c"))
+    ask(e.SetEntry("q", parent.id, parent.token, "v", b"x"))
+    assert family_keys(redis_server)
+    exchange(ask, "q", 0, e.Settle(parent.id, parent.token, verdict, ttl=None))
+    for child in exchange(ask, "r", 9):
+        exchange(ask, "r", 0, e.Settle(child.id, child.token, Verdict.DONE))
+    if verdict is Verdict.DEAD:
+        assert len(family_keys(redis_server)) == 2  # a dead letter keeps its entries
+        ask(e.Move("q", frozenset({"dead"}), "purged"))
+    else:
+        (parent,) = exchange(ask, "q", 1)
+        ask(e.SetEntry("q", parent.id, parent.token, "w", b"x"))
+        exchange(ask, "q", 0, e.Settle(parent.id, parent.token, Verdict.DISCARD))
+    clear_up(scripts, ask)
+    assert family_keys(redis_server) == []
+
+
+def test_a_dead_letter_that_expires_takes_its_entries_along(scripts, ask, redis_server, clock):
+    parent = root(ask)
+    ask(e.SetEntry("q", parent.id, parent.token, "v", b"x"))
+    exchange(ask, "q", 0, e.Settle(parent.id, parent.token, Verdict.DEAD, ttl=1.0))
+    assert len(family_keys(redis_server)) == 2
+    clock.now += 2
+    clear_up(scripts, ask)
+    assert family_keys(redis_server) == []
+
+
+def test_a_wait_that_is_over_leaves_no_key(scripts, ask, redis_server, clock):
+    for late in (False, True):
+        parent = root(ask)
+        wait = e.Settle(parent.id, parent.token, Verdict.WAIT_FOR, b"v", 1.0)
+        exchange(ask, "q", 0, wait)
+        assert b"tenure:{0}:timeouts" in family_keys(redis_server)
+        if late:
+            clock.now += 2
+            clear_up(scripts, ask)
+        else:
+            ask(e.SetEntry("q", parent.id, 0, "v", b"x"))
+        (parent,) = exchange(ask, "q", 1)
+        exchange(ask, "q", 0, e.Settle(parent.id, parent.token, Verdict.DONE))
+        assert family_keys(redis_server) == []
+
+
+@pytest.mark.full
+def test_a_large_family_is_cancelled_in_short_steps(scripts, ask, cost):
+    parent = root(ask)
+    crowd(ask, parent, MOST_ENTRIES)
+    _, commands = cost(
+        e.Exchange("s", next(numbers), "q", (e.Settle(parent.id, parent.token, Verdict.CANCEL),), wait=False)
+    )
+    assert commands < 40 * CAP
+    steps = clear_up(scripts, ask)
+    assert MOST_ENTRIES // CAP - 2 <= steps <= MOST_ENTRIES // CAP + 2
+    counts = ask(e.Count("r"))
+    assert (counts.cancelled, counts.waiting) == (MOST_ENTRIES, 0)
+    assert ask(e.GetResult("q", parent.id)).state == "cancelled"
+
+
+def test_a_child_costs_the_same_in_a_large_family(ask, cost):
+    costs = []
+    for count in (1, 3 * CAP):
+        parent = root(ask)
+        crowd(ask, parent, count)
+        costs.append(cost(children(parent, "z"))[1])
+        (child,) = exchange(ask, "r", 1)
+        costs.append(
+            cost(e.Exchange("s", next(numbers), "r", (e.Settle(child.id, child.token, Verdict.DONE),)))[1]
+        )
+    assert costs[:2] == costs[2:]
