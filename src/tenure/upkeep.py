@@ -60,7 +60,7 @@ class Job:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.scope = CancelScope()
+        self.scope: CancelScope = CancelScope()
         self._ended = anyio.Event()
 
     @property

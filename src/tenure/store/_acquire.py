@@ -58,7 +58,7 @@ from tenure.engine import (
 from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.waiting import Parked, checkpoint, now, park, this_task, wake
 
-from ._dispatch import Call, Dispatchers
+from ._dispatch import Call, Dispatchers, Home
 from ._reask import Reasker
 from ._sessions import Held, Session, Sessions
 from ._timers import Timers
@@ -97,7 +97,7 @@ class Acquisitions:
         self.reasker: Reasker = Reasker(timers)
         self._dispatchers = dispatchers
         self._sessions = sessions
-        self.home = dispatchers.home
+        self.home: Home = dispatchers.home
 
     def __len__(self) -> int:
         """The number of waiting tasks."""

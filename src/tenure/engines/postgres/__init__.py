@@ -78,8 +78,6 @@ class PostgresEngine(Remote):
         self._processes: dict[str, str] = {}
         self._since_chores = 0
         self._batches = Batches(self.url)
-        # each operation is one call in a transaction of its own, in the next batch, which waits for the server
-        self.submit = self._batches.submit
         self._another = (
             None
             if clock
@@ -143,6 +141,10 @@ class PostgresEngine(Remote):
         """The function call for an operation. Raises `EngineError`, and others for what has no binary form."""
         codec = CODECS[type(operation)]
         return self._call(codec.function, *arguments(codec, operation))
+
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        # each operation is one call in a transaction of its own, in the next batch, which waits for the server
+        self._batches.submit(operation, on_answer)
 
     def _call(self, function: str, *arguments: Argument) -> Statement:
         now = None if self._clock is None else round(self._clock() * 1e6)
