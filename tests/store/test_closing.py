@@ -190,6 +190,7 @@ ASKS = {
     *(
         "ResourcePool.statistics",
         "Task.progress",
+        "Task.step",
         "WorkQueue.get",
         "WorkQueue.reschedule",
         "WorkQueue.browse",

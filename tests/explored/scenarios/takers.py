@@ -177,6 +177,39 @@ async def a_failed_task_is_tried_again_and_progress_is_kept(world):
         await all_is_done(queue, store, done=1, dead=1, discarded=1, put=3)
 
 
+@on_every_engine("shared.WorkQueue.take", "shared.Task.step")
+async def a_step_has_one_value_in_all_deliveries(world):
+    async with world.open() as store:
+        queue = WorkQueue(store, "q", retry=Retry(attempts=3, backoff=0.1, jitter=0))
+        runs, values = [], []
+
+        async def count():
+            await anyio.lowlevel.checkpoint()
+            runs.append(None)
+            return len(runs)
+
+        async def taker(arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            try:
+                while True:
+                    async with queue.take(world.patience) as task:
+                        with cancellable():
+                            values.append(await task.step("count", count))
+                        if task.attempt < 3:
+                            raise KeyError(task.payload)
+            except AcquireTimeout:
+                return
+            except KeyError:
+                await taker()
+
+        async with world.group() as group:
+            await queue.put("a")
+            group.start_soon(taker)
+            group.start_soon(taker, newcomer)
+        assert len(set(values)) <= 1
+        await all_is_done(queue, store, done=1, put=1)
+
+
 @on_every_engine("shared.WorkQueue.cancel", "shared.WorkQueue.take", "shared.Task.progress")
 async def a_task_is_cancelled_while_somebody_has_it(world):
     async with world.open() as store, world.open() as elsewhere:

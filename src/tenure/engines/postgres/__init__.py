@@ -143,7 +143,7 @@ class PostgresEngine(Remote):
         return self._call(codec.function, *arguments(codec, operation))
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        # each operation is one call in a transaction of its own, in the next batch, which waits for the server
+        """Call one function in a transaction of its own, in the next batch, which waits for the server."""
         self._batches.submit(operation, on_answer)
 
     def _call(self, function: str, *arguments: Argument) -> Statement:
