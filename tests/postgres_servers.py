@@ -157,6 +157,11 @@ class PostgresCalls(PostgresEngine):
         self.run(*(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
         self._schema_id = self._look_up_schema()
 
+    @property
+    def unreachable(self):
+        """None: each call would raise at once."""
+        return None
+
     def _look_up_schema(self):
         result = self._blocking.exec_(b"SELECT to_regnamespace('tenure')::oid")
         return result.status not in FAILED and result.get_value(0, 0)

@@ -232,11 +232,12 @@ def items(number):
                 yield tenure.Item(n, group="abcd"[n % 4])
 
 
+@contextlib.contextmanager
 def held(server):
-    connection = psycopg.connect(server.url())
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.execute("SELECT FROM tenure.queue")
-    return connection
+    with contextlib.closing(psycopg.connect(server.url())) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT FROM tenure.queue")
+        yield
 
 
 @pytest.mark.slow
@@ -252,33 +253,31 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
 
     async with tenure.open_store(children.url) as store:
         await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
-    snapshot = held(server)
-    first, second = (children.start(anyio_backend_name, "work", 0.02) for _ in range(2))
-    await until_ended(tasks // 10)
-    first.kill()
-    first.wait()
-    third = children.start(anyio_backend_name, "work", 0.02)
-    async with tenure.open_store(children.url) as store:
-        await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
-    await until_ended(tasks // 4)
-    server.stop()
-    snapshot.close()
+    with held(server):
+        first, second = (children.start(anyio_backend_name, "work", 0.02) for _ in range(2))
+        await until_ended(tasks // 10)
+        first.kill()
+        first.wait()
+        third = children.start(anyio_backend_name, "work", 0.02)
+        async with tenure.open_store(children.url) as store:
+            await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
+        await until_ended(tasks // 4)
+        server.stop()
     server.start()
-    snapshot = held(server)
-    await until_ended(tasks // 2)
-    second.kill()
-    second.wait()
-    with anyio.fail_after(PATIENCE):
-        await children.ended(third)
-    async with tenure.open_store(children.url) as store:
-        queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
-        audit = await queue.verify()
-        assert audit, audit.problems
-        assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
-        on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
-        assert len(on_record) == tasks
-        assert set(on_record.values()) == {1}
-    calls = PostgresCalls(server.url())
-    calls.check_marks()
-    calls.close()
-    snapshot.close()
+    with held(server):
+        await until_ended(tasks // 2)
+        second.kill()
+        second.wait()
+        with anyio.fail_after(PATIENCE):
+            await children.ended(third)
+        async with tenure.open_store(children.url) as store:
+            queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
+            audit = await queue.verify()
+            assert audit, audit.problems
+            assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
+            on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
+            assert len(on_record) == tasks
+            assert set(on_record.values()) == {1}
+        calls = PostgresCalls(server.url())
+        calls.check_marks()
+        calls.close()

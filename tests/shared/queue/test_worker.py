@@ -375,7 +375,11 @@ async def test_cancelling_run_gives_everything_back_before_it_ends(engine, virtu
     async with tenure.open_store(FaultyEngine(engine), ttl=3) as store:
         queue = WorkQueue(store, "jobs")
         await queue.put_many(range(20))
-        worker = Worker(queue, lambda _: anyio.sleep(100), concurrency=7)
+
+        async def handler(task: tenure.Task):
+            await anyio.sleep(100)
+
+        worker = Worker(queue, handler, concurrency=7)
         with anyio.move_on_after(5):
             await worker.run()
         assert worker.statistics().given_back == 7
@@ -545,7 +549,7 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
         pass
 
     worker = Worker(queue, handler, concurrency=2)
-    assert worker.ready
+    assert worker.ready, worker.unready
     async with working(queue, worker):
         await anyio.sleep(1)
         for _ in range(3 * int(store.ttl)):
