@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._children import Child, ChildItem, Children
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics
     from .queue._job import Job
@@ -41,6 +42,9 @@ __all__ = (
     "Available",
     "Barrier",
     "BarrierStatistics",
+    "Child",
+    "ChildItem",
+    "Children",
     "Claim",
     "Completed",
     "Dead",
@@ -98,6 +102,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._children": "Child ChildItem Children",
         "queue._following": "TaskChanges",
         "queue._groups": "GroupStatistics",
         "_guard": "LuaGuard SqlGuard",

@@ -12,7 +12,7 @@ from tenure.store import Codec
 from ._keys import with_key
 from ._meta import encode_meta
 from ._options import Item, PutOptions
-from ._task import encode
+from ._payload import encode
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, Unpack, cast, overload
+from typing import Any, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
@@ -30,6 +30,7 @@ from tenure.engine import (
     Accepted,
     Count,
     Duplicate,
+    Entry,
     Move,
     MovedCount,
     NewTask,
@@ -39,14 +40,18 @@ from tenure.engine import (
     Record,
     Reply,
     Scan,
+    SetEntry,
     SetGroups,
     SetPaused,
+    TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
+from ._children import Target
 from ._client import QueueClient
 from ._completing import complete_all
+from ._family import SIGNAL
 from ._following import TaskChanges
 from ._groups import (
     GroupStatistics,
@@ -56,8 +61,8 @@ from ._groups import (
 )
 from ._keys import check_key_ttl, check_on_duplicate
 from ._new_task import new_task, task_of
-from ._options import Item, MoreOptions
-from ._payload import P
+from ._options import Item, MoreOptions, PutOptions
+from ._payload import P, encode
 from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
 from ._records import (
@@ -83,7 +88,7 @@ def check_queue(queue: object) -> None:
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
-class WorkQueue(Generic[P]):
+class WorkQueue(Target[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
@@ -426,6 +431,37 @@ class WorkQueue(Generic[P]):
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
 
+    async def signal(
+        self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None
+    ) -> bool:
+        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
+
+        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
+        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
+        with another value, and if it no longer waits, since its timeout has passed.
+        Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
+        what the codec raises.
+        Cancellation: the signal may or may not be sent.
+        """
+        if (key is None) is (task_id == 0):
+            raise TypeError("signal takes a task_id or a key")
+        name = check_name("name", name)
+        data = encode(self.store.codec, self.key, "signal", value, self.max_payload)
+        self.store.check_families()
+        if key is None:
+            task_id = check_task_id("task_id", task_id)
+        elif (record := await self.get(key=key)) is None:
+            return False
+        else:
+            task_id = record.id
+        answer = await self.store.call(SetEntry(self.key, task_id, 0, SIGNAL + name, data))
+        if isinstance(answer, TooMany):
+            problem = f"{self.key} task {task_id} has {answer.most} entries, which is the most"
+            raise RuntimeError(problem)  # noqa: TRY004 no argument
+        if isinstance(answer, Entry):
+            return answer.state == "done" and answer.value == data
+        return answer is Reply.OK
+
     async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
@@ -535,6 +571,17 @@ class WorkQueue(Generic[P]):
     async def resume(self) -> None:
         """Deliver tasks again. Cancellation: it may or may not be applied."""
         await self.store.call(SetPaused(self.key, paused=False))
+
+    # for the children of tasks
+
+    @property
+    def place(self) -> Self:
+        """The queue itself. For `Children` alone."""
+        return self
+
+    def call(self, payload: Any) -> tuple[Any, PutOptions]:
+        """The payload as it is. For `Children` alone."""
+        return payload, {}
 
     # inside
 
