@@ -383,7 +383,7 @@ class RateLimiter:
     def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
 
-class WorkQueue(Generic[P]):
+class WorkQueue:
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
@@ -571,6 +571,16 @@ class WorkQueue(Generic[P]):
         """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`."""
+
+    def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
+        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
+
+        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
+        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
+        with another value, and if it no longer waits, since its timeout has passed.
+        Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
+        what the codec raises.
+        Interruption: the signal may or may not be sent."""
 
     def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
