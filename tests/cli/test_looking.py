@@ -274,6 +274,21 @@ def test_the_time_of_the_longest_waiting_task_is_left_out_where_none_waits(inhab
     assert ["oldest", "-"] in show("queue", "show", "mail")[1]
 
 
+def test_a_task_is_sent_a_signal(inhabitant, command, tell, url):
+    async def fill():
+        return await tenure.WorkQueue(inhabitant.store, "mail").put(1, key="ann")
+
+    task_id = inhabitant.do(fill)
+    sent = {"name": "mail", "signal": "go", "sent": True}
+    assert tell("queue", "signal", "mail", task_id, "go", '{"yes": true}') == (0, sent)
+    assert tell("queue", "signal", "mail", "--key", "ann", "go", '{"yes": true}') == (0, sent)
+    assert tell("queue", "signal", "mail", "--key", "ann", "go") == (1, sent | {"sent": False})
+    ended = command("queue", "signal", "mail", str(task_id), "stop", "--store", url)
+    assert (ended.code, ended.out) == (0, "mail: stop sent\n")
+    ended = command("queue", "signal", "mail", str(task_id + 1), "stop", "--store", url)
+    assert ended.code == 1 and ended.out.startswith("mail: stop not sent: no such task")
+
+
 def test_dead_letters_are_requeued_by_id_or_all(inhabitant, show, tell):
     put(inhabitant, count=4, dead=4)
     ids = [task["id"] for task in tell("queue", "dead", "mail")[1]["tasks"]]
@@ -568,6 +583,11 @@ def wait_for(condition):
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
+        (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),
+        (("queue", "signal", "mail", "1"), "name the task by its ID or by --key, then the signal"),
+        (("queue", "signal", "mail", "1", "go", "{"), "JSON"),
+        (("queue", "signal", "mail", "1", "g" * 513), "name must have at most 512 bytes"),
         (("queue", "reschedule", "mail", "1", "--delay", "-1"), "is not a number of seconds above 0"),
         (("claims", "list"), "write tenure claims ls"),
         (

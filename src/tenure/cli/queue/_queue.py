@@ -26,12 +26,13 @@ from tenure.web import names, read_queues
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
+from ._signal import signal
 
 _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | cancel | purge | pause | resume ...
+usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | signal | cancel | purge | pause | resume
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
@@ -43,6 +44,8 @@ usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | can
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
+  signal NAME ID SIGNAL [JSON]
+                          send a task the signal that its handler waits for
   cancel NAME ID...       cancel tasks that have not ended
   purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
   pause NAME, resume NAME stop and resume handing out tasks
@@ -228,6 +231,7 @@ _COMMANDS: Commands = {
     "groups": _groups,
     "requeue": requeue,
     "reschedule": reschedule,
+    "signal": signal,
     "cancel": cancel,
     "purge": purge,
     "pause": partial(set_paused, True),

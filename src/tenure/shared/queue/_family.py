@@ -38,7 +38,7 @@ class Family:
     suspended; `left` says that a block of children was left before they had ended.
     """
 
-    __slots__ = ("_entries", "codec", "id", "key", "left", "signals", "store", "token", "used", "wait")
+    __slots__ = ("_entries", "_stored", "codec", "id", "key", "left", "store", "token", "used", "wait")
 
     def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
         queue.store.check_families()
@@ -50,7 +50,7 @@ class Family:
         self.used: set[str] = set()
         self.wait: Settle | None = None
         self.left: bool = False
-        self.signals: dict[str, Entry] | None = None
+        self._stored: dict[str, dict[str, Entry]] = {}
         self._entries = entries
 
     def __str__(self) -> str:
@@ -61,6 +61,12 @@ class Family:
         if name in self.used:
             raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
         self.used.add(name)
+
+    async def stored(self, prefix: str) -> dict[str, Entry]:
+        """The entries whose names begin with `prefix`, as they were at the first call."""
+        if (known := self._stored.get(prefix)) is None:
+            known = self._stored[prefix] = await self.read(prefix)
+        return known
 
     async def read(self, prefix: str) -> dict[str, Entry]:
         """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from tenure.arguments import check_name
-from tenure.engine import Entry, Reply
+from tenure.engine import Reply
 from tenure.store import decoded
 
 from ._family import STEP, Family
@@ -15,36 +15,24 @@ from ._family import STEP, Family
 R = TypeVar("R")
 
 
-class Steps:
-    """The steps of one delivery of a task."""
+async def step(
+    family: Family,
+    name: str,
+    function: Callable[[], Awaitable[R]] | Callable[[], R],
+    encode: Callable[[Any], bytes],
+) -> R | Reply:
+    """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
 
-    __slots__ = ("_family", "_stored")
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-        self._stored: dict[str, Entry] | None = None
-
-    async def run(
-        self,
-        name: str,
-        function: Callable[[], Awaitable[R]] | Callable[[], R],
-        encode: Callable[[Any], bytes],
-    ) -> R | Reply:
-        """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
-
-        Raises `RuntimeError` for a name that was used before, and for too many entries.
-        Cancellation: the value may or may not be stored.
-        """
-        family = self._family
-        family.use(STEP + check_name("name", name), f"the step {name!r}")
-        if self._stored is None:
-            self._stored = await family.read(STEP)
-        if (entry := self._stored.get(name)) is not None:
-            data = entry.value
-        else:
-            made = function()
-            data = encode(await made if inspect.isawaitable(made) else made)
-            data = await family.write(STEP + name, data)
-            if isinstance(data, Reply):
-                return data
-        return decoded(family.codec, f"{family}: the step {name!r}", data)
+    Raises `RuntimeError` for a name that was used before, and for too many entries.
+    Cancellation: the value may or may not be stored.
+    """
+    family.use(STEP + check_name("name", name), f"the step {name!r}")
+    if (entry := (await family.stored(STEP)).get(name)) is not None:
+        data = entry.value
+    else:
+        made = function()
+        data = encode(await made if inspect.isawaitable(made) else made)
+        data = await family.write(STEP + name, data)
+        if isinstance(data, Reply):
+            return data
+    return decoded(family.codec, f"{family}: the step {name!r}", data)

@@ -30,7 +30,7 @@ from ._meta import decode_meta
 from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
 from ._retry import Dead, Discard, Retry, RetryLater, error_of
-from ._steps import Steps
+from ._steps import step
 from ._takes import OnSettled, Takers
 
 R = TypeVar("R")
@@ -96,7 +96,6 @@ class Task(Guarded, Held, Generic[P_co]):
         "_scope",
         "_session",
         "_since",
-        "_steps",
         "_trying",
         "attempt",
         "cancelled",
@@ -124,7 +123,6 @@ class Task(Guarded, Held, Generic[P_co]):
         self._failure = taken.failure
         self._meta = taken.meta
         self._family: Family | int = taken.entries
-        self._steps: Steps | None = None
         self._reports = 0
         self.lost: str | None = None
         self.cancelled: bool = False
@@ -228,9 +226,8 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         queue = self._queue
         self.check()
-        if self._steps is None:
-            self._steps = Steps(self._opened_family())
-        made = await self._steps.run(
+        made = await step(
+            self._opened_family(),
             name,
             function,
             lambda value: encode(queue.store.codec, queue.key, "step", value, queue.max_payload),
@@ -294,9 +291,7 @@ class Task(Guarded, Held, Generic[P_co]):
         timeout = check_timeout("timeout", timeout)
         self._check_place("wait_for")
         family = self._opened_family()
-        if family.signals is None:
-            family.signals = await family.read(SIGNAL)
-        if (entry := family.signals.get(name)) is None:
+        if (entry := (await family.stored(SIGNAL)).get(name)) is None:
             self.check()
             # the contract has 0 for no timeout
             await self.suspend(
