@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, cast
+from typing import Any, Generic, Literal, NoReturn, Protocol, Self, cast
 
 from tenure.arguments import AsyncBlock, check_count, check_name
 from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
@@ -57,7 +57,7 @@ class Parent(Protocol):
 
     def check_answer(self, answer: object) -> None: ...
 
-    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> None: ...
+    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
 
 
 @dataclass(frozen=True)

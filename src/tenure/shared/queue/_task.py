@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
 
 import anyio
 import anyio.lowlevel
@@ -297,7 +297,6 @@ class Task(Guarded, Held, Generic[P_co]):
             await self.suspend(
                 Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
             )
-            raise AssertionError
         if entry.state == "expired":
             raise TimeoutError(f"{self._name}: the signal {name!r} has not come in time")
         return decoded(family.codec, f"{self._name}: the signal {name!r}", entry.value)
@@ -375,7 +374,7 @@ class Task(Guarded, Held, Generic[P_co]):
             self.stop()
             raise TaskCancelled(self._queue.key, self.id)
 
-    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> None:
+    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
         """Interrupt the handler, so that the task waits and is delivered again. For its family alone.
 
         Raises `RuntimeError` if a shield keeps the handler from being interrupted.
