@@ -10,7 +10,7 @@ from explored.catalogue import on_every_engine
 from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
-from tenure import ChildItem, Retry, TaskCancelled, TaskFailed, Worker, WorkQueue
+from tenure import ChildItem, Retry, Task, TaskCancelled, TaskFailed, Worker, WorkQueue
 from tenure.engine import ENTRIES, Scan
 from tenure.testing import History, cancellable, structured
 
@@ -26,7 +26,7 @@ class Tree:
         self.history = History(clock=anyio.current_time)
         self.done = Counter()
 
-    async def handle(self, task):
+    async def handle(self, task: Task):
         name = task.payload
         parent = name.rpartition("/")[0] or None
         with self.history.trying(name, parent=parent):
@@ -82,7 +82,7 @@ async def a_tree_is_worked_off_whichever_worker_is_cancelled(world):
         await all_is_done(queue, store, elsewhere, done=4, put=4)
 
 
-@on_every_engine("shared.Children.put_many")
+@on_every_engine("shared.Task.children", "shared.Children.put_many")
 async def a_tree_that_is_cancelled_ends_from_below(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
@@ -113,10 +113,16 @@ async def a_failed_child_ends_its_siblings_and_its_parents_try(world):
         queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
         tree = Tree({"a": "bc", "a/c": "d"}, fails={"a/b"})
         workers = [Worker(queue, tree.handle, concurrency=2), Worker(other, tree.handle, concurrency=1)]
+
+        async def victim(task_id):
+            with cancellable():
+                await tree.watch(queue, task_id, "a")
+
         async with anyio.create_task_group() as group:
             for worker in workers:
                 group.start_soon(worker.run)
             task_id = await queue.put("a")
+            group.start_soon(victim, task_id)
             await tree.watch(other, task_id, "a")
             for worker in workers:
                 group.start_soon(worker.drain)
@@ -131,7 +137,7 @@ async def a_signal_and_a_wait_meet(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, runs = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []
 
-        async def handle(task):
+        async def handle(task: Task):
             runs.append(task.deliveries)
             return await task.wait_for("go", timeout=1000)
 

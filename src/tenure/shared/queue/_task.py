@@ -367,7 +367,7 @@ class Task(Guarded, Held, Generic[P_co]):
     # for its family
 
     def check_answer(self, answer: object) -> None:
-        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`. For its family alone."""
+        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`. For the family alone."""
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
@@ -375,7 +375,7 @@ class Task(Guarded, Held, Generic[P_co]):
             raise TaskCancelled(self._queue.key, self.id)
 
     async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
-        """Interrupt the handler, so that the task waits and is delivered again. For its family alone.
+        """Interrupt the handler, so that the task waits and is delivered again. For the family alone.
 
         Raises `RuntimeError` if a shield keeps the handler from being interrupted.
         """
