@@ -20,7 +20,7 @@ from ._payload import P, P_co
 from ._put_span import PutSpan
 
 OnFailure = Literal["cancel", "collect"]
-"""What a failed child does to the others of its block: cancel them, or nothing."""
+"""The effect of a failed child on the other children of its block: they are cancelled, or they go on."""
 
 _MOST_BYTES = 4 * 2**20
 
@@ -75,8 +75,8 @@ class ChildItem(Generic[P_co]):
 class Child:
     """A child of a task, as its parent knows it.
 
-    `state` is "unfinished", "done", "dead", "discarded", "cancelled", "expired" or "purged"; `id` is that of the task
-    in the queue with the key `queue`.
+    `state` is "unfinished", "done", "dead", "discarded", "cancelled", "expired" or "purged"; `id` is the id of
+    the task in the queue with the key `queue`.
     """
 
     __slots__ = ("_codec", "_value", "id", "name", "queue", "state", "swept")
@@ -209,7 +209,7 @@ class Children(AsyncBlock, Generic[P]):
         """Put a child, unless an earlier delivery of the task has put the child of that name, and return it.
 
         `name` is the child's name in the block. None: a digest of queue and payload, together with the number of equal
-        ones before it in this delivery. `priority` is the parent's by default; the other options are those of
+        ones before it in this delivery. `priority` is the parent's by default; the other options are as for
         `WorkQueue.put`. No limit of the queue makes a child wait. The payload of a `Job` is its only argument, or what
         `Job.item` returns.
 

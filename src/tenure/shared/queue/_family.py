@@ -71,7 +71,7 @@ class Family:
     async def read(self, prefix: str) -> dict[str, Entry]:
         """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.
 
-        They are those of earlier deliveries: without any, nothing is read. Raises `EngineError`, `StoreClosed`.
+        Only earlier deliveries have left any: if there are none, nothing is read. Raises `EngineError`, `StoreClosed`.
         """
         found: dict[str, Entry] = {}
         after = prefix if self._entries else ""
