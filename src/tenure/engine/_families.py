@@ -40,7 +40,7 @@ A family costs its task one flag: nothing of this is read for a task without one
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ._answers import CAP, Operation, Reply
 from ._scan import Index, Page
@@ -57,7 +57,8 @@ ENTRY_BYTES = 4 * 2**20
 """The bytes of values after which a page of entries ends."""
 
 
-class Entry(NamedTuple):
+@value
+class Entry:
     """An entry of a task, by `name`.
 
     A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
@@ -78,7 +79,8 @@ ENTRIES = Index("entries", "queue", Entry, Page[Entry])
 """The entries of the task with the id `only`."""
 
 
-class TooMany(NamedTuple):
+@value
+class TooMany:
     """Not stored: a task has at most `most` of them."""
 
     most: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -73,7 +73,7 @@ class Tasks:
         return {
             "name": queue,
             **counted(counts),
-            "longest_groups": [group._asdict() for group in page.rows],
+            "longest_groups": list(map(asdict, page.rows)),
         }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ class Tasks:
 def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
-        record = record._replace(payload=b"", result=b"" if record.state == "done" else record.result)
+        record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)
     texts = _Texts(store.codec.decode)
     return record_of(record, texts, texts)
 

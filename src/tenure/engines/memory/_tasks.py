@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -102,7 +103,7 @@ class TaskRows:
 
     def supersede(self, queue: Queue, task: int) -> None:
         former = queue.tasks[task]
-        former.new = former.new._replace(key=None)
+        former.new = replace(former.new, key=None)
         if former.stop is None:
             former.stop, former.stop_ttl = 0, EXPIRED_TTL
 

@@ -69,7 +69,7 @@ def _end(index: Index[Any], listed: Sequence[Row], limit: int) -> str:
 def _limiter(row: Row) -> LimiterStatus:
     held_off, held, *debts = row.b
     pairs = zip(map(text, debts[::2]), map(float, debts[1::2]), strict=True)
-    return LimiterStatus(float(held_off), float(held), tuple(sorted(Debt(*pair) for pair in pairs)))
+    return LimiterStatus(float(held_off), float(held), tuple(Debt(*pair) for pair in sorted(pairs)))
 
 
 _ROWS: dict[type[Any], Callable[[Row], Any]] = {

@@ -66,12 +66,11 @@ def put(op: Put) -> Iterator[Argument]:
         yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
         yield from (_groups(request.tasks), len(request.tasks))
         for task in request.tasks:
-            payload, priority, delay, key, expires, meta, group = task[:7]
-            if priority or delay or key is not None or expires is not None or meta:
-                yield from (payload, "+", priority, microseconds(delay))
-                yield from (_about_key(task), key or "", _or_nothing(expires), meta, group)
+            if task.priority or task.delay or task.key is not None or task.expires is not None or task.meta:
+                yield from (task.payload, "+", task.priority, microseconds(task.delay), _about_key(task))
+                yield from (task.key or "", _or_nothing(task.expires), task.meta, task.group)
             else:
-                yield from (payload, group and "=" + group)
+                yield from (task.payload, task.group and "=" + task.group)
 
 
 def _about_key(task: NewTask) -> Argument:
@@ -119,10 +118,11 @@ def exchange(op: Exchange) -> Iterator[Argument]:
     """The arguments of `exchange.lua`."""
     yield from (op.session, op.n, op.key, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, _or_nothing(op.dead_ttl), int(op.keep))
-    for task, token, verdict, result, delay, ttl, failure in op.settle:
-        time = delay if verdict in _DELAYED else ttl
+    for each in op.settle:
+        time = each.delay if each.verdict in _DELAYED else each.ttl
         left = -1 if time is None else microseconds(time)
-        yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict], len(failure)) + failure + result
+        letter, failure = _LETTERS[each.verdict], each.failure
+        yield _SETTLEMENT.pack(each.id, each.token, left, letter, len(failure)) + failure + each.result
 
 
 def _more(more: Any) -> tuple[bytes, bytes, bytes, str, int]:

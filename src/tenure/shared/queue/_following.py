@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Generic, Self
@@ -85,12 +86,11 @@ class Feed:
     def _publish(self, record: Record) -> None:
         former = self.record
         if former is not None and is_older(record.progress, former.progress):
-            record = record._replace(
-                progress=former.progress
-            )  # the engine has lost a report that was seen here
+            # the engine has lost a report that was seen here
+            record = replace(record, progress=former.progress)
         self.over = record.seq > 0
         self.record = record
-        if former is None or record._replace(age=former.age) != former:
+        if former is None or replace(record, age=former.age) != former:
             self.version += 1
             wake(self.followers)
 

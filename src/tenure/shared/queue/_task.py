@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
@@ -455,18 +456,18 @@ class Task(Guarded, Held, Generic[P_co]):
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
-            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
+            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater) and not failure.counts:
-            return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
+            return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
         text, retry = error_of(failure), self._queue.retry
         if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
             if isinstance(failure, RetryLater):
-                return settle._replace(delay=failure.delay)
+                return replace(settle, delay=failure.delay)
             if (refusal := retry.refusal(failure)) is None:
-                return settle._replace(delay=retry.delay(self.attempt))
+                return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
-        return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
 
     def _waiting(self, family: Family) -> Settle | None:
         """The verdict in place of DONE, if its handler has caught the interruption, or has left unfinished children."""

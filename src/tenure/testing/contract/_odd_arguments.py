@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum, IntEnum
 from math import inf, nan
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tenure import engine as e
 from tenure.engine import (
-    Booking,
     Index,
-    NewTask,
     Operation,
-    PutRequest,
-    RateLimit,
     RefundRequest,
     Reply,
-    Settle,
-    SpendRequest,
 )
 from tenure.errors import EngineError
 
@@ -182,15 +176,10 @@ def _odd(value: Any) -> Iterator[Any]:
             yield from _NUMBERS
         case bytes():
             yield from _PAYLOADS
-        case Operation():
-            operation = cast("Any", value)
-            for field in (field for field in fields(operation) if field.init):
-                for odd in _odd(getattr(operation, field.name)):
-                    yield from _made(operation, field.name, odd)
-        case NewTask() | PutRequest() | Settle() | SpendRequest() | RateLimit() | Booking() | RefundRequest():
-            for name, part in value._asdict().items():
-                for odd in _odd(part):
-                    yield value._replace(**{name: odd})
+        case _ if is_dataclass(value):
+            for field in fields(value):
+                for odd in _odd(getattr(value, field.name)):
+                    yield from _made(value, field.name, odd)
         case _:
             yield ()
             for i, part in enumerate(value):

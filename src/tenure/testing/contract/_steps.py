@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -206,7 +207,7 @@ class Draw:
         """The task with its own key or "d1", and with any `on_duplicate`."""
         on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
         ttl, max_wait = self.delay_or_none(), self.delay_or_none()
-        return task._replace(key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
+        return replace(task, key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
 
     def put_request(self) -> PutRequest:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
@@ -672,7 +673,7 @@ async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
     group, tasks = _group(d), d.some(1, 4, d.task)
     groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
-    tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
+    tasks = tuple(replace(task, group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
     await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
 
@@ -729,7 +730,7 @@ async def use_a_key(d: Draw) -> None:
         await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
     key, limited, group = d.one_of(("d1", "d3")), d.number(0, 3) == 0, _group(d)
     for _ in range(d.number(2, 5)):
-        tasks = d.some(1, 3, lambda: d.keyed(d.task()._replace(key=key, group=d.one_of((group, _group(d))))))
+        tasks = d.some(1, 3, lambda: d.keyed(replace(d.task(), key=key, group=d.one_of((group, _group(d))))))
         request = PutRequest(d.one_of("mn"), tasks, d.flag())
         await _put(d, session, queue, request, max_size=d.one_of((1, 2)) if limited else 100)
         if d.flag():
