@@ -193,6 +193,7 @@ from ._survey import (
 from ._tasks import (
     GROUPS,
     KEYED_TASK,
+    OF_CHILDREN,
     TASK,
     TASKS,
     Accepted,
@@ -243,6 +244,7 @@ __all__ = (
     "LONGEST",
     "MOST_ENTRIES",
     "NAMES",
+    "OF_CHILDREN",
     "OPERATIONS",
     "RESOURCES",
     "RESPONSE_TIMEOUT",
