@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics
+    from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
@@ -84,6 +84,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "group_statistics",
     "is_failure",
     "record_of",
     "schedules_in",
@@ -99,7 +100,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._claim": "Claim",
         "holds._election": "Election Term",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics",
+        "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",

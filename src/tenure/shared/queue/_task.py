@@ -23,6 +23,7 @@ from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
 from ._failures import recorded
+from ._groups import shown_group
 from ._meta import decode_meta
 from ._payload import P, P_co
 from ._reports import numbered_report, report_in
@@ -116,7 +117,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.id: int = taken.id
         self.token: int = taken.token
         self.priority: int = taken.priority
-        self.group: str | None = taken.group or None
+        self.group: str | None = shown_group(taken.group) if taken.group else None
         self.attempt: int = taken.attempts + 1
         self.deliveries: int = taken.deliveries
         self.waited: float = taken.waited
