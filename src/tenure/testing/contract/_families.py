@@ -112,6 +112,16 @@ class FamilyContract(QueueSessionBase):
         assert await family.outcome(root.id) == (verdict.value, b"why")
         await family.recount()
 
+    async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: _Family) -> None:
+        await family.put(NewTask(b"root"))
+        await family.settle(await family.take_one(keep=True), Verdict.GIVE_BACK)
+        root = await family.take_one()
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.settle(root, Verdict.DISCARD)
+        await family.settle(child, Verdict.CANCEL)
+        assert [record.payload for record in await family.browse("ended")] == [b"", b""]
+
     async def test_done_waits_for_the_children(self, family: _Family) -> None:
         root = await family.root()
         await family.bear(root, "a", to="other")
