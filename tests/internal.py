@@ -15,6 +15,7 @@ FOR_OTHER_ROOMS = {
     "answering",
     "break_holder",
     "check_observer",
+    "group_statistics",
     "is_failure",
     "is_ours",
     "latencies",

@@ -13,7 +13,7 @@ import pytest
 import tenure.engine as e
 from tenure.engine import Verdict
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.rules import ENDING, LEASED, Families
+from tenure.engines.rules import ENDING, LEASED, Families, Groups
 from tenure.engines.rules import _families as module
 
 QUEUE, LEVELS, MOST_STEPS = "q", 3, 9
@@ -34,6 +34,7 @@ class World:
         self.ahead = {}
         self.troubles = []
         self.faults = 0
+        self.in_groups = False
         self.do(e.OpenSession("w", "p", 1e6))
         self.do(e.Put("w", self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b""),)),), 1))
         for action in path:
@@ -73,10 +74,12 @@ class World:
         handler = self.handlers.get(task)
         if what == "take":
             self.exchange(want=1)
+        elif what == "order groups":
+            self.in_groups = True
+            self.do(e.SetGroups(QUEUE, per_group=1))
         elif what in ("a", "b"):
-            answer = self.do(
-                e.PutChildren(QUEUE, task, handler.token, QUEUE, (f"x/{what}",), (e.NewTask(b""),))
-            )
+            child = e.NewTask(b"", group=e.OF_CHILDREN + what if self.in_groups else "")
+            answer = self.do(e.PutChildren(QUEUE, task, handler.token, QUEUE, (f"x/{what}",), (child,)))
             if isinstance(answer, e.Accepted):
                 if handler.token != self.tasks[task].token or self.tasks[task].stop:
                     self.troubles.append(f"{task} puts {what}, and is not in force")
@@ -260,6 +263,7 @@ BEGINNINGS = {
     "a child that waits": (("take",), ("a", 1), ("b", 1), (Verdict.WAIT, 1)),
     "a child that works": (("take",), ("a", 1), ("take",)),
     "three levels": (("take",), ("a", 1), ("take",), ("a", 2)),
+    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
 }
 
 
@@ -327,6 +331,13 @@ def _has_no_fence(self, name, task_id, token):
     return (queue and self._rows.task(queue, task_id)) or e.Reply.REFUSED
 
 
+def _children_hold_their_groups(self, name, task):
+    if name and self.keep_order:
+        group = self._rows.change(name)
+        group.pinned_task, group.rests = task, False
+        self.refresh(group)
+
+
 KEEP, ENDED, TELL, WAIT = Families.keep, Families.ended, Families._tell, Families.wait
 MUTANTS = {
     "1 a task ends at once, and the sweep follows": (Families, "keep", _ends_at_once),
@@ -341,6 +352,7 @@ MUTANTS = {
     "16 a task told to stop may still put": (Families, "_leased", _does_not_stop),
     "12 a sweep leaves out a child that ends for a retry": (Families, "cancel", lambda *_: None),
     "15 children are put without a fence": (Families, "_leased", _has_no_fence),
+    "17 an ordered group holds children back": (Groups, "pin", _children_hold_their_groups),
 }
 
 

@@ -194,6 +194,7 @@ from ._survey import (
 from ._tasks import (
     GROUPS,
     KEYED_TASK,
+    OF_CHILDREN,
     TASK,
     TASKS,
     Accepted,
@@ -244,6 +245,7 @@ __all__ = (
     "LONGEST",
     "MOST_ENTRIES",
     "NAMES",
+    "OF_CHILDREN",
     "OPERATIONS",
     "RESOURCES",
     "RESPONSE_TIMEOUT",

@@ -17,6 +17,8 @@ _FROM: dict[str, tuple[str, ...]] = {
 }
 """The states of which `Move` moves the tasks there, in their order."""
 
+OF_CHILDREN = "\0"
+"""The character with which the name of a group of children begins."""
 
 OnDuplicate = Literal["refuse", "keep", "replace"]
 """The fate of a new task whose key another task has."""
@@ -400,7 +402,7 @@ class SetGroups(Operation[Reply]):
       none. A group can be taken from while it has a task that is ready and fewer leased than that.
     - With a `per_group` of 1 and `hold`, a group keeps its order through retries: a task that failed or was postponed
       is the next of its group, whatever the others' priority, and while it is delayed, no other task of the group is
-      taken.
+      taken. This is not so in a group of children, whose name begins with `OF_CHILDREN`.
     - `weights`: the others weigh 1. Raises `EngineError` for a weight that is not positive and finite.
     - `max_size`: the most unfinished tasks of a group, as `Put.max_size` is of the queue; 0 means no limit. A request
       whose tasks are all of one group waits in the line of this group while it is full or others wait there; then its

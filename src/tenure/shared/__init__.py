@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .limits._limiter import RateLimiter
     from .queue._children import Child, ChildItem, Children
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics
+    from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
@@ -88,6 +88,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "group_statistics",
     "is_failure",
     "record_of",
     "schedules_in",
@@ -104,7 +105,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._election": "Election Term",
         "queue._children": "Child ChildItem Children",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics",
+        "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
-from tenure.shared import TaskRecord, record_of
+from tenure.shared import TaskRecord, group_statistics, record_of
 from tenure.store import Store, read_pages
 
 from ._document import counted
@@ -73,7 +73,7 @@ class Tasks:
         return {
             "name": queue,
             **counted(counts),
-            "longest_groups": list(map(asdict, page.rows)),
+            "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:

@@ -159,7 +159,10 @@ def _groups(words: Sequence[str]) -> int:
     groups = with_store(args, partial(_look_at_groups, args))
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
-    rows = [(short(g.group), g.waiting, g.delayed, g.leased) for g in groups]
+    rows = [
+        (short(g.group) + (" (children)" if g.children else ""), g.waiting, g.delayed, g.leased)
+        for g in groups
+    ]
     print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
     return 0
 

@@ -93,7 +93,7 @@ def put_children(op: PutChildren) -> Iterator[Argument]:
     """The arguments of the operation in `family_operations.lua`."""
     yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
     for name, task in zip(op.names, op.tasks, strict=True):
-        yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta)
+        yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta, task.group)
 
 
 def put_answer(raw: Sequence[Any]) -> PutAnswer:

@@ -18,6 +18,7 @@ from tenure.engine import (
     GoesBack,
     Page,
     PutChildren,
+    PutRequest,
     Reply,
     Scan,
     SetEntry,
@@ -146,6 +147,7 @@ class Families:
         family.unfinished += len(new)
         self._families.save(family)
         to: Queue = self._queues.get(op.to)
+        self._rows.expect_tasks(to, (PutRequest("", op.tasks),))
         due, takeable = self._takers.due(to), to.takeable
         ids: list[int] = []
         added: list[int] = []
@@ -157,7 +159,9 @@ class Families:
             ready_at = self._state.after(spec.delay)
             to.put += 1
             to.live += 1
-            place = to.enqueue(child, "", ready_at, self._state.moment)
+            if spec.group:
+                to.groups.count_in(spec.group, to.waiting)
+            place = to.enqueue(child, spec.group, ready_at, self._state.moment)
             self._rows.add(to, child, spec, place, ready_at, None)
             self._families.save(Family(to.name, child, op.key, op.id, name, family.depth + 1))
             entry = Entry(op.key, op.id, name, "child", "unfinished", b"", to.name, child, tries=family.tries)
@@ -470,7 +474,7 @@ class Families:
         return bool(rows) and rows[0].name.startswith(family.prefix)
 
     def _hold_group(self, queue: Queue, task: Task) -> None:
-        """The group of a root keeps its order meanwhile."""
+        """The group of a root keeps its order meanwhile; the group of a child has none."""
         if task.group:
             queue.groups.pin(task.group, task.id)
             queue.groups.rest(task.group, task.id)

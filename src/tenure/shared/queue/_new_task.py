@@ -9,6 +9,7 @@ from tenure.arguments import LARGEST, check_count, check_name, check_seconds, ch
 from tenure.engine import NewTask, OnDuplicate
 from tenure.store import Codec
 
+from ._groups import check_group
 from ._keys import with_key
 from ._meta import encode_meta
 from ._options import Item, PutOptions
@@ -52,7 +53,7 @@ def new_task(
         None if key is None else check_name("key", key),
         check_timeout("expires", expires, least=None),
         b"" if meta is None and span_meta is None else encode_meta(meta, span_meta),
-        "" if group is None else check_name("group", group),
+        "" if group is None else check_group("group", group),
     )
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task

@@ -10,6 +10,7 @@ from tenure.engine import QueueCounts, Record
 from tenure.store import Codec, JsonCodec, decoded
 
 from ._failures import read
+from ._groups import shown_group
 from ._payload import P, P_co
 from ._reports import report_in
 
@@ -165,5 +166,5 @@ def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]
         earlier_errors=failures.earlier,
         meta=value("meta", _META, record.meta) or {},
         undecoded=undecoded,
-        group=record.group or None,
+        group=shown_group(record.group) or None,
     )

@@ -27,6 +27,7 @@ from ._batch import Batch
 from ._children import Children, OnFailure, Target
 from ._failures import recorded
 from ._family import SIGNAL, Family, HandlerScope
+from ._groups import shown_group
 from ._meta import decode_meta
 from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
@@ -115,7 +116,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.id: int = taken.id
         self.token: int = taken.token
         self.priority: int = taken.priority
-        self.group: str | None = taken.group or None
+        self.group: str | None = shown_group(taken.group) if taken.group else None
         self.attempt: int = taken.attempts + 1
         self.deliveries: int = taken.deliveries
         self.waited: float = taken.waited

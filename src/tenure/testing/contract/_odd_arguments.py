@@ -132,7 +132,9 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Scan(e.GROUPS, "queue", limit=10),
     ),
     "families": (
-        e.PutChildren("queue", 1, 1, "other", ("a", "b"), (e.NewTask(b"a"), e.NewTask(b"b", 1, 0.001)), 10),
+        e.PutChildren(
+            "queue", 1, 1, "other", ("a", "b"), (e.NewTask(b"a", group="\0g"), e.NewTask(b"b", 1, 0.001)), 10
+        ),
         e.SetEntry("queue", 1, 0, "name", b"value"),
         e.Scan(e.ENTRIES, "queue", "name", 10, only="1"),
     ),

@@ -669,6 +669,10 @@ def _group(d: Draw) -> str:
     return d.one_of(("", "a", "a", "b", "c"))
 
 
+def _group_of_children(d: Draw) -> str:
+    return d.one_of(("", "", "\0a", "\0a", "\0b"))
+
+
 async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
     group, tasks = _group(d), d.some(1, 4, d.task)
@@ -680,7 +684,7 @@ async def put_in_groups(d: Draw) -> None:
 
 async def set_groups(d: Draw) -> None:
     """Limits and weights, all of them powers of two: sums of such floats are exact."""
-    weights = d.some(0, 2, lambda: (_group(d), d.one_of((0.25, 2.0, 4.0))))
+    weights = d.some(0, 2, lambda: (d.one_of((_group, _group_of_children))(d), d.one_of((0.25, 2.0, 4.0))))
     per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
     await d.walk.send(
         SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0)
@@ -786,7 +790,10 @@ async def one_taken_task(d: Draw) -> None:
 
 def _put_children(d: Draw, queue: str, task: int, token: int) -> PutChildren:
     names = tuple(sorted(set(d.some(1, 3, lambda: d.one_of(_ENTRIES[:4])))))
-    tasks = tuple(NewTask(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0) for _ in names)
+    tasks = tuple(
+        NewTask(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0, group=_group_of_children(d))
+        for _ in names
+    )
     return PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
 
 
@@ -804,6 +811,8 @@ def _settle_with_family(d: Draw, task: int, token: int) -> Settle:
 async def raise_a_family(d: Draw) -> None:
     """A task puts children, and waits or ends; others are taken and settled, cancelled or purged meanwhile."""
     session, queue = d.session(), d.queue()
+    if d.number(0, 2) == 0:
+        await d.walk.send(SetGroups(d.queue(), 1))
     root = NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d), on_duplicate="replace")
     await _put(d, session, queue, PutRequest("m", (root,) * d.number(1, 2), wait=False))
     for _ in range(d.number(1, 5)):
@@ -829,7 +838,7 @@ async def wait_for_children(d: Draw) -> None:
     tasks = await _exchange(d, session, queue, (), 1)
     for task in tasks:
         names = _ENTRIES[: d.number(1, 4)]
-        specs = (NewTask(b"x"),) * len(names)
+        specs = (NewTask(b"x", group=_group_of_children(d)),) * len(names)
         await d.walk.send(PutChildren(queue, task.id, task.token, to, names, specs))
         await d.walk.send(
             GetResult(queue, task.id, d.session()), Scan(TASK, queue, only=str(task.id), watch=d.session())

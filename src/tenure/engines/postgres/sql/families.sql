@@ -536,7 +536,9 @@ BEGIN
             NULL,
             array_agg(_tasks.expires[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL),
             array_agg(_tasks.metas[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL),
-            NULL, NULL)::tenure.new_tasks AS tasks
+            CASE WHEN _tasks.groups IS NOT NULL THEN
+                array_agg(_tasks.groups[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL)
+            END, NULL)::tenure.new_tasks AS tasks
     INTO known
     FROM unnest(_names) WITH ORDINALITY n (name, i) CROSS JOIN LATERAL (
         SELECT max(o.child) FILTER (WHERE tenure.is_there(o, family)) AS child, count(*) > 0 AS was_there
