@@ -77,6 +77,9 @@ class Entry(NamedTuple):
 ENTRIES = Index("entries", "queue", Entry, Page[Entry])
 """The entries of the task with the id `only`."""
 
+UNFINISHED_CHILDREN = Index("unfinished_children", "queue", Entry, Page[Entry])
+"""The unfinished children of the task with the id `only`."""
+
 
 class TooMany(NamedTuple):
     """Not stored: a task has at most `most` of them."""
