@@ -54,6 +54,8 @@ if TYPE_CHECKING:
         Available,
         Barrier,
         BarrierStatistics,
+        ChildPage,
+        ChildRecord,
         Claim,
         Completed,
         Dead,
@@ -105,6 +107,8 @@ __all__ = (
     "BarrierStatistics",
     "BulkheadFull",
     "CapacityMismatch",
+    "ChildPage",
+    "ChildRecord",
     "CircuitOpen",
     "Claim",
     "Completed",
@@ -184,9 +188,9 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Claim Completed Dead Discard Election GroupStatistics
-            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard MoreOptions
-            PooledResource PutOptions QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry
+            Arrival Audit Available Barrier BarrierStatistics ChildPage ChildRecord Claim Completed Dead Discard
+            Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard
+            MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry
             RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker
             WorkerStatistics WorkQueue
         """,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics
     from .queue._job import Job
@@ -41,6 +42,8 @@ __all__ = (
     "Available",
     "Barrier",
     "BarrierStatistics",
+    "ChildPage",
+    "ChildRecord",
     "Claim",
     "Completed",
     "Dead",
@@ -85,8 +88,10 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "is_failure",
+    "read_children",
     "record_of",
     "schedules_in",
+    "unfinished_child",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -98,6 +103,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._following": "TaskChanges",
         "queue._groups": "GroupStatistics",
         "_guard": "LuaGuard SqlGuard",

@@ -20,7 +20,8 @@ _MOST_WEIGHTS = 1000
 class GroupStatistics:
     """A group of a queue at one moment: how many of its tasks are in which state.
 
-    A delayed task that is due may still count as delayed; the next exchange of any taker moves it.
+    A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
+    tasks count as delayed.
     """
 
     group: str
@@ -30,7 +31,7 @@ class GroupStatistics:
 
     @property
     def unfinished(self) -> int:
-        """The number of tasks that are waiting, delayed or leased."""
+        """The number of tasks that have not ended."""
         return self.waiting + self.delayed + self.leased
 
 
