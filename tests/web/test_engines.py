@@ -135,4 +135,5 @@ async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):
         await bear(pages, task, pages, *(f"{n:02}" for n in range(60)))
     task = await asked(Site(store), f"/queues/sites/tasks/{root}")
     assert [one["depth"] for one in task["tree"]] == [1, *[2] * 40, *[1] * 59]
+    assert [one["state"] for one in task["tree"]] == ["suspended", *["waiting"] * 99]
     assert task["more"] is True

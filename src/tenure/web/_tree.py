@@ -35,7 +35,7 @@ async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenCh
     Raises `EngineError`, `StoreClosed`.
     """
     root = SeenChild("", queue, task_id, "")
-    level, left = [root], _MOST
+    level, left, more = [root], _MOST, False
     while level and left and store.has_families:
         reads = (partial(read_children, store, _key(store, one), one.id, "", left) for one in level)
         pages: list[ChildPage] = await together(*reads)
@@ -44,15 +44,14 @@ async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenCh
             one.below = [_seen(child) for child in page.children[:left]]
             left -= len(one.below)
             found += one.below
-            if page.next or len(one.below) < len(page.children):
-                return root.below, True
+            more = more or page.next != "" or len(one.below) < len(page.children)
         await _look_at(store, [child for child in found if child.state == "unfinished"])
         level = [
             child
             for child in found
             if child.state not in ("done", "discarded", "cancelled", "expired", "purged")
         ]
-    return root.below, any(child.unfinished for child in level)
+    return root.below, more or any(child.unfinished for child in level)
 
 
 async def waits_for(store: Store, child: ChildRecord | None) -> list[SeenChild]:

@@ -203,9 +203,9 @@ class FamilyContract(QueueSessionBase):
         ids = await family.bear(root, "c", "b", "a")
         await family.do(SetEntry("jobs", root.id, root.token, "v", b"1"))
         await family.settle((await family.take_each(3))[b"b"])
-        first = await family.do(Scan(UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
+        first = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
         assert first == Page((Entry("a", "child", "unfinished", b"", "jobs", ids[2]),), "a")
-        rest = await family.do(Scan(UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
+        rest = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
         assert [entry.name for entry in rest.rows] == ["c"]
         assert await family.do(Scan(UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == Page(())
 
