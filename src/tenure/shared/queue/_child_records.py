@@ -18,14 +18,15 @@ class ChildRecord:
 
     `name` is the name of its block of children, "/" and its name there, `id` its id in the queue `queue`. `state` is
     "unfinished", or how the child has ended: "done", "dead", "discarded", "cancelled", "expired" or "purged".
+    `value` has the bytes of its result or error, and `codec` decodes results.
     """
 
     name: str
     id: int
     queue: str
     state: str
-    _value: bytes = field(repr=False)
-    _codec: Codec[Any] = field(repr=False, compare=False)
+    value: bytes = field(repr=False)
+    codec: Codec[Any] = field(repr=False, compare=False)
 
     @property
     def result(self) -> Any:
@@ -33,14 +34,14 @@ class ChildRecord:
 
         Raises `ValueError` for a result that the codec refuses.
         """
-        if self.state != "done" or not self._value:
+        if self.state != "done" or not self.value:
             return None
-        return decoded(self._codec, f"{self.queue}: the result of task {self.id}", self._value)
+        return decoded(self.codec, f"{self.queue}: the result of task {self.id}", self.value)
 
     @property
     def error(self) -> str | None:
         """The reason why the child has ended in another way than "done", if there is one."""
-        return None if self.state == "done" else self._value.decode() or None
+        return None if self.state == "done" else self.value.decode() or None
 
 
 @dataclass(frozen=True, slots=True)
