@@ -23,10 +23,12 @@ FOR_OTHER_ROOMS = {
     "parse_address",
     "printable",
     "printable_lines",
+    "read_children",
     "record_of",
     "schedules_in",
     "signals_received",
     "trimmed",
+    "unfinished_child",
     "passes_check",
 }
 

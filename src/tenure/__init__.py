@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         BarrierStatistics,
         Child,
         ChildItem,
+        ChildPage,
+        ChildRecord,
         Children,
         Claim,
         Completed,
@@ -111,6 +113,8 @@ __all__ = (
     "CapacityMismatch",
     "Child",
     "ChildItem",
+    "ChildPage",
+    "ChildRecord",
     "Children",
     "CircuitOpen",
     "Claim",
@@ -192,11 +196,11 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Child Children ChildItem Claim Completed Dead Discard
-            Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus
-            LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskPage
-            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
+            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState
+            Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
+            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
+            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

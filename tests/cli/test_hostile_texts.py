@@ -86,6 +86,7 @@ NAMED = (
     ("queue", "show", HOSTILE, "--wide"),
     *(("queue", "show", HOSTILE, n) for n in range(1, 9)),
     ("queue", "show", HOSTILE, "--key", f"open{HOSTILE}"),
+    *(("queue", "follow", HOSTILE, n) for n in (1, 2, 99)),
     ("queue", "dead", HOSTILE),
     ("queue", "groups", HOSTILE),
     ("queue", "put", HOSTILE, json.dumps(HOSTILE), "--key", HOSTILE),

@@ -15,6 +15,7 @@ import termios
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
+from family import three_levels
 
 import tenure
 from tenure.cli import main
@@ -216,6 +217,62 @@ def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tel
     for one in ((str(task_id + 1),), ("--key", "bob")):
         assert tell("queue", "show", "mail", *one) == (1, {"name": "mail", "task": None})
         assert command("queue", "show", "mail", *one, "--store", url).code == 1
+
+
+def test_a_task_is_shown_with_its_tree_and_for_which_children_it_waits(inhabitant, command, tell, url):
+    root, a, b, c = inhabitant.do(three_levels, inhabitant.store)
+    shown = command("queue", "show", "sites", str(root), "--store", url).out.splitlines()
+    assert "state      suspended" in shown
+    assert "children   1 unfinished" in shown
+    of_b = f"pages/b: task {b} of pages, suspended, 1 unfinished"
+    assert f"waits for  {of_b} > pages/c: task {c} of images, waiting" in shown
+    assert shown[shown.index("children:") :] == [
+        "children:",
+        f"  pages/a: task {a} of pages, done",
+        f"  {of_b}",
+        f"    pages/c: task {c} of images, waiting",
+    ]
+    _, document = tell("queue", "show", "sites", str(root))
+    assert (document["task"]["state"], document["task"]["children"]) == ("suspended", 1)
+    assert [(one["depth"], one["id"], one["queue"], one["state"]) for one in document["tree"]] == [
+        (1, a, "pages", "done"),
+        (1, b, "pages", "suspended"),
+        (2, c, "images", "waiting"),
+    ]
+    assert [one["id"] for one in document["waits_for"]] == [b, c]
+    assert document["more"] is False
+    shown = command("queue", "show", "images", str(c), "--store", url).out.splitlines()
+    assert f"parent     task {b} of pages" in shown
+    assert "children:" not in shown
+    _, document = tell("queue", "show", "sites", "--state", "suspended")
+    assert [task["id"] for task in document["tasks"]] == [root]
+    assert (document["suspended"], document["ending"], document["unfinished"]) == (1, 0, 1)
+    assert "1 suspended" in command("queue", "ls", "--store", url).out
+
+
+def test_a_task_is_followed_until_it_has_ended(inhabitant, start, command, tell, url):
+    root, _, b, c = inhabitant.do(three_levels, inhabitant.store)
+
+    async def finish(name):
+        async with tenure.WorkQueue(inhabitant.store, name).take():
+            pass
+
+    follower = start("queue", "follow", "pages", b, "--store", url)
+    assert (
+        follower.stdout.readline() == f"suspended, 1 unfinished child, such as pages/c: task {c} of images\n"
+    )
+    inhabitant.do(finish, "images")
+    assert follower.stdout.readline() == "waiting\n"
+    inhabitant.do(finish, "pages")
+    out, err = follower.communicate(timeout=50)
+    assert (out.splitlines()[-1], err, follower.returncode) == ("done", "", 0)
+    inhabitant.do(tenure.WorkQueue(inhabitant.store, "sites").cancel, root)
+    code, document = tell("queue", "follow", "sites", root)
+    task = document["task"]
+    assert (code, task["id"], task["state"], task["unfinished_child"]) == (1, root, "cancelled", None)
+    assert tell("queue", "follow", "sites", 10_000) == (1, {"name": "sites", "task": None})
+    ended = command("queue", "follow", "sites", 10_000, "--store", url)
+    assert (ended.code, ended.out) == (1, "sites: no such task, or its record has been forgotten\n")
 
 
 def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):

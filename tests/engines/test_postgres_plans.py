@@ -288,7 +288,8 @@ def families(engine):
     engine.apply_now(e.SetEntry("big", root.id, 0, "w", b"x"))
     for parent in (root, other, third):
         engine.apply_now(e.Scan(e.TASK, "big", only=str(parent.id)))
-        engine.apply_now(e.Scan(e.ENTRIES, "big", "c/1", WANT, str(parent.id)))
+        for index in (e.ENTRIES, e.UNFINISHED_CHILDREN):
+            engine.apply_now(e.Scan(index, "big", "c/1", WANT, str(parent.id)))
     for state in ("suspended", "ending"):
         page(engine, state)
 

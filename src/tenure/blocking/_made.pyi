@@ -11,6 +11,7 @@ from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
     Audit,
+    ChildPage,
     GroupStatistics,
     Item,
     Limit,
@@ -383,7 +384,7 @@ class RateLimiter:
     def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
 
-class WorkQueue:
+class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
@@ -572,6 +573,13 @@ class WorkQueue:
 
         Raises `StoreClosed`, `EngineError`."""
 
+    def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
+        """Look at the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+
+        A task without children, or that is not known, has an empty page. Children are listed for as long as their
+        parent is unfinished, or a dead letter; those that failed, until the end of its try. Raises `StoreClosed`,
+        `EngineError`."""
+
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
         """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
 
@@ -585,8 +593,7 @@ class WorkQueue:
     def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
-        Returns False if there is no such task, it is leased, or it has ended. Interruption: it may or may not be
-        applied."""
+        Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
 
     def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if no worker has taken it, else its block is cancelled.
@@ -594,7 +601,7 @@ class WorkQueue:
         Returns False if there is no such task, or it has ended. Interruption: it may or may not be applied."""
 
     def join(self) -> None:
-        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+        """Wait until no task is unfinished. Raises `StoreClosed`."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
@@ -626,13 +633,16 @@ class WorkQueue:
         The queue may be in use: only numbers that the engine read in one step are compared."""
 
     def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
+        """Look at the tasks in a state, `limit` at a time.
 
-        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
-        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
-        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
-        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
-        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned."""
+        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
+        come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
+        in which they were taken, suspended and ending ones by id, others in that in which they ended. `after` is the
+        `next` of the page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from
+        the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
+        ended tasks are None unless the queue keeps them.
+
+        Raises `EngineError` for an `after` that no page has returned."""
 
     def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""

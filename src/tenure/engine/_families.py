@@ -81,6 +81,9 @@ class Entry:
 ENTRIES = Index("entries", "queue", Entry, Page[Entry])
 """The entries of the task with the id `only`."""
 
+UNFINISHED_CHILDREN = Index("unfinished_children", "queue", Entry, Page[Entry])
+"""The unfinished children of the task with the id `only`."""
+
 
 @value
 class TooMany:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, group_statistics
@@ -44,6 +45,8 @@ __all__ = (
     "BarrierStatistics",
     "Child",
     "ChildItem",
+    "ChildPage",
+    "ChildRecord",
     "Children",
     "Claim",
     "Completed",
@@ -90,8 +93,10 @@ __all__ = (
     "break_holder",
     "group_statistics",
     "is_failure",
+    "read_children",
     "record_of",
     "schedules_in",
+    "unfinished_child",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -104,6 +109,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._claim": "Claim",
         "holds._election": "Election Term",
         "queue._children": "Child ChildItem Children",
+        "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._following": "TaskChanges",
         "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",

@@ -218,6 +218,27 @@ async def test_a_job_is_called(store):
     assert await queue.result(task_id) == [2, 6]
 
 
+async def test_children_have_groups_of_their_own(store):
+    queue, running, most = WorkQueue(store, "jobs", per_group=1), Counter(), Counter()
+
+    async def handler(task: tenure.Task):
+        if task.payload == "parent":
+            assert task.group == "ann"
+            async with task.children() as children:
+                await children.put_many([ChildItem(n, group=group) for n in range(4) for group in ("ann", "bob")])
+            return [child.result for child in children]
+        running[task.group] += 1
+        most[task.group] = max(most[task.group], running[task.group])
+        await anyio.sleep(0.01)
+        running[task.group] -= 1
+        return task.group
+
+    task_id = await queue.put("parent", group="ann")
+    await workers.work_off(queue, Worker(queue, handler))
+    assert await queue.result(task_id) == ["ann", "bob"] * 4
+    assert most == {"ann": 1, "bob": 1}
+
+
 async def test_equal_payloads_are_children_of_their_own_and_names_are_used_once(store):
     queue, runs = WorkQueue(store, "jobs"), Counter()
 

@@ -17,26 +17,28 @@ from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import known, of_one, task_id
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
-from tenure.engine import CAP
+from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web import names, read_queues
 
+from ._follow import follow
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
 from ._signal import signal
 
-_STATES = ("waiting", "delayed", "leased", "dead", "ended")
+_STATES = tuple(TASKS)
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | signal | cancel | purge | pause | resume
+usage: tenure queue COMMAND ...
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
-  show NAME ID            one task, with its error, traceback, progress and meta
+  show NAME ID            one task, with its error, traceback, progress, meta and children
+  follow NAME ID          a line for each change of a task, until it has ended
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
@@ -92,7 +94,12 @@ async def _all(store: Store) -> dict[str, QueueStatistics]:
 def _remark(s: QueueStatistics) -> str:
     return ", ".join(
         text
-        for text, holds in (("paused", s.paused), (f"{s.producers:,} producers wait", s.producers))
+        for text, holds in (
+            ("paused", s.paused),
+            (f"{s.suspended:,} suspended", s.suspended),
+            (f"{s.ending:,} ending", s.ending),
+            (f"{s.producers:,} producers wait", s.producers),
+        )
         if holds
     )
 
@@ -229,6 +236,7 @@ def _paged(p: argparse.ArgumentParser) -> None:
 _COMMANDS: Commands = {
     "ls": _ls,
     "show": _show,
+    "follow": follow,
     "put": put,
     "dead": _dead,
     "groups": _groups,

@@ -13,6 +13,7 @@ from tenure.engine import (
     ENTRY_BYTES,
     EXPIRED_TTL,
     MOST_ENTRIES,
+    UNFINISHED_CHILDREN,
     Accepted,
     Ends,
     GoesBack,
@@ -196,8 +197,9 @@ class Families:
         return Reply.OK
 
     def entries(self, op: Scan[Page[ShownEntry]]) -> Page[ShownEntry]:
-        """The entries of a task."""
+        """The entries of a task, or of its unfinished children alone."""
         task = int(op.only)
+        order = "unfinished" if op.index is UNFINISHED_CHILDREN else "name"
         family = self._families.get(op.key, task)
         if family is None or family.over:
             return Page(())
@@ -205,7 +207,7 @@ class Families:
         page: list[ShownEntry] = []
         size, last = 0, ""
         for looked, row in enumerate(
-            self._entries.some("name", op.key, task, limit=op.limit + 1, after=after)
+            self._entries.some(order, op.key, task, limit=op.limit + 1, after=after)
         ):
             if looked == op.limit or size > ENTRY_BYTES:
                 return Page(tuple(page), last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Protocol, Self, cast
@@ -14,6 +14,7 @@ from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
 
 from ._family import CHILD, Family
+from ._groups import child_group
 from ._new_task import new_task
 from ._options import PutOptions
 from ._payload import P, P_co
@@ -265,7 +266,8 @@ class Children(AsyncBlock, Generic[P]):
             given["group"] = item.group
         if wrong := sorted(given.keys() - {"priority", "delay", "meta", "group"}):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
-        return new_task(self._target.place, payload, **given, span_meta=span_meta or None)
+        task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
+        return replace(task, group=child_group(task.group))
 
     def _name_of(self, name: str | None, task: NewTask) -> str:
         if name is None:

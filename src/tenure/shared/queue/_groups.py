@@ -20,8 +20,9 @@ _MOST_WEIGHTS = 1000
 class GroupStatistics:
     """A group of a queue at one moment: how many of its tasks are in which state.
 
-    A delayed task that is due may still count as delayed; the next exchange of any taker moves it. `children`: these
-    tasks are children of other tasks; tasks without a parent that have the same group are counted apart.
+    A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
+    tasks count as delayed. `children`: these tasks are children of other tasks; tasks without a parent that have the
+    same group are counted apart.
     """
 
     group: str
@@ -32,7 +33,7 @@ class GroupStatistics:
 
     @property
     def unfinished(self) -> int:
-        """The number of tasks that are waiting, delayed or leased."""
+        """The number of tasks that have not ended."""
         return self.waiting + self.delayed + self.leased
 
 

@@ -237,14 +237,32 @@ class Task(Guarded, Held, Generic[P_co]):
         self.check_answer(made)
         return made
 
+    @overload
     def children(
         self,
-        queue: Target[C] | None = None,
+        queue: None = None,
         name: str = "children",
         *,
         on_failure: OnFailure = "cancel",
         max_children: int = 1_000,
-    ) -> Children[C]:
+    ) -> Children[Any]: ...
+    @overload
+    def children(
+        self,
+        queue: Target[C],
+        name: str = "children",
+        *,
+        on_failure: OnFailure = "cancel",
+        max_children: int = 1_000,
+    ) -> Children[C]: ...
+    def children(
+        self,
+        queue: Target[Any] | None = None,
+        name: str = "children",
+        *,
+        on_failure: OnFailure = "cancel",
+        max_children: int = 1_000,
+    ) -> Children[Any]:
         """A block of children: tasks that this task puts into `queue`, and after which it ends, wherever they run.
 
         `async with task.children(pages) as children: await children.put(url)`. `queue` is a `WorkQueue` or a `Job` of
@@ -269,7 +287,7 @@ class Task(Guarded, Held, Generic[P_co]):
         Cancellation: leaving the block, the task is given back, and a later delivery goes on with the children.
         Source: the nursery of trio, kept on record.
         """
-        target = cast("Target[C]", self._queue) if queue is None else queue
+        target = cast("Target[Any]", self._queue) if queue is None else queue
         if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"queue must be a WorkQueue or a Job, not {type(target).__name__}")
         if target.place.store is not self._queue.store:

@@ -12,6 +12,7 @@ from tenure.engine import (
     GROUPS,
     OF_CHILDREN,
     TASK,
+    UNFINISHED_CHILDREN,
     Accepted,
     CloseSession,
     Engine,
@@ -213,6 +214,17 @@ class FamilyContract(QueueSessionBase):
             (Entry("c", "child", "unfinished", b"", "jobs", first[1] + 1), entry)
         )
         assert (await family.recount()).put == 4
+
+    async def test_unfinished_children_are_listed_by_name(self, family: _Family) -> None:
+        root = await family.root()
+        ids = await family.bear(root, "c", "b", "a")
+        await family.do(SetEntry("jobs", root.id, root.token, "v", b"1"))
+        await family.settle((await family.take_each(3))[b"b"])
+        first = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
+        assert first == Page((Entry("a", "child", "unfinished", b"", "jobs", ids[2]),), "a")
+        rest = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
+        assert [entry.name for entry in rest.rows] == ["c"]
+        assert await family.do(Scan(UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == Page(())
 
     async def test_a_result_outlasts_the_record_of_the_child(self, family: _Family) -> None:
         root = await family.root()

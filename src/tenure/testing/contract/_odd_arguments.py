@@ -136,7 +136,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
             "queue", 1, 1, "other", ("a", "b"), (e.NewTask(b"a", group="\0g"), e.NewTask(b"b", 1, 0.001)), 10
         ),
         e.SetEntry("queue", 1, 0, "name", b"value"),
-        e.Scan(e.ENTRIES, "queue", "name", 10, only="1"),
+        *(e.Scan(index, "queue", "name", 10, only="1") for index in (e.ENTRIES, e.UNFINISHED_CHILDREN)),
     ),
     "counters": (
         e.Spend(

@@ -9,7 +9,7 @@ from itertools import repeat
 from math import inf
 from typing import Any, TypeVar, cast
 
-from tenure.engine import ENTRIES, TASK, Hint, Notice, QueueCounts, Queued, SessionItem
+from tenure.engine import ENTRIES, TASK, UNFINISHED_CHILDREN, Hint, Notice, QueueCounts, Queued, SessionItem
 
 V = TypeVar("V")
 
@@ -54,7 +54,7 @@ class Numbers:
     def translated(self, value: V, kind: str | None = None) -> V:
         """The same operation, or part of one, with the engine's own numbers."""
         raw = cast("Any", value)
-        if getattr(raw, "index", None) in (ENTRIES, TASK):
+        if getattr(raw, "index", None) in (ENTRIES, UNFINISHED_CHILDREN, TASK):
             return cast("V", replace(raw, only=str(self.translated(int(raw.only), "id"))))
         if is_dataclass(raw) and not isinstance(raw, type):
             changed = {
