@@ -14,7 +14,7 @@ from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
 
 from ._family import CHILD, Family
-from ._groups import child_group
+from ._groups import group_of_children
 from ._new_task import new_task
 from ._options import PutOptions
 from ._payload import P, P_co
@@ -267,7 +267,7 @@ class Children(AsyncBlock, Generic[P]):
         if wrong := sorted(given.keys() - {"priority", "delay", "meta", "group"}):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
         task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
-        return replace(task, group=child_group(task.group))
+        return replace(task, group=group_of_children(task.group))
 
     def _name_of(self, name: str | None, task: NewTask) -> str:
         if name is None:
