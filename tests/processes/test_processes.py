@@ -274,7 +274,11 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
             queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
             audit = await queue.verify()
             assert audit, audit.problems
-            assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
+            assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (
+                tasks,
+                0,
+                0,
+            )
             on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
             assert len(on_record) == tasks
             assert set(on_record.values()) == {1}

@@ -8,7 +8,17 @@ from tenure.observe import Sample
 
 from ._metrics import Errors, Latency, Metrics
 
-_OUTCOMES = ("done", "retried", "dead", "discarded", "cancelled", "postponed", "given_back", "lost")
+_OUTCOMES = (
+    "done",
+    "retried",
+    "dead",
+    "discarded",
+    "cancelled",
+    "expired",
+    "postponed",
+    "given_back",
+    "lost",
+)
 
 
 def samples_of(name: str, metrics: Metrics) -> tuple[Sample, ...]:

@@ -61,6 +61,7 @@ def _facts(record: TaskRecord) -> list[tuple[str, str]]:
         ("deliveries", str(record.deliveries)),
         ("key", record.key or ""),
         ("group", record.group or ""),
+        ("deadline", "" if record.deadline is None else f"in {spoken(record.deadline)}"),
         *((f"meta {name}", value) for name, value in record.meta.items()),
         *((name, getattr(record, name)) for name in ("payload", "progress", "result", "error")),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tenure.engine import (
@@ -49,6 +49,7 @@ class TaskRows:
         self._queues = queues
         self._ended_lately = 0
         self._expiring: list[_Time] = []
+        self._most_expiring = 64
         self._letters: list[_Time] = []
         self._outdated: list[_Time] = []
         self._keys_kept = 0
@@ -383,19 +384,29 @@ class TaskRows:
     def expired(self) -> Sequence[tuple[str, Task]]:
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
-            due, task_id, name = self._expiring[0]
-            queue = self._queues.stored(name)
-            task = queue.tasks.get(task_id) if queue else None
-            # a task that is looked at at another time has an entry for that
-            if task is not None and task.expires == due:
-                return ((name, task),)
+            task = self._expiring_task(self._expiring[0])
+            if task is not None:
+                return ((task.queue, task),)
             heappop(self._expiring)
         return ()
 
+    def _expiring_task(self, entry: _Time) -> Task | None:
+        """The task of an entry; None for an entry that says nothing any more."""
+        due, task_id, name = entry
+        queue = self._queues.stored(name)
+        task = queue.tasks.get(task_id) if queue else None
+        # a task that is looked at at another time has an entry for that
+        return task if task is not None and task.expires == due else None
+
     def set_expiry(self, queue: Queue, task: Task, expires: float | None) -> None:
         task.expires = expires
-        if expires is not None:
-            heappush(self._expiring, (expires, task.id, queue.name))
+        if expires is None:
+            return
+        heappush(self._expiring, (expires, task.id, queue.name))
+        if len(self._expiring) > self._most_expiring:
+            self._expiring = [entry for entry in self._expiring if self._expiring_task(entry) is not None]
+            heapify(self._expiring)
+            self._most_expiring = 2 * len(self._expiring) + 64
 
     def delete_letters(self) -> None:
         """Delete dead letters whose ttl has passed, in the order of their time and id."""

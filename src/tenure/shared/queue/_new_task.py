@@ -39,6 +39,7 @@ def new_task(
     on_duplicate: OnDuplicate | None = None,
     key_ttl: float | None = None,
     max_wait: float | None = None,
+    deadline: float | None = None,
     span_meta: Mapping[str, str] | None = None,
     **unknown: object,
 ) -> NewTask:
@@ -54,6 +55,8 @@ def new_task(
         b"" if meta is None and span_meta is None else encode_meta(meta, span_meta),
         "" if group is None else check_name("group", group),
     )
+    if deadline is not None:
+        task = task._replace(deadline=check_timeout("deadline", deadline, least=None))
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task
     return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)
@@ -68,6 +71,7 @@ def task_of(queue: Encoding[T], item: Item[T], span_meta: Mapping[str, str] | No
         on_duplicate=item.on_duplicate,
         key_ttl=item.key_ttl,
         max_wait=item.max_wait,
+        deadline=item.deadline,
         span_meta=span_meta,
     )
 

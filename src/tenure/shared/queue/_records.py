@@ -75,7 +75,8 @@ class TaskRecord(Generic[P_co]):
     seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
     otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed try,
     its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
-    `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
+    `meta` what the producer sent along, `group` the group of the task, or None. `deadline` is how many seconds an
+    unfinished task has left, or None without a deadline. `rank` orders ended tasks by when
     they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
     queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
     has its bytes by the name of the field.
@@ -98,6 +99,7 @@ class TaskRecord(Generic[P_co]):
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
     undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     group: str | None = None
+    deadline: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -166,4 +168,5 @@ def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]
         meta=value("meta", _META, record.meta) or {},
         undecoded=undecoded,
         group=record.group or None,
+        deadline=record.deadline,
     )

@@ -30,7 +30,8 @@ class WorkerStatistics:
 
     A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
     `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
-    settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
+    settled too late, `expired` were not done by their deadlines; `abandoned` threads of sync handlers still run
+    although their tasks are lost or timed out.
     """
 
     concurrency: int
@@ -44,6 +45,7 @@ class WorkerStatistics:
     given_back: int
     lost: int
     abandoned: int
+    expired: int = 0
 
 
 class Worker:
@@ -246,4 +248,5 @@ class Worker:
             given_back=counts["task.given_back"],
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
+            expired=counts["task.expired"],
         )
