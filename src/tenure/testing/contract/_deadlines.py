@@ -211,14 +211,16 @@ class FamilyDeadlineContract(QueueSessionBase):
     Thread safety: none needed; pytest makes one for each test.
     """
 
-    @pytest.fixture
-    async def a(self, engine: Engine, client: OpenClient) -> QueueSession:
+    async def _session(self, engine: Engine, client: OpenClient) -> QueueSession:
         """A session that raises families."""
         if not engine.families:
             pytest.skip(f"{engine.url} has no families of tasks")
         return await client("a")
 
-    async def test_children_have_the_earlier_of_theirs_and_their_parent_s(self, a: QueueSession) -> None:
+    async def test_children_have_the_earlier_of_theirs_and_their_parent_s(
+        self, engine: Engine, client: OpenClient
+    ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"root", deadline=8.0))
         root = await a.take_one()
         await _bear(a, root, "heir")
@@ -235,8 +237,9 @@ class FamilyDeadlineContract(QueueSessionBase):
         assert (await _left(a, "waiting"))[b"grandchild"] == about(8.0, abs=0.5)
 
     async def test_a_child_of_a_root_without_one_may_have_its_own(
-        self, a: QueueSession, advance: Advance
+        self, engine: Engine, client: OpenClient, advance: Advance
     ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"root"))
         root = await a.take_one()
         child = await _bear(a, root, "x", NewTask(b"", deadline=1.0))
@@ -249,8 +252,9 @@ class FamilyDeadlineContract(QueueSessionBase):
         assert await a.state(root.id) == "done"
 
     async def test_a_suspended_task_ends_with_its_descendants(
-        self, a: QueueSession, advance: Advance
+        self, engine: Engine, client: OpenClient, advance: Advance
     ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"root", deadline=1.0))
         root = await a.take_one()
         first, second = await _bear(a, root, "a"), await _bear(a, root, "b")
@@ -263,7 +267,10 @@ class FamilyDeadlineContract(QueueSessionBase):
         counts = await a.recount()
         assert (counts.expired, counts.suspended, counts.ending) == (4, 0, 0)
 
-    async def test_it_ends_after_its_leased_children(self, a: QueueSession, advance: Advance) -> None:
+    async def test_it_ends_after_its_leased_children(
+        self, engine: Engine, client: OpenClient, advance: Advance
+    ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"root", deadline=1.0))
         root = await a.take_one()
         await _bear(a, root, "a")
@@ -277,8 +284,9 @@ class FamilyDeadlineContract(QueueSessionBase):
         assert await a.result(root.id) == _EXPIRED
 
     async def test_done_with_an_unfinished_child_ends_as_expired(
-        self, a: QueueSession, advance: Advance
+        self, engine: Engine, client: OpenClient, advance: Advance
     ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"root", deadline=1.0))
         root = await a.take_one()
         await _bear(a, root, "a")
@@ -294,8 +302,9 @@ class FamilyDeadlineContract(QueueSessionBase):
         assert await a.state(child.id) == "done"
 
     async def test_a_task_that_is_ending_for_a_retry_ends_as_expired(
-        self, a: QueueSession, advance: Advance
+        self, engine: Engine, client: OpenClient, advance: Advance
     ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"1", deadline=1.0), NewTask(b"2", deadline=1.0))
         retried, dead = await a.take(2)
         for task in (retried, dead):
@@ -310,8 +319,9 @@ class FamilyDeadlineContract(QueueSessionBase):
         assert await a.result(dead.id) == Outcome("dead", b"why", 1)
 
     async def test_an_expiry_ends_with_the_first_entry_and_a_deadline_does_not(
-        self, a: QueueSession, advance: Advance
+        self, engine: Engine, client: OpenClient, advance: Advance
     ) -> None:
+        a = await self._session(engine, client)
         await a.put(NewTask(b"", expires=1.0, deadline=2.0))
         task = await a.take_one()
         await a.do(SetEntry("jobs", task.id, task.token, "v", b"value"))
