@@ -58,8 +58,8 @@ class Load:
             items = [self._item() for _ in range(PACE // 10 if self.paced else BATCH)]
             await self._queue.put_many(items)
             self.put += len(items)
-            due = max(due, time.monotonic() - 1) + 0.1
             if self.paced:
+                due = max(due, time.monotonic() - 1) + 0.1
                 await anyio.sleep(max(0.0, due - time.monotonic()))
 
     async def _call(self) -> None:

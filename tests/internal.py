@@ -15,6 +15,7 @@ FOR_OTHER_ROOMS = {
     "answering",
     "break_holder",
     "check_observer",
+    "group_statistics",
     "is_failure",
     "is_ours",
     "latencies",
@@ -22,10 +23,12 @@ FOR_OTHER_ROOMS = {
     "parse_address",
     "printable",
     "printable_lines",
+    "read_children",
     "record_of",
     "schedules_in",
     "signals_received",
     "trimmed",
+    "unfinished_child",
     "passes_check",
 }
 

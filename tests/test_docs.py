@@ -132,6 +132,7 @@ OUTCOMES = {
     "step7_leader.py": r"(\w+ has scheduled in term \d+\n|fetching the stop words\n){2}(\w+ did \d+ pages\n){3}",
     "step8_phases.py": r"the longest: page 11 of 12\n",
     "step9_processor.py": r"66 words of 12 pages; tries that failed: \d+\np95 of a page: .*\n",
+    "step11_children.py": r"words: 28\nsuspended: \d\n",
     "step10_gateway.py": r"60 answers, 1250 tokens; calls above a limit: 0\n(key-\d: .*\n){2}",
 }
 

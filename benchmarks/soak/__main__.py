@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 from redis_servers import RedisServer
 
-from benchmarks.soak import gateway, names, processor_soak, resharding, sentinel
+from benchmarks.soak import families, gateway, names, processor_soak, resharding, sentinel
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.judging import Verdict
 from benchmarks.soak.trial import Trial
@@ -58,6 +58,7 @@ async def soak(folder: Path, faults: int, seed: int) -> Verdict:
 
 def main() -> int:
     others = {
+        "families": families,
         "gateway": gateway,
         "names": names,
         "processor": processor_soak,

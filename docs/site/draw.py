@@ -263,6 +263,37 @@ def task_states() -> Drawing:
     return d
 
 
+def children() -> Drawing:
+    """The life of a task with children, in three lanes of time."""
+    d = Drawing("children", 330)
+    parent, first, second = 60, 160, 230
+    for y, words in ((parent, "parent"), (first, "child 1"), (second, "child 2")):
+        d.text(4, y, words, kind="bold", anchor="start")
+    d.box(66, parent - 20, 98, 40, "leased: puts\nits children", kind="small", edge="good")
+    d.box(
+        164,
+        parent - 20,
+        186,
+        40,
+        "suspended: no lease,\nno worker, no place",
+        kind="small",
+        edge="line dotted",
+    )
+    d.box(350, parent - 20, 122, 40, "leased: runs again,\nhas the results", kind="small", edge="good")
+    for x, y in ((100, first), (130, second)):
+        d.arrow((x, parent + 20), (x, y), (x + 40, y))
+    d.text(108, 106, "put", kind="small", anchor="start")
+    d.box(140, first - 20, 120, 40, "leased by any\nworker: done", kind="small", edge="good")
+    d.box(170, second - 20, 160, 40, "leased by any\nworker: done", kind="small", edge="good")
+    d.arrow((330, second), (350, second), (350, parent + 20), colour="good")
+    d.text(
+        356, 150, "the last child's end\nmakes the parent\nready, in one step", kind="small", anchor="start"
+    )
+    d.text(240, 286, "If a child fails, or the parent is cancelled, the other children are", kind="small")
+    d.text(240, 304, "cancelled first: a task ends after its children.", kind="small")
+    return d
+
+
 def which_pattern() -> Drawing:
     """Questions, and the pattern that the first yes leads to."""
     questions = (
@@ -292,7 +323,7 @@ def which_pattern() -> Drawing:
     return d
 
 
-DRAWINGS = (picture(), lease(), hand_over(), windows(), task_states(), which_pattern())
+DRAWINGS = (picture(), lease(), hand_over(), windows(), task_states(), children(), which_pattern())
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)

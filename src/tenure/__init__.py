@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         TaskCancelled,
         TaskFailed,
         TenureError,
+        TooManyChildren,
         WouldExceedDeadline,
     )
     from tenure.processor import Processor
@@ -54,6 +55,11 @@ if TYPE_CHECKING:
         Available,
         Barrier,
         BarrierStatistics,
+        Child,
+        ChildItem,
+        ChildPage,
+        ChildRecord,
+        Children,
         Claim,
         Completed,
         Dead,
@@ -105,6 +111,11 @@ __all__ = (
     "BarrierStatistics",
     "BulkheadFull",
     "CapacityMismatch",
+    "Child",
+    "ChildItem",
+    "ChildPage",
+    "ChildRecord",
+    "Children",
     "CircuitOpen",
     "Claim",
     "Completed",
@@ -161,6 +172,7 @@ __all__ = (
     "TaskRecord",
     "TenureError",
     "Term",
+    "TooManyChildren",
     "WorkQueue",
     "Worker",
     "WorkerStatistics",
@@ -179,16 +191,16 @@ _exported = exports(
             AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen CursorConflict
             DuplicateTask EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
             ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TenureError
-            WouldExceedDeadline
+            TooManyChildren WouldExceedDeadline
         """,
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Claim Completed Dead Discard Election GroupStatistics
-            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard MoreOptions
-            PooledResource PutOptions QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker
-            WorkerStatistics WorkQueue
+            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
+            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState
+            Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
+            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
+            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

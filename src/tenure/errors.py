@@ -22,6 +22,7 @@ __all__ = (
     "TaskCancelled",
     "TaskFailed",
     "TenureError",
+    "TooManyChildren",
     "WouldExceedDeadline",
 )
 
@@ -185,6 +186,19 @@ class TaskCancelled(TenureError):
         super().__init__(f"{queue}: task {task_id} was cancelled")
         self.queue = queue
         self.task_id = task_id
+
+
+class TooManyChildren(TenureError, RuntimeError):
+    """The task has as many children as its block allows (`max_children`), those that have ended included."""
+
+    def __init__(self, queue: str, task_id: int, most: int) -> None:
+        super().__init__(
+            f"{queue}: task {task_id} has at most {most:,} children: see max_children of task.children; "
+            "a handler that puts children under new names each time it runs meets this limit, too"
+        )
+        self.queue = queue
+        self.task_id = task_id
+        self.most = most
 
 
 class BulkheadFull(TenureError):

@@ -15,6 +15,7 @@ import termios
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
+from family import three_levels
 
 import tenure
 from tenure.cli import main
@@ -218,6 +219,62 @@ def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tel
         assert command("queue", "show", "mail", *one, "--store", url).code == 1
 
 
+def test_a_task_is_shown_with_its_tree_and_for_which_children_it_waits(inhabitant, command, tell, url):
+    root, a, b, c = inhabitant.do(three_levels, inhabitant.store)
+    shown = command("queue", "show", "sites", str(root), "--store", url).out.splitlines()
+    assert "state      suspended" in shown
+    assert "children   1 unfinished" in shown
+    of_b = f"pages/b: task {b} of pages, suspended, 1 unfinished"
+    assert f"waits for  {of_b} > pages/c: task {c} of images, waiting" in shown
+    assert shown[shown.index("children:") :] == [
+        "children:",
+        f"  pages/a: task {a} of pages, done",
+        f"  {of_b}",
+        f"    pages/c: task {c} of images, waiting",
+    ]
+    _, document = tell("queue", "show", "sites", str(root))
+    assert (document["task"]["state"], document["task"]["children"]) == ("suspended", 1)
+    assert [(one["depth"], one["id"], one["queue"], one["state"]) for one in document["tree"]] == [
+        (1, a, "pages", "done"),
+        (1, b, "pages", "suspended"),
+        (2, c, "images", "waiting"),
+    ]
+    assert [one["id"] for one in document["waits_for"]] == [b, c]
+    assert document["more"] is False
+    shown = command("queue", "show", "images", str(c), "--store", url).out.splitlines()
+    assert f"parent     task {b} of pages" in shown
+    assert "children:" not in shown
+    _, document = tell("queue", "show", "sites", "--state", "suspended")
+    assert [task["id"] for task in document["tasks"]] == [root]
+    assert (document["suspended"], document["ending"], document["unfinished"]) == (1, 0, 1)
+    assert "1 suspended" in command("queue", "ls", "--store", url).out
+
+
+def test_a_task_is_followed_until_it_has_ended(inhabitant, start, command, tell, url):
+    root, _, b, c = inhabitant.do(three_levels, inhabitant.store)
+
+    async def finish(name):
+        async with tenure.WorkQueue(inhabitant.store, name).take():
+            pass
+
+    follower = start("queue", "follow", "pages", b, "--store", url)
+    assert (
+        follower.stdout.readline() == f"suspended, 1 unfinished child, such as pages/c: task {c} of images\n"
+    )
+    inhabitant.do(finish, "images")
+    assert follower.stdout.readline() == "waiting\n"
+    inhabitant.do(finish, "pages")
+    out, err = follower.communicate(timeout=50)
+    assert (out.splitlines()[-1], err, follower.returncode) == ("done", "", 0)
+    inhabitant.do(tenure.WorkQueue(inhabitant.store, "sites").cancel, root)
+    code, document = tell("queue", "follow", "sites", root)
+    task = document["task"]
+    assert (code, task["id"], task["state"], task["unfinished_child"]) == (1, root, "cancelled", None)
+    assert tell("queue", "follow", "sites", 10_000) == (1, {"name": "sites", "task": None})
+    ended = command("queue", "follow", "sites", 10_000, "--store", url)
+    assert (ended.code, ended.out) == (1, "sites: no such task, or its record has been forgotten\n")
+
+
 def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):
     async def fill():
         return await tenure.WorkQueue(inhabitant.store, "mail").put(1, delay=1000)
@@ -272,6 +329,21 @@ def test_an_error_is_shown_in_full_where_there_is_room_or_if_asked(inhabitant, c
 def test_the_time_of_the_longest_waiting_task_is_left_out_where_none_waits(inhabitant, show):
     put(inhabitant, count=1, dead=1)
     assert ["oldest", "-"] in show("queue", "show", "mail")[1]
+
+
+def test_a_task_is_sent_a_signal(inhabitant, command, tell, url):
+    async def fill():
+        return await tenure.WorkQueue(inhabitant.store, "mail").put(1, key="ann")
+
+    task_id = inhabitant.do(fill)
+    sent = {"name": "mail", "signal": "go", "sent": True}
+    assert tell("queue", "signal", "mail", task_id, "go", '{"yes": true}') == (0, sent)
+    assert tell("queue", "signal", "mail", "--key", "ann", "go", '{"yes": true}') == (0, sent)
+    assert tell("queue", "signal", "mail", "--key", "ann", "go") == (1, sent | {"sent": False})
+    ended = command("queue", "signal", "mail", str(task_id), "stop", "--store", url)
+    assert (ended.code, ended.out) == (0, "mail: stop sent\n")
+    ended = command("queue", "signal", "mail", str(task_id + 1), "stop", "--store", url)
+    assert ended.code == 1 and ended.out.startswith("mail: stop not sent: no such task")
 
 
 def test_dead_letters_are_requeued_by_id_or_all(inhabitant, show, tell):
@@ -568,6 +640,10 @@ def wait_for(condition):
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
+        (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),
+        (("queue", "signal", "mail", "1"), "name the task by its ID or by --key, then the signal"),
+        (("queue", "signal", "mail", "1", "go", "{"), "JSON"),
         (("queue", "reschedule", "mail", "1", "--delay", "-1"), "is not a number of seconds above 0"),
         (("claims", "list"), "write tenure claims ls"),
         (

@@ -181,6 +181,13 @@ def test_the_columns_that_matter_least_are_left_out_first():
     assert header(40) == ["waiting", "oldest"]
 
 
+def test_suspended_and_ending_tasks_have_columns_where_there_are_any():
+    seen = view(queues={"sites": counts(waiting=5, suspended=1_234), "pages": counts(leased=2)})
+    drawn = frame("u", seen, dict.fromkeys(seen.queues, Flow()), 120, 24, colour=False)
+    assert drawn[2].split()[-2:] == ["oldest", "suspended"]
+    assert [line.split()[-1] for line in drawn[3:5]] == ["1,234", "0"]
+
+
 def test_columns_stay_where_they_are_while_figures_change():
     def header(put, oldest):
         seen = view(queues={"orders/europe/invoices": counts(oldest=oldest)})

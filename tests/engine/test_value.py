@@ -5,10 +5,28 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
+from enum import Enum
 
 import pytest
 
-from tenure.engine import NAMES, Ask, Granted, Release, Scan
+from tenure import engine as e
+from tenure.engine import NAMES, Ask, Granted, NewTask, Release, Scan
+
+NO_MESSAGES = {e.Batches, e.Engine, e.Enlisted, e.Index, e.Limiter, e.Operation, e.Remote}
+"""The classes of the contract that do not travel: interfaces, and what an engine is made of."""
+
+
+def test_every_message_is_a_value():
+    """Operations, their parts, answers and rows of pages are one kind of class: no named tuple, no other dataclass."""
+    classes = {one for one in map(vars(e).get, e.__all__) if isinstance(one, type)}
+    values = {one for one in classes if vars(one).get("__eq__") is vars(Granted)["__eq__"]}
+    assert {one for one in classes - values if not issubclass(one, Enum | Exception)} == NO_MESSAGES
+
+
+@pytest.mark.parametrize("use", [iter, len, lambda made: made[0]])
+def test_a_value_is_no_tuple(use):
+    with pytest.raises(TypeError):
+        use(NewTask(b"payload"))
 
 
 def test_values_are_equal_if_class_and_fields_are():

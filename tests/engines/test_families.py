@@ -14,7 +14,7 @@ import tenure.engine as e
 from tenure.engine import Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.memory._tasks import TaskRows
-from tenure.engines.rules import ENDING, LEASED, Families
+from tenure.engines.rules import ENDING, LEASED, Families, Groups
 from tenure.engines.rules import _families as module
 
 QUEUE, LEVELS, MOST_STEPS = "q", 3, 9
@@ -40,6 +40,7 @@ class World:
         self.ahead = {}
         self.troubles = []
         self.faults = 0
+        self.in_groups = False
         self.do(e.OpenSession("w", "p", 1e6))
         self.do(
             e.Put("w", self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b"", deadline=self.deadline),)),), 1)
@@ -88,10 +89,12 @@ class World:
             self.do(e.Ping())
         elif what == "take":
             self.exchange(want=1)
+        elif what == "order groups":
+            self.in_groups = True
+            self.do(e.SetGroups(QUEUE, per_group=1))
         elif what in ("a", "b"):
-            answer = self.do(
-                e.PutChildren(QUEUE, task, handler.token, QUEUE, (f"x/{what}",), (e.NewTask(b""),))
-            )
+            child = e.NewTask(b"", group=e.OF_CHILDREN + what if self.in_groups else "")
+            answer = self.do(e.PutChildren(QUEUE, task, handler.token, QUEUE, (f"x/{what}",), (child,)))
             if isinstance(answer, e.Accepted):
                 if handler.token != self.tasks[task].token or self.tasks[task].stop:
                     self.troubles.append(f"{task} puts {what}, and is not in force")
@@ -279,6 +282,7 @@ BEGINNINGS = {
     "a child that works": (("take",), ("a", 1), ("take",)),
     "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "three levels": (("take",), ("a", 1), ("take",), ("a", 2)),
+    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
 }
 
 
@@ -352,6 +356,13 @@ def _forgets_the_deadline(self, queue, tasks):
         self.set_expiry(queue, queue.tasks[task], None)
 
 
+def _children_hold_their_groups(self, name, task):
+    if name and self.keep_order:
+        group = self._rows.change(name)
+        group.pinned_task, group.rests = task, False
+        self.refresh(group)
+
+
 KEEP, ENDED, TELL, WAIT = Families.keep, Families.ended, Families._tell, Families.wait
 MUTANTS = {
     "1 a task ends at once, and the sweep follows": (Families, "keep", _ends_at_once),
@@ -367,6 +378,7 @@ MUTANTS = {
     "12 a sweep leaves out a child that ends for a retry": (Families, "cancel", lambda *_: None),
     "a deadline ends with the first entry": (TaskRows, "set_kin", _forgets_the_deadline),
     "15 children are put without a fence": (Families, "_leased", _has_no_fence),
+    "17 an ordered group holds children back": (Groups, "pin", _children_hold_their_groups),
 }
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from statistics import quantiles
 
@@ -117,9 +118,9 @@ def put(engine):
     task = e.NewTask(b"p")
     tasks = (
         task,
-        task._replace(key="key 3"),
-        task._replace(key="new"),
-        task._replace(delay=1e6, expires=1e6),
+        replace(task, key="key 3"),
+        replace(task, key="new"),
+        replace(task, delay=1e6, expires=1e6),
     )
     answer = engine.apply_now(
         e.Put("s", next(numbers), "big", (e.PutRequest(str(next(numbers)), tasks),), 10 * ROWS + 1000)
@@ -287,7 +288,8 @@ def families(engine):
     engine.apply_now(e.SetEntry("big", root.id, 0, "w", b"x"))
     for parent in (root, other, third):
         engine.apply_now(e.Scan(e.TASK, "big", only=str(parent.id)))
-        engine.apply_now(e.Scan(e.ENTRIES, "big", "c/1", WANT, str(parent.id)))
+        for index in (e.ENTRIES, e.UNFINISHED_CHILDREN):
+            engine.apply_now(e.Scan(index, "big", "c/1", WANT, str(parent.id)))
     for state in ("suspended", "ending"):
         page(engine, state)
 

@@ -69,6 +69,8 @@ async def test_prometheus_has_the_figures_and_the_events(registry, virtual_clock
             workers=value("tenure_processor_workers", of_a),
             p50=value("tenure_processor_latency_seconds", {**of_a, "of": "lock_hold", "quantile": "0.5"}),
             depth=value("tenure_processor_queue_depth", of_a),
+            suspended=value("tenure_processor_queue_suspended", of_a),
+            ending=value("tenure_processor_queue_ending", of_a),
             failures=value("tenure_processor_errors_total", {**of_a, "error": "failures"}),
             acquired=value("tenure_events_total", {"event": "lease.acquired"}),
             held=value("tenure_event_seconds_sum", {"event": "lease.released", "field": "held"}),
@@ -79,7 +81,8 @@ async def test_prometheus_has_the_figures_and_the_events(registry, virtual_clock
     assert seen.pop("p50") == pytest.approx(1, rel=0.01)
     assert seen.pop("held") == pytest.approx(5, abs=0.1)
     assert seen.pop("acquired") >= 4
-    assert seen == {"done": 3, "of_none": 1, "workers": 4, "depth": 0, "failures": 0, "tasks": 4}
+    assert [seen.pop(name) for name in ("depth", "suspended", "ending")] == [0, 0, 0]
+    assert seen == {"done": 3, "of_none": 1, "workers": 4, "failures": 0, "tasks": 4}
     # unwatched, and so unregistered
     assert registry.get_sample_value("tenure_processor_workers", {"processor": "p", "kind": "a"}) is None
     observer.unwatch(object())  # what is not watched

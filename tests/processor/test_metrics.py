@@ -5,9 +5,10 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from family import bear
 
 import tenure
-from tenure import ResourcePool, Retry
+from tenure import ResourcePool, Retry, TaskCancelled, WorkQueue
 from tenure.engines.memory import MemoryEngine
 from tenure.processor import Context, Preset, Processor
 from tenure.testing import FaultyEngine
@@ -82,6 +83,35 @@ async def test_depth_and_age_of_the_oldest(store, virtual_clock):
         await processor.queue().purge("waiting", "delayed")
         await anyio.sleep(6)
         assert (processor.metrics().queue_depth, processor.metrics().oldest) == (0, 0)
+
+
+async def test_suspended_and_ending_tasks_are_counted_apart(store, virtual_clock):
+    pages = WorkQueue(store, "pages")
+
+    async def crawls(task: tenure.Task, context: Context):
+        await bear(processor.queue(), task, pages, "a")
+
+    def counted():
+        metrics = processor.metrics()
+        return metrics.queue_depth, metrics.queue_suspended, metrics.queue_ending
+
+    async with Processor(store, "p", crawls, **QUIET) as processor:
+        await processor.submit_many([0, 0])
+        await anyio.sleep(6)
+        assert counted() == (0, 2, 0)
+        with pytest.raises(TaskCancelled):
+            async with pages.take() as child:
+                root = (await pages.get(child.id)).parent
+                assert await processor.queue().cancel(root)
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(6)
+                assert counted() == (0, 1, 1)
+                await anyio.sleep_forever()
+        async with pages.take():
+            pass
+        await processor.join()
+        await anyio.sleep(6)
+        assert counted() == (0, 0, 0)
 
 
 async def test_what_others_submit_is_seen_at_the_next_look(open_store_on, virtual_clock):

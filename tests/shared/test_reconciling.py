@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -213,5 +214,5 @@ def nothing(inspected):
 
 
 def waiting(inspected):
-    found = tuple(one._replace(held=False, token=0) for one in inspected.rows)
+    found = tuple(replace(one, held=False, token=0) for one in inspected.rows)
     return SessionPage(found, process=inspected.process)

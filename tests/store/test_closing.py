@@ -195,6 +195,7 @@ ASKS = {
         "WorkQueue.reschedule",
         "WorkQueue.browse",
         "WorkQueue.cancel",
+        "WorkQueue.children",
         "WorkQueue.cursors",
     ),
     "Job.try_put",

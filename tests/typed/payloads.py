@@ -100,6 +100,7 @@ async def look(queue: tenure.WorkQueue[Mail]) -> None:
     assert_type(await queue.get(1), tenure.TaskRecord[Mail] | None)
     assert_type((await queue.dead())[0].payload, Mail | None)
     assert_type(await queue.browse("waiting"), tenure.TaskPage[Mail])
+    assert_type((await queue.children(1)).children, list[tenure.ChildRecord])
     async with queue.follow(1) as changes:
         async for record in changes:
             assert_type(record, tenure.TaskRecord[Mail])

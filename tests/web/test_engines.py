@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from urllib.parse import quote
 
 import pytest
+from family import bear, three_levels
 from filled_store import fails
 
 import tenure
@@ -34,14 +36,16 @@ async def store(request, tmp_path):
         yield store
 
 
+async def asked(site, target):
+    path, _, query = target.partition("?")
+    answer = await site.answer(Request("GET", path, query, {}))
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
 async def test_tasks_are_listed_searched_counted_and_requeued(store):
     site = Site(store, actions=True)
-
-    async def ask(target):
-        path, _, query = target.partition("?")
-        answer = await site.answer(Request("GET", path, query, {}))
-        assert answer.status == 200, answer.body
-        return json.loads(answer.body)
+    ask = partial(asked, site)
 
     async def act(**action):
         answer = await site.answer(Request("POST", "/actions", "", SAFE, json.dumps(action).encode()))
@@ -70,7 +74,7 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
             break
     assert found == ids[::-1]
     groups = (await ask("/queues/tenants/counts?limit=1"))["longest_groups"]
-    assert groups == [{"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0}]
+    assert groups == [{"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0, "children": False}]
     async with pool.claim():
         (row,) = (await ask("/pools/keys/resources"))["resources"]
         assert (row["resource"], row["state"], row["process"]) == ("key-1", "claimed", store.process)
@@ -99,3 +103,37 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     assert await act(action="cancel", queue="mails", ids=ids[:3]) == 3
     assert await act(action="purge", queue="mails", states=["waiting"]) == 67
     assert (await queue.statistics()).unfinished == 0
+
+
+async def test_a_task_has_its_tree_and_the_children_for_which_it_waits(store):
+    root, a, b, c = await three_levels(store)
+    ask = partial(asked, Site(store))
+    task = await ask(f"/queues/sites/tasks/{root}")
+    assert (task["state"], task["parent"], task["children"]) == ("suspended", None, 1)
+    assert [(one["depth"], one["name"], one["queue"], one["id"], one["state"]) for one in task["tree"]] == [
+        (1, "pages/a", "pages", a, "done"),
+        (1, "pages/b", "pages", b, "suspended"),
+        (2, "pages/c", "images", c, "waiting"),
+    ]
+    assert [(one["id"], one["unfinished"]) for one in task["waits_for"]] == [(b, 1), (c, 0)]
+    assert task["more"] is False
+    task = await ask(f"/queues/images/tasks/{c}")
+    assert (task["parent"], task["parent_queue"], task["tree"], task["waits_for"]) == (b, "pages", [], [])
+    page = await ask("/queues/sites/tasks?state=suspended")
+    assert [task["id"] for task in page["tasks"]] == [root]
+    assert (await ask("/queues/sites/counts"))["suspended"] == 1
+    (sites,) = [queue for queue in (await ask("/state.json"))["queues"] if queue["name"] == "sites"]
+    assert (sites["suspended"], sites["ending"]) == (1, 0)
+
+
+async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):
+    sites, pages = tenure.WorkQueue(store, "sites"), tenure.WorkQueue(store, "pages")
+    root = await sites.put(1)
+    async with sites.take() as task:
+        await bear(sites, task, pages, *(f"{n:02}" for n in range(60)))
+    async with pages.take() as task:
+        await bear(pages, task, pages, *(f"{n:02}" for n in range(60)))
+    task = await asked(Site(store), f"/queues/sites/tasks/{root}")
+    assert [one["depth"] for one in task["tree"]] == [1, *[2] * 40, *[1] * 59]
+    assert [one["state"] for one in task["tree"]] == ["suspended", *["waiting"] * 99]
+    assert task["more"] is True

@@ -188,7 +188,10 @@ async def test_any_name_of_a_queue_can_be_asked_for(store, name):
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("state=broken", "state must be one of waiting, delayed, leased, dead, ended, not 'broken'"),
+        (
+            "state=broken",
+            "state must be one of waiting, delayed, leased, suspended, ending, dead, ended, not 'broken'",
+        ),
         *(
             (f"limit={limit}", "limit must be a number from 1 to 500")
             for limit in ("0", "x", "501", "9" * 5000)

@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from browser import CHROMIUM, Browser
+from family import three_levels
 from filled_store import filled
 from needed import NO_CHROMIUM
 
@@ -106,6 +107,27 @@ async def test_a_queue_and_a_task_have_addresses_of_their_own(visit):
         browser.until("!document.querySelector('#panel').open && location.hash === ''")
 
     await visit(use)
+
+
+async def test_a_task_shows_its_children_and_for_which_of_them_it_waits(visit):
+    root, _, b, c = await three_levels(visit.store)
+
+    def use(browser):
+        browser.ask(f"location.hash = '#queue=sites&task={root}'")
+        browser.until("document.querySelectorAll('#found tbody tr').length === 3")
+        text = panel(browser)
+        assert f"pages/b: task {b} of pages, suspended > pages/c: task {c} of images, waiting" in text
+        assert "1 unfinished" in text
+        browser.ask(f"document.querySelector('#found a[href*=\"task={c}\"]').click()")
+        browser.until("/Task .* of images/.test(document.querySelector('#panel-title').textContent)")
+        browser.until("/parent/.test(document.querySelector('#found').textContent)")
+        assert f"task {b} of pages" in panel(browser)
+        browser.ask("location.hash = '#queue=sites'")
+        browser.until("/suspended 1/.test(document.querySelector('#found nav').textContent)")
+        assert "Purge" not in panel(browser)
+        assert "ending" not in browser.ask("document.querySelector('#found nav').textContent")
+
+    await visit(use, site={"actions": True})
 
 
 async def test_the_history_of_a_task_is_what_the_page_has_seen(visit):

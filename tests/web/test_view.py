@@ -172,7 +172,7 @@ async def test_what_was_never_there_at_one_moment_is_no_deadlock(stage, virtual_
     await virtual_clock.settle()
     # the same task as before would now wait for B; so that both looks are of the same two tasks, say so
     holder = early["A"].holders[0]
-    torn = (early["A"], replace(early["B"], waiting=(holder._replace(token=0),)))
+    torn = (early["A"], replace(early["B"], waiting=(replace(holder, token=0),)))
     assert _deadlocks(torn)
     assert await find_deadlocks(eye, torn) == ()
 

@@ -18,7 +18,7 @@ Task = made(
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " fail fail_from_outside completion on_completed",
+    " fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
@@ -28,7 +28,7 @@ WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
-    left_out="follow complete_in",
+    left_out="follow complete_in place call",
     hands_over=Task,
 )
-Job = made(shared.Job, Pattern, "function", left_out="handler")
+Job = made(shared.Job, Pattern, "function", left_out="handler place call")

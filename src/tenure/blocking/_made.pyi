@@ -12,6 +12,7 @@ from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
     Audit,
+    ChildPage,
     GroupStatistics,
     Item,
     Limit,
@@ -174,10 +175,10 @@ class Task(Generic[P_co]):
 
     @property
     def late(self) -> bool:
-        """True once the deadline has passed."""
+        """True once the deadline has passed. For the worker alone."""
 
     def expires_by(self, settle: Settle) -> bool:
-        """True if the task ends as expired by this verdict, because its deadline has passed."""
+        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
 
 class Lock:
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
@@ -581,11 +582,27 @@ class WorkQueue(Generic[P]):
 
         Raises `StoreClosed`, `EngineError`."""
 
+    def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
+        """Look at the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+
+        A task without children, or that is not known, has an empty page. Children are listed for as long as their
+        parent is unfinished, or a dead letter; those that failed, until the end of its try. Raises `StoreClosed`,
+        `EngineError`."""
+
+    def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
+        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
+
+        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
+        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
+        with another value, and if it no longer waits, since its timeout has passed.
+        Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
+        what the codec raises.
+        Interruption: the signal may or may not be sent."""
+
     def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
-        Returns False if there is no such task, it is leased, or it has ended. Interruption: it may or may not be
-        applied."""
+        Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
 
     def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if no worker has taken it, else its block is cancelled.
@@ -593,7 +610,7 @@ class WorkQueue(Generic[P]):
         Returns False if there is no such task, or it has ended. Interruption: it may or may not be applied."""
 
     def join(self) -> None:
-        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+        """Wait until no task is unfinished. Raises `StoreClosed`."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
@@ -625,13 +642,16 @@ class WorkQueue(Generic[P]):
         The queue may be in use: only numbers that the engine read in one step are compared."""
 
     def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
+        """Look at the tasks in a state, `limit` at a time.
 
-        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
-        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
-        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
-        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
-        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned."""
+        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
+        come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
+        in which they were taken, suspended and ending ones by id, others in that in which they ended. `after` is the
+        `next` of the page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from
+        the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
+        ended tasks are None unless the queue keeps them.
+
+        Raises `EngineError` for an `after` that no page has returned."""
 
     def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""

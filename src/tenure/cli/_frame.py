@@ -123,9 +123,11 @@ def _short_process(process: str) -> str:
 
 
 def _queues(view: View, flows: Mapping[str, Flow]) -> _Section:
+    apart = [name for name in ("suspended", "ending") if any(getattr(c, name) for c in view.queues.values())]
     header = _header(
         *("queue", "waiting", "delayed", "leased", "dead"),
         *(("in/s", 5), ("out/s", 5), ("waits", 7), ("runs", 7), ("oldest", 6)),
+        *apart,
     )
     rows: list[tuple[str, ...]] = []
     for name, c in sorted(
@@ -136,8 +138,9 @@ def _queues(view: View, flows: Mapping[str, Flow]) -> _Section:
         times = ("-" if t is None else f"~{spoken(t)}" for t in (f.waits, f.runs))
         oldest = spoken(c.oldest) if c.oldest else "-"
         shown = f"{name} (paused)" if c.paused else name
-        rows.append((shown, *counts, _rate(f.put), _rate(f.ended), *times, oldest))
-    return _Section(header, rows, less=(2, 8, 7, 5, 6, 4, 3, 1, 9))
+        others = (f"{getattr(c, name):,}" for name in apart)
+        rows.append((shown, *counts, _rate(f.put), _rate(f.ended), *times, oldest, *others))
+    return _Section(header, rows, less=(2, 8, 7, 5, 6, *range(10, len(header)), 4, 3, 1, 9))
 
 
 def _rate(rate: float) -> str:

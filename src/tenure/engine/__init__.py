@@ -1,8 +1,9 @@
 """The engine contract: coarse operations, values in and out, safe to send again.
 
-An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*. An
-operation is a value, so an operation that is sent again is the same value. `Engine.submit` is the only way in; how
-operations travel, one by one or in batches (`Batches`), is the engine's own affair. Every engine obeys these rules:
+An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*.
+Operations, their parts, answers and rows of pages are one kind of class, the value (`_value.py`); so an operation that
+is sent again is the same value. `Engine.submit` is the only way in; how operations travel, one by one or in batches
+(`Batches`), is the engine's own affair. Every engine obeys these rules:
 
 Order. Operations that are submitted to a shard take effect in the order of submitting. Each operation is answered
 exactly once. The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent;
@@ -132,6 +133,7 @@ from ._families import (
     ENTRIES,
     ENTRY_BYTES,
     MOST_ENTRIES,
+    UNFINISHED_CHILDREN,
     Entry,
     PutChildren,
     SetEntry,
@@ -193,6 +195,7 @@ from ._survey import (
 from ._tasks import (
     GROUPS,
     KEYED_TASK,
+    OF_CHILDREN,
     TASK,
     TASKS,
     Accepted,
@@ -243,6 +246,7 @@ __all__ = (
     "LONGEST",
     "MOST_ENTRIES",
     "NAMES",
+    "OF_CHILDREN",
     "OPERATIONS",
     "RESOURCES",
     "RESPONSE_TIMEOUT",
@@ -250,6 +254,7 @@ __all__ = (
     "SESSION",
     "TASK",
     "TASKS",
+    "UNFINISHED_CHILDREN",
     "A",
     "Accepted",
     "Acquire",

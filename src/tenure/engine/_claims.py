@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ._answers import ClaimAnswer, Metadata, Operation, Reply
 from ._scan import Index, Page
 from ._value import value
@@ -77,7 +75,8 @@ class EditClaim(Operation[Reply]):
     retire: str | None = None
 
 
-class Resource(NamedTuple):
+@value
+class Resource:
     """`state` is free, claimed, resting (cooling down or in quarantine, `rest` seconds left) or retired."""
 
     resource: str

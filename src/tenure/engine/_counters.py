@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ._answers import ArrivalAnswer, Operation, Reply
 from ._scan import Index, Page
 from ._value import value
 
 
-class RateLimit(NamedTuple):
+@value
+class RateLimit:
     """A limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
 
     name: str
@@ -17,7 +16,8 @@ class RateLimit(NamedTuple):
     burst: float
 
 
-class SpendRequest(NamedTuple):
+@value
+class SpendRequest:
     """A caller's request to spend a cost for each limit, in all of them or in none.
 
     It is refused when the delay would be above `max_wait` seconds.
@@ -27,14 +27,16 @@ class SpendRequest(NamedTuple):
     max_wait: float | None = None
 
 
-class Booking(NamedTuple):
+@value
+class Booking:
     """A booking in one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
 
     end: float
     size: float
 
 
-class Spending(NamedTuple):
+@value
+class Spending:
     """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
     `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in
@@ -69,7 +71,8 @@ class SpendResults:
     answers: tuple[Spending, ...]
 
 
-class RefundRequest(NamedTuple):
+@value
+class RefundRequest:
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
     Without `amounts` the caller never went: the part of a booking that no later booking has overtaken goes back; with
@@ -106,14 +109,16 @@ class HoldOff(Operation[Reply]):
     seconds: float
 
 
-class Debt(NamedTuple):
+@value
+class Debt:
     """The amount that is booked in the limit of that name, and not back yet."""
 
     name: str
     amount: float
 
 
-class LimiterStatus(NamedTuple):
+@value
+class LimiterStatus:
     """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts of limits,
     sorted by name.
     """
@@ -158,7 +163,8 @@ class ResetBarrier(Operation[Reply]):
     key: str
 
 
-class BarrierStatus(NamedTuple):
+@value
+class BarrierStatus:
     """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
     `born` is the token of its first arrival. A barrier that was forgotten and is used again counts generations from 0

@@ -42,9 +42,7 @@ def _fields(*names: str) -> Callable[[Any], Any]:
             seconds = getattr(value, name)
             if seconds is not None and not -LONGEST <= seconds <= LONGEST:
                 changed[name] = _seconds(value, seconds)
-        if not changed:
-            return value
-        return value._replace(**changed) if isinstance(value, tuple) else replace(value, **changed)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
+        return replace(value, **changed) if changed else value
 
     return bound
 
@@ -71,7 +69,7 @@ def _task(task: NewTask) -> NewTask:
 
 def _request(request: PutRequest) -> PutRequest:
     tasks = _each(_task, request.tasks)
-    return request if tasks is request.tasks else request._replace(tasks=tasks)
+    return request if tasks is request.tasks else replace(request, tasks=tasks)
 
 
 def _put(operation: Put) -> Put:
@@ -95,7 +93,7 @@ def _spend(operation: Spend) -> Spend:
 
     def bound(request: SpendRequest) -> SpendRequest:
         costs = _amounts(operation, request.costs, limits)
-        return _spending(request if costs is request.costs else request._replace(costs=costs))
+        return _spending(request if costs is request.costs else replace(request, costs=costs))
 
     requests = _each(bound, operation.requests)
     if requests is operation.requests and limits is operation.limits:
@@ -113,7 +111,7 @@ def _refund(operation: Refund) -> Refund:
             if not (isfinite(booking.end) and isfinite(booking.size)):
                 raise EngineError("Refund has a booking that is not a number")
         amounts = request.amounts and _amounts(operation, request.amounts, limits)
-        return request if amounts is request.amounts else request._replace(amounts=amounts)
+        return request if amounts is request.amounts else replace(request, amounts=amounts)
 
     requests = _each(bound, operation.requests)
     if requests is operation.requests and limits is operation.limits:
@@ -124,13 +122,13 @@ def _refund(operation: Refund) -> Refund:
 def _limits(operation: object, limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
     """The limits with no burst that lasts for longer than `LONGEST`."""
     long = False
-    for _, rate, burst in limits:
-        if not 0 < rate < inf or isnan(burst):
+    for limit in limits:
+        if not 0 < limit.rate < inf or isnan(limit.burst):
             raise EngineError(f"{type(operation).__name__} has a limit that is not a number above zero")
-        long = long or burst > rate * LONGEST
+        long = long or limit.burst > limit.rate * LONGEST
     if not long:
         return limits
-    return tuple(limit._replace(burst=min(limit.burst, limit.rate * LONGEST)) for limit in limits)
+    return tuple(replace(limit, burst=min(limit.burst, limit.rate * LONGEST)) for limit in limits)
 
 
 def _amounts(
@@ -139,8 +137,8 @@ def _amounts(
     """The amounts, of which none lasts for longer than `LONGEST`."""
     if len(amounts) != len(limits):
         raise EngineError(f"{type(operation).__name__} has not one amount for each limit")
-    for amount, (_, rate, _) in zip(amounts, limits, strict=True):
-        if not -LONGEST <= amount / rate <= LONGEST:
+    for amount, limit in zip(amounts, limits, strict=True):
+        if not -LONGEST <= amount / limit.rate <= LONGEST:
             return tuple(
                 _seconds(operation, amount / limit.rate) * limit.rate
                 for amount, limit in zip(amounts, limits, strict=True)

@@ -27,10 +27,13 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
    is missing that it waits for, in the same step; one taker is hinted READY for it.
 8. A wait counts no attempt. It begins the count of deliveries without a verdict anew, keeps `ready_at`, and gives no
    turn of the group back.
-9. No limit of a queue holds a child back. At most `PutChildren.most` children and `MOST_ENTRIES` entries belong to a
-   task, ended ones included, and a child is at most `DEEPEST` levels below its root.
-10. Only a root has a key, a group or an expiry, and only a root is made ready again after its death. With its first
-    entry a task no longer expires. "replace" takes a root that is suspended, ending, or has an unfinished child for a
+9. A child never waits for what an ancestor may hold. Neither a full queue nor a full group refuses a child. The group
+   of a child is another group than the group of that name of roots: its name begins with `OF_CHILDREN`. It takes turns
+   with all other groups, and has leased tasks of its own up to `per_group`, but a child never holds it: not while it
+   is suspended or ending, nor while it pauses before a retry. At most `PutChildren.most` children and `MOST_ENTRIES`
+   entries belong to a task, ended ones included, and a child is at most `DEEPEST` levels below its root.
+10. Only a root has a key or an expiry, and only a root is made ready again after its death. With its first entry a
+    task no longer expires. "replace" takes a root that is suspended, ending, or has an unfinished child for a
     leased one, and cancels it at once; any other root that is replaced loses its entries. A suspended or ending root
     holds its group where the group keeps its order.
 11. The deadline of a child is the earlier of its own and its parent's. Past it a child ends as expired as any other
@@ -42,11 +45,11 @@ A family costs its task one flag: nothing of this is read for a task without one
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ._answers import CAP, Operation, Reply
 from ._scan import Index, Page
-from ._tasks import Accepted, NewTask
+from ._tasks import OF_CHILDREN, Accepted, NewTask
 from ._value import value
 
 MOST_ENTRIES = 10_000
@@ -59,7 +62,8 @@ ENTRY_BYTES = 4 * 2**20
 """The bytes of values after which a page of entries ends."""
 
 
-class Entry(NamedTuple):
+@value
+class Entry:
     """An entry of a task, by `name`.
 
     A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
@@ -79,8 +83,12 @@ class Entry(NamedTuple):
 ENTRIES = Index("entries", "queue", Entry, Page[Entry])
 """The entries of the task with the id `only`."""
 
+UNFINISHED_CHILDREN = Index("unfinished_children", "queue", Entry, Page[Entry])
+"""The unfinished children of the task with the id `only`."""
 
-class TooMany(NamedTuple):
+
+@value
+class TooMany:
     """Not stored: a task has at most `most` of them."""
 
     most: int
@@ -94,9 +102,10 @@ class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
     REQUESTED (put nothing: cancel the task), MORE
 
     `names` are the names of the entries. For a name that is there, the task is not put, and the answer has the id of
-    the first task. Raises `ValueError` for more than `CAP` tasks, for names that are not one for each task, and for
-    tasks with a key, a group or an expiry. The answer is an `EngineError` if the task is `DEEPEST` levels below its
-    root, and if `to` is in another shard than `key`.
+    the first task. The name of a group begins with `OF_CHILDREN`. Raises `ValueError` for more than `CAP` tasks, for
+    names that are not one for each task, for tasks with a key or an expiry, and for a group with another name. The
+    answer is an `EngineError` if the task is `DEEPEST` levels below its root, and if `to` is in another shard than
+    `key`.
 
     No `Put`, `Exchange` or `Move` will do: the names of children are in place of the number of a put, no limit makes
     them wait, and the lease of their parent is checked in the same step.
@@ -115,8 +124,10 @@ class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
             raise ValueError(f"tasks must be at most {CAP}, not {len(self.tasks)}")
         if len(set(self.names)) != len(self.tasks):
             raise ValueError("names must be one for each task, and each another one")
-        if any(task.key is not None or task.group or task.expires is not None for task in self.tasks):
-            raise ValueError("tasks must have no key, no group and no expiry as children")
+        if any(task.key is not None or task.expires is not None for task in self.tasks):
+            raise ValueError("tasks must have no key and no expiry as children")
+        if any(task.group and not task.group.startswith(OF_CHILDREN) for task in self.tasks):
+            raise ValueError(f"tasks must have groups that begin with {OF_CHILDREN!r} as children")
 
 
 @value

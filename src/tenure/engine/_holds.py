@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ._answers import CAP, HoldAnswer, Operation, Reply
 from ._scan import Index, Page
 from ._value import value
@@ -91,7 +89,8 @@ class Resize(Operation[Reply]):
     capacity: int
 
 
-class Holder(NamedTuple):
+@value
+class Holder:
     """A holder (`token` above 0, `age` since the grant) or a waiter (`token` 0, `age` since it came)."""
 
     process: str

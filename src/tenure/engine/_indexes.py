@@ -6,7 +6,7 @@ from typing import Any
 
 from ._claims import RESOURCES
 from ._counters import BARRIER, LIMITER
-from ._families import ENTRIES
+from ._families import ENTRIES, UNFINISHED_CHILDREN
 from ._holds import HOLDERS
 from ._scan import Index
 from ._survey import HEALTH, NAMES, SESSION
@@ -18,7 +18,7 @@ INDEXES: dict[str, Index[Any]] = {
         *NAMES.values(),
         *(SESSION, HEALTH, HOLDERS, RESOURCES, LIMITER, BARRIER),
         *TASKS.values(),
-        *(TASK, KEYED_TASK, GROUPS, ENTRIES),
+        *(TASK, KEYED_TASK, GROUPS, ENTRIES, UNFINISHED_CHILDREN),
     )
 }
 """The indexes that `Scan` reads."""

@@ -8,17 +8,18 @@ clock, so holding off changes two numbers, and each booking is due later by as m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tenure.arguments import LONGEST
 
 from ._counters import Booking, Debt, LimiterStatus, RateLimit, RefundRequest, Spending, SpendRequest
+from ._value import value
 
 ROUNDING = 1e-6
 """Seconds: a shorter delay counts as none, because sums of floats are not exact."""
 
 
-class Booked(NamedTuple):
+@value
+class Booked:
     """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
 
     end: float

@@ -6,9 +6,8 @@ walk of the contract (`tenure.testing.EngineContract`) holds all of them to one 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ._tasks import Settle, Verdict
+from ._value import value
 
 EXPIRED_TTL = 3600.0
 """Seconds for which the record of an expired task is kept: no settlement has set a ttl for it."""
@@ -27,7 +26,8 @@ def how_many_to_forget(made: int) -> int:
 # tasks: what follows a delivery
 
 
-class Ends(NamedTuple):
+@value
+class Ends:
     """The task ends in `state`; `ttl` is for how many seconds its record is kept (None: for good)."""
 
     state: str
@@ -36,7 +36,8 @@ class Ends(NamedTuple):
     ttl: float | None
 
 
-class GoesBack(NamedTuple):
+@value
+class GoesBack:
     """The task returns to the order: ready after `delay` seconds, or at its old place (None)."""
 
     attempts: int
@@ -44,7 +45,8 @@ class GoesBack(NamedTuple):
     delay: float | None
 
 
-class Waits(NamedTuple):
+@value
+class Waits:
     """The task is suspended until no child is unfinished, or for an entry; then it returns at its old place.
 
     `prefix`: a failed child whose name begins with it cancels the others whose names do.

@@ -77,7 +77,8 @@ class Scan(Operation[P | Reply], Generic[P]):
     - `GROUPS`: the groups of a queue that have an unfinished task, those with the most first, then by name. The cost
       may depend on how many groups there are.
     - `ENTRIES`: the entries of the task whose id is `only`, by name: their `next` is a name, and any name will do as
-      `after`. A page ends with the entry that makes the values on it exceed `ENTRY_BYTES`.
+      `after`. A page ends with the entry that makes the values on it exceed `ENTRY_BYTES`. `UNFINISHED_CHILDREN`: the
+      entries of unfinished children alone.
 
     Raises `ValueError` for a `limit` that is not from 1 to `CAP`, and for a `watch` on an index without one.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ._scan import Index, Page
 from ._value import value
 
@@ -11,7 +9,8 @@ FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
 """The families of items that a session may have, in the order in which a session that ends gives them up."""
 
 
-class SessionItem(NamedTuple):
+@value
+class SessionItem:
     """An item of a `family` that a session has at `key`, or waits for (`held` is False).
 
     `token` is the token of the hold, if it has one, else 0.

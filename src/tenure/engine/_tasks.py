@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ._answers import CAP, Operation, Queued, Reply
 from ._scan import Index, Page
@@ -17,12 +17,15 @@ _FROM: dict[str, tuple[str, ...]] = {
 }
 """The states of which `Move` moves the tasks there, in their order."""
 
+OF_CHILDREN = "\0"
+"""The character with which the name of a group of children begins."""
 
 OnDuplicate = Literal["refuse", "keep", "replace"]
 """The fate of a new task whose key another task has."""
 
 
-class NewTask(NamedTuple):
+@value
+class NewTask:
     """A task to be put: `delay` and `expires` are seconds from now.
 
     `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
@@ -64,13 +67,15 @@ class NewTask(NamedTuple):
     deadline: float | None = None
 
 
-class Duplicate(NamedTuple):
+@value
+class Duplicate:
     """Not put: the task `id` has the same key."""
 
     id: int
 
 
-class PutRequest(NamedTuple):
+@value
+class PutRequest:
     """The tasks of one producer's call: all fit, or none is put.
 
     `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read).
@@ -85,13 +90,15 @@ class PutRequest(NamedTuple):
     expected: bytes | None = None
 
 
-class Conflict(NamedTuple):
+@value
+class Conflict:
     """Not put: the cursor has this `value`, and not the expected one; b"" stands for no value."""
 
     value: bytes
 
 
-class Accepted(NamedTuple):
+@value
+class Accepted:
     """The result for each task of the request: its id, the id of the task that is kept or replaced, or the
     duplicate in its way.
     """
@@ -149,7 +156,8 @@ class Verdict(Enum):
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
 
 
-class Settle(NamedTuple):
+@value
+class Settle:
     """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
@@ -174,7 +182,8 @@ class Settle(NamedTuple):
     failure: bytes = b""
 
 
-class Taken(NamedTuple):
+@value
+class Taken:
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
     `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported, `failure` what
@@ -335,7 +344,8 @@ class MovedCount:
     after: int = 0
 
 
-class Record(NamedTuple):
+@value
+class Record:
     """A task as it is shown: a row of each index of tasks. `seq` is the rank of its ending, 0 for an unfinished task.
 
     `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
@@ -405,7 +415,7 @@ class SetGroups(Operation[Reply]):
       none. A group can be taken from while it has a task that is ready and fewer leased than that.
     - With a `per_group` of 1 and `hold`, a group keeps its order through retries: a task that failed or was postponed
       is the next of its group, whatever the others' priority, and while it is delayed, no other task of the group is
-      taken.
+      taken. This is not so in a group of children, whose name begins with `OF_CHILDREN`.
     - `weights`: the others weigh 1. Raises `EngineError` for a weight that is not positive and finite.
     - `max_size`: the most unfinished tasks of a group, as `Put.max_size` is of the queue; 0 means no limit. A request
       whose tasks are all of one group waits in the line of this group while it is full or others wait there; then its
@@ -428,7 +438,8 @@ class SetGroups(Operation[Reply]):
     hold: bool = True
 
 
-class GroupCounts(NamedTuple):
+@value
+class GroupCounts:
     """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
     moves it.
     """

@@ -79,19 +79,20 @@ Where an index is read
 `Scan` is all that only looks. The rules of each index return rows with their places; what makes pages of these stands
 once: in `rules/_pages.py`, in `redis/_scans.py`, in `postgres/_scans.py`::
 
-    index       rule                     redis/lua            postgres/sql
-    NAMES       memory/_survey names     survey               scan list_names
-    SESSION     rules/_scans _items      survey               scan list_items
-    HEALTH      memory/_survey health    survey               scan health
-    HOLDERS     rules/_holds holders     scan                 scan list_holders
-    RESOURCES   rules/_claims resources  scan                 scan list_resources
-    LIMITER     rules/_rates limiter     scan                 scan limiter_status
-    BARRIER     rules/_barriers barrier  scan                 scan barrier_status
-    TASKS       rules/_tasks listed      task_pages           scan list_records
-    TASK        rules/_tasks one         task_pages one_task  scan one_task
-    KEYED_TASK  rules/_tasks one         task_pages one_task  scan one_task
-    GROUPS      rules/_tasks groups      task_pages           scan list_groups
-    ENTRIES     rules/_families entries  task_pages           scan list_entries
+    index                rule                     redis/lua            postgres/sql
+    NAMES                memory/_survey names     survey               scan list_names
+    SESSION              rules/_scans _items      survey               scan list_items
+    HEALTH               memory/_survey health    survey               scan health
+    HOLDERS              rules/_holds holders     scan                 scan list_holders
+    RESOURCES            rules/_claims resources  scan                 scan list_resources
+    LIMITER              rules/_rates limiter     scan                 scan limiter_status
+    BARRIER              rules/_barriers barrier  scan                 scan barrier_status
+    TASKS                rules/_tasks listed      task_pages           scan list_records
+    TASK                 rules/_tasks one         task_pages one_task  scan one_task
+    KEYED_TASK           rules/_tasks one         task_pages one_task  scan one_task
+    GROUPS               rules/_tasks groups      task_pages           scan list_groups
+    ENTRIES              rules/_families entries  task_pages           scan list_entries
+    UNFINISHED_CHILDREN  rules/_families entries  task_pages           scan list_unfinished_children
 
 What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
 """

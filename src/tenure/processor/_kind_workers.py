@@ -66,6 +66,8 @@ OUTCOMES = {
     Verdict.CANCEL: "cancelled",
     Verdict.GIVE_BACK: "given_back",
     Verdict.POSTPONE: "postponed",
+    Verdict.WAIT: "suspended",
+    Verdict.WAIT_FOR: "suspended",
 }
 
 Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]

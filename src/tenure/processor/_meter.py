@@ -17,6 +17,8 @@ class Meter:
         self._observer = observer
         self._polled_at = self._born = now()
         self._depth = 0
+        self.suspended: int = 0
+        self.ending: int = 0
         self._oldest = 0.0
         self._lock_waits: dict[str, int] = {}  # how many wait for it here
         self._lock_left: dict[str, float] = {}  # when it was left, if a task waits here
@@ -66,6 +68,7 @@ class Meter:
     def polled(self, counts: QueueStatistics) -> None:
         """The engine has returned the state of the queue."""
         self._depth = counts.waiting + counts.delayed
+        self.suspended, self.ending = counts.suspended, counts.ending
         self._oldest = counts.oldest
         self._polled_at = now()
 

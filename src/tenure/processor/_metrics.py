@@ -104,8 +104,9 @@ class Metrics:
     `workers`, of which at most `limit` may be `busy` at present; `throughput` is tasks done per second. `queue_depth`
     is how many tasks wait in the queue, delayed ones included, and `oldest` for how many seconds the first of them has
     been ready: the engine's figures, `figures_age` seconds old, the depth brought up to date with what was done here
-    since. `heartbeats_late` is how many came late in the window. `totals` are counts since the start, by name, 0 where
-    nothing was counted. `kinds` has the same for each kind of task.
+    since. `queue_suspended` and `queue_ending` are how many tasks were in these states then. `heartbeats_late` is how
+    many came late in the window. `totals` are counts since the start, by name, 0 where nothing was counted. `kinds` has
+    the same for each kind of task.
     """
 
     seconds: float
@@ -116,6 +117,8 @@ class Metrics:
     latency: Latencies
     waits: Waits
     queue_depth: int
+    queue_suspended: int
+    queue_ending: int
     oldest: float
     figures_age: float
     utilisation: Utilisation
@@ -138,6 +141,8 @@ def metrics_of(
     limit: int,
     busy: int,
     depth: int,
+    suspended: int,
+    ending: int,
     oldest: float,
     figures_age: float,
     resources: int,
@@ -165,6 +170,8 @@ def metrics_of(
         latency=latencies(tally),
         waits=Waits(*times("claim", "connection", "rate", "place", "limit")),
         queue_depth=depth,
+        queue_suspended=suspended,
+        queue_ending=ending,
         oldest=oldest,
         figures_age=figures_age,
         utilisation=Utilisation(

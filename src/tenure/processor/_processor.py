@@ -208,7 +208,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         return self._queues[kind]
 
     async def join(self) -> None:
-        """Wait until no task of any kind is waiting, delayed or leased, in no process. Raises `StoreClosed`."""
+        """Wait until no task of any kind is unfinished, in no process. Raises `StoreClosed`."""
         while True:
             for queue in self._queues.values():
                 await queue.join()
@@ -295,6 +295,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             limit=min(self.preset.workers, sum(each.allowed for each in workers)),
             busy=sum(each.busy for each in workers),
             depth=sum(each.meter.depth for each in workers),
+            suspended=sum(each.meter.suspended for each in workers),
+            ending=sum(each.meter.ending for each in workers),
             oldest=max(each.meter.oldest for each in workers),
             figures_age=max(each.meter.since_poll for each in workers),
             resources=self._resources,

@@ -16,6 +16,7 @@ _OUTCOMES = (
     "cancelled",
     "expired",
     "postponed",
+    "suspended",
     "given_back",
     "lost",
 )
@@ -35,6 +36,8 @@ def _figures(metrics: Metrics) -> Iterator[tuple[str, str, str, dict[str, str], 
     yield "allowed", "gauge", "How many tasks at once at present.", {}, metrics.limit
     yield "busy", "gauge", "How many workers have a task.", {}, metrics.busy
     yield "queue_depth", "gauge", "How many tasks wait in the queue.", {}, metrics.queue_depth
+    yield "queue_suspended", "gauge", "How many tasks are suspended.", {}, metrics.queue_suspended
+    yield "queue_ending", "gauge", "How many tasks end after their children.", {}, metrics.queue_ending
     yield "oldest_seconds", "gauge", "For how long the first of them has been ready.", {}, metrics.oldest
     yield "throughput", "gauge", "Tasks done per second.", {}, metrics.throughput
     for of in ("workers", "claims", "connections", "limit"):

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
+    from .queue._children import Child, ChildItem, Children
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics
+    from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
@@ -41,6 +43,11 @@ __all__ = (
     "Available",
     "Barrier",
     "BarrierStatistics",
+    "Child",
+    "ChildItem",
+    "ChildPage",
+    "ChildRecord",
+    "Children",
     "Claim",
     "Completed",
     "Dead",
@@ -84,9 +91,12 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "group_statistics",
     "is_failure",
+    "read_children",
     "record_of",
     "schedules_in",
+    "unfinished_child",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -98,8 +108,10 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._children": "Child ChildItem Children",
+        "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics",
+        "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",

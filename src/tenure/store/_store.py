@@ -288,9 +288,14 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.home.check_open()
         return self._engine.enlist(operation)
 
+    @property
+    def has_families(self) -> bool:
+        """True if the engine keeps entries of tasks. For the trees of tasks alone."""
+        return self._engine.families
+
     def check_families(self) -> None:
         """Raise `EngineError` if the engine keeps no entries of tasks. For the tasks of queues alone."""
-        if not self._engine.families:
+        if not self.has_families:
             raise EngineError(f"{self.url}: this engine has no steps and children of tasks yet")
 
     async def session(self, ttl: float, key: str = "") -> Session:

@@ -16,6 +16,7 @@ from ._machine import Machine, at_rest, invariant, rule
 from ._proxy import FaultProxy
 from ._race import race
 from ._referee_barrier import Generations, agreement
+from ._referee_families import Families, structured
 from ._referee_groups import fair, in_order
 from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
@@ -36,6 +37,7 @@ __all__ = (
     "EngineContract",
     "Event",
     "Exploration",
+    "Families",
     "Fault",
     "FaultProxy",
     "FaultyEngine",
@@ -73,6 +75,7 @@ __all__ = (
     "replay",
     "rule",
     "run",
+    "structured",
     "virtual_backend_options",
 )
 

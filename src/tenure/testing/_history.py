@@ -222,6 +222,16 @@ class History:
         """Note what the books say of an item in the end: "done", "waiting", "dead" or any other state."""
         self.note("found", queue, by=by, item=_checked(item), state=state)
 
+    # families: `task` is unique over all queues
+
+    def trying(self, task: str, *, parent: str | None = None, by: str | None = None) -> Call:
+        """Note that a handler works on a task, a child of `parent` if it has one, for a block."""
+        return self.call("trying", task, by=by, parent=parent)
+
+    def ended(self, task: str, state: str, *, by: str | None = None) -> None:
+        """Note that a task was seen to have ended, in this state."""
+        self.note("ended", task, by=by, state=state)
+
     # barriers
 
     def arriving(

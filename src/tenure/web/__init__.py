@@ -9,6 +9,8 @@ from ._asgi import app
 from ._document import described, document
 from ._flows import Flow, Flows
 from ._site import Site
+from ._tree import SeenChild, flat, read_tree, waits_for
+from ._tree import described as described_child
 from ._view import (
     READERS,
     SeenKey,
@@ -32,6 +34,7 @@ __all__ = (
     "Deadlock",
     "Flow",
     "Flows",
+    "SeenChild",
     "SeenKey",
     "SeenPool",
     "SeenProcess",
@@ -40,14 +43,18 @@ __all__ = (
     "Watch",
     "app",
     "described",
+    "described_child",
     "document",
     "find_deadlocks",
+    "flat",
     "names",
     "read_keys",
     "read_pools",
     "read_processes",
     "read_queues",
+    "read_tree",
     "read_view",
     "task_of",
     "together",
+    "waits_for",
 )

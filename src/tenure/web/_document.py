@@ -17,7 +17,8 @@ from ._view import SeenKey, SeenPool, View
 from ._waits import Deadlock, task_of
 
 _COUNTS = (
-    *("put", "waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged"),
+    *("put", "waiting", "delayed", "leased", "suspended", "ending"),
+    *("done", "dead", "cancelled", "expired", "discarded", "purged"),
     *("groups", "producers", "paused", "oldest", "max_size"),
 )
 _SHOWN_HOLDERS = 20

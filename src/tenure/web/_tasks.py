@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
-from tenure.shared import TaskRecord, record_of
+from tenure.shared import TaskRecord, group_statistics, record_of, unfinished_child
 from tenure.store import Store, read_pages
 
 from ._document import counted
 from ._newest import Newest
+from ._tree import described, flat, read_tree, waits_for
 from ._view import ask
 
-STATES = ("waiting", "delayed", "leased", "dead", "ended")
+STATES = tuple(TASKS)
 _LONGEST_VALUE = 16_384
 """Characters of a payload, result or report; the rest is cut."""
 
@@ -73,15 +74,27 @@ class Tasks:
         return {
             "name": queue,
             **counted(counts),
-            "longest_groups": [group._asdict() for group in page.rows],
+            "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
-        """The record of a task, as far as it may be shown, with its traceback; None if it is not known. Raises
-        `EngineError`.
+        """The record of a task, as far as it may be shown, with its traceback and its tree; None if it is not known.
+
+        Raises `EngineError`.
         """
-        page = await read_pages(self.store, Scan(TASK, self.store.key("queue", queue), only=str(task_id)))
-        return self._described(page.rows[0], whole=True) if page.rows else None
+        key = self.store.key("queue", queue)
+        page = await read_pages(self.store, Scan(TASK, key, only=str(task_id)))
+        if not page.rows:
+            return None
+        (record,) = page.rows
+        path = await waits_for(self.store, await unfinished_child(self.store, key, record))
+        tree, more = await read_tree(self.store, queue, task_id)
+        return {
+            **self._described(record, whole=True),
+            "waits_for": [described(child) for child in path],
+            "tree": [{"depth": depth, **described(child)} for depth, child in flat(tree)],
+            "more": more,
+        }
 
     async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[Record], str]:
         page = await read_pages(self.store, Scan(TASKS[state], key, after), limit)
@@ -99,25 +112,26 @@ class Tasks:
 
     def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:
         task = seen(record, self.store, payloads=self.payloads)
-        described = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
-        described |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
+        shown = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
+        shown |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
+        shown |= {name: getattr(task, name) for name in ("parent", "parent_queue", "children")}
         if self.errors:
-            described["error"] = task.error
+            shown["error"] = task.error
         if whole:
-            described |= {"progress": task.progress, "meta": dict(task.meta)}
+            shown |= {"progress": task.progress, "meta": dict(task.meta)}
             if self.errors:
-                described |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
+                shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
             if self.payloads:
-                described |= {"payload": task.payload, "result": task.result}
-        return described
+                shown |= {"payload": task.payload, "result": task.result}
+        return shown
 
 
 def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
-        record = record._replace(payload=b"", result=b"" if record.state == "done" else record.result)
+        record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)
     texts = _Texts(store.codec.decode)
-    return record_of(record, texts, texts)
+    return record_of(record, texts, texts, store)
 
 
 @dataclass(frozen=True, slots=True)

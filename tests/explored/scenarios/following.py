@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -10,8 +11,9 @@ from explored.catalogue import on_every_engine
 from explored.scenarios.holds import nothing_is_held
 from explored.scenarios.queues import all_is_done
 from explored.world import pause
+from family import bear
 
-from tenure import LeaseLost, Lock, Retry, RWLock, Semaphore, WorkQueue
+from tenure import AcquireTimeout, LeaseLost, Lock, Retry, RWLock, Semaphore, WorkQueue
 from tenure.engine import Hint, Notice
 from tenure.testing import cancellable, newcomer
 
@@ -73,6 +75,42 @@ async def each_follower_sees_the_last_report_and_the_end(world):
         assert record.error is None
         assert "ValueError: the first try fails" in record.traceback
         await all_is_done(queue, store, elsewhere, done=1)
+
+
+@on_every_engine("shared.WorkQueue.children", "shared.WorkQueue.get", "shared.WorkQueue.follow")
+async def a_follower_sees_children_end_before_their_parent(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, pages, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "pages"), WorkQueue(elsewhere, "q")
+        task_id, ends = await queue.put("root"), []
+
+        async def taker(queue, work):
+            with suppress(AcquireTimeout):
+                while True:
+                    async with queue.take(world.patience) as task:
+                        await work(task)
+
+        async def follower():
+            left = 2
+            async with other.follow(task_id) as changes:
+                async for record in changes:
+                    assert record.children <= left or record.state == "leased", "children come back"
+                    assert record.unfinished_child is None or record.children
+                    left = record.children if record.state == "suspended" else left
+            ends.append((record.state, record.children))
+
+        async def victim():
+            for call in (partial(other.children, task_id), partial(other.get, task_id), follower):
+                with cancellable():
+                    await call()
+
+        async with world.group() as group:
+            group.start_soon(taker, queue, lambda task: bear(queue, task, pages, "a", "b"))
+            group.start_soon(taker, pages, lambda _: anyio.lowlevel.checkpoint())
+            group.start_soon(follower)
+            group.start_soon(victim)
+        assert set(ends) == {("done", 0)}
+        await all_is_done(queue, store, done=1, put=1)
+        await all_is_done(pages, elsewhere, done=2, put=2)
 
 
 @on_every_engine("shared.Lock.break_holder")

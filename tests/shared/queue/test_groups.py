@@ -24,8 +24,9 @@ from tenure import (
     Worker,
     WorkQueue,
 )
-from tenure.engine import CloseSession, Put, SetGroups
+from tenure.engine import CloseSession, NewTask, Put, PutChildren, SetGroups
 from tenure.processor import Context, Processor
+from tenure.shared.queue._groups import group_of_children
 
 
 async def take_one(queue, timeout=0):
@@ -110,6 +111,7 @@ SETTINGS = [
     ({"weights": {0: 1}}, TypeError, "^weights: the group must be a str, not int"),
     ({"weights": {b"": 1}}, TypeError, "^weights: the group must be a str, not bytes"),
     ({"weights": {"\ud800": 1}}, ValueError, "^weights: the group must .*surrogates"),
+    ({"weights": {"\0a": 1}}, ValueError, "^weights: the group must not begin with a null character"),
     ({"weights": {"x" * 2000: 1}}, ValueError, "^weights: the group must"),
     ({"weights": {f"x{n}": 1 for n in range(1001)}}, ValueError, "^weights must have at most 1000 groups"),
     ({"on_retry": "wait"}, ValueError, "^on_retry must be 'hold' or 'pass', not 'wait'"),
@@ -183,6 +185,28 @@ async def test_a_wrong_expectation(store):
 
 
 # turns
+
+
+async def test_the_name_that_the_engine_keeps_for_a_group_of_children_is_refused(store, virtual_clock):
+    with pytest.raises(ValueError, match="^group must not begin with a null character: "):
+        await WorkQueue(store, "jobs").put(1, group=group_of_children("a"))
+
+
+async def test_a_group_of_children_is_shown_under_its_name(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put("x", group="a")
+    async with queue.take(0) as task:
+        children = tuple(NewTask(b'"y"', group=group_of_children("a")) for _ in range(2))
+        put = PutChildren(queue.key, task.id, task.token, queue.key, ("y", "z"), children)
+        first, _ = (await store.call(put)).ids
+        assert await queue.groups() == [
+            GroupStatistics("a", 2, 0, 0, children=True),
+            GroupStatistics("a", 0, 0, 1),
+        ]
+        assert (await queue.get(first)).group == "a"
+        async with held(queue, 2) as tasks:
+            assert [task.group for task in tasks] == ["a", "a"]
+        await all_is_well(queue, leased=1, groups=1)
 
 
 # limits
@@ -277,7 +301,7 @@ async def test_settings_are_said_once_in_a_session_and_before_anything_else(reco
         WorkQueue(store, "jobs")
         await queue.put(1)
         sent = recording.take(SetGroups, Put)
-        said = SetGroups("tenure:queue:jobs", 1, 7, (("a", 2.0),), False)
+        said = SetGroups("tenure:queue:jobs", 1, 7, (("a", 2.0), ("\0a", 2.0)), False)
         assert [op for op in sent if isinstance(op, SetGroups)] == [said]
         assert sent[0] == said
         WorkQueue(store, "jobs", per_group=2)

@@ -65,7 +65,7 @@ async def test_a_name_is_used_once_in_a_delivery(store):
     await queue.put(1)
     async with queue.take() as task:
         await task.step("a", lambda: 1)
-        with pytest.raises(RuntimeError, match="name 'a' was used for an earlier step"):
+        with pytest.raises(RuntimeError, match="the step 'a' was used before"):
             await task.step("a", lambda: 2)
         with pytest.raises(ValueError, match="name"):
             await task.step("", lambda: 2)

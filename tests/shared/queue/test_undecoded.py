@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,7 +71,7 @@ async def test_a_meta_that_cannot_be_decoded_is_left_out(store, bad):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
     (record,) = (await store.call(Scan(TASK, queue.key, only=str(task_id)))).rows
-    read = record_of(record._replace(meta=bad), JsonCodec(), JsonCodec())
+    read = record_of(replace(record, meta=bad), JsonCodec(), JsonCodec(), store)
     assert (read.payload, read.meta, read.undecoded) == (1, {}, {"meta": bad})
 
 

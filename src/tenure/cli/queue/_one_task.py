@@ -1,4 +1,4 @@
-"""`tenure queue show NAME ID`: all that is known of one task; and `tenure queue reschedule`."""
+"""`tenure queue show NAME ID`: all that is known of one task and its tree; and `tenure queue reschedule`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,37 @@ from tenure.cli._with_store import with_store
 from tenure.observe import printable, printable_lines
 from tenure.shared import TaskRecord, WorkQueue
 from tenure.store import Store
+from tenure.web import SeenChild, described_child, flat, read_tree, waits_for
 
 from ._manage import changed_each
 
 
 def show_task(args: argparse.Namespace) -> int:
     """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
-    record = with_store(args, partial(_get, args))
-    if args.json:
-        return answer({"name": args.name, "task": None if record is None else described(record)}, not record)
-    if record is None:
+    found = with_store(args, partial(_get, args))
+    if found is None:
+        if args.json:
+            return answer({"name": args.name, "task": None}, 1)
         print(printable(f"{args.name}: no such task, or its record has been forgotten"))
         return 1
-    print("\n".join(f"{name:<10} {value}" for name, value in _facts(record)))
+    record, path, tree, more = found
+    children = list(flat(tree))
+    if args.json:
+        return answer(
+            {
+                "name": args.name,
+                "task": described(record),
+                "waits_for": [described_child(child) for child in path],
+                "tree": [{"depth": depth, **described_child(child)} for depth, child in children],
+                "more": more,
+            }
+        )
+    print("\n".join(f"{name:<10} {value}" for name, value in _facts(record, path)))
+    if children:
+        print("\nchildren:")
+        print("\n".join(f"{'  ' * depth}{_of_child(child)}" for depth, child in children))
+    if more:
+        print("  ... and more")
     if record.earlier_errors:
         print("\nearlier tries:")
         print("\n".join(f"  {one_line(line)}" for line in record.earlier_errors))
@@ -37,21 +55,33 @@ def show_task(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _get(args: argparse.Namespace, store: Store) -> TaskRecord | None:
+async def _get(
+    args: argparse.Namespace, store: Store
+) -> tuple[TaskRecord, list[SeenChild], list[SeenChild], bool] | None:
+    """The record of a task, for which children it waits, the tree below it, and whether that is only a part."""
     queue = WorkQueue(store, args.name)
     await known(queue, args.name)
-    return await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
+    record = await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
+    if record is None:
+        return None
+    return (
+        record,
+        await waits_for(store, record.unfinished_child),
+        *await read_tree(store, args.name, record.id),
+    )
 
 
 def described(record: TaskRecord[Any]) -> dict[str, Any]:
     """A record as JSON; bytes that cannot be decoded are text with escapes."""
     # not asdict, which copies every payload, and fails for a payload that is nested deeply
     fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    child = record.unfinished_child
+    shown = child and {name: getattr(child, name) for name in ("name", "id", "queue", "state")}
     undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
-    return fields | {"undecoded": undecoded}
+    return fields | {"undecoded": undecoded, "unfinished_child": shown}
 
 
-def _facts(record: TaskRecord) -> list[tuple[str, str]]:
+def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str]]:
     facts = [
         ("id", str(record.id)),
         ("state", record.state),
@@ -62,10 +92,18 @@ def _facts(record: TaskRecord) -> list[tuple[str, str]]:
         ("key", record.key or ""),
         ("group", record.group or ""),
         ("deadline", "" if record.deadline is None else f"in {spoken(record.deadline)}"),
+        ("parent", f"task {record.parent} of {record.parent_queue}" if record.parent else ""),
+        ("children", f"{record.children:,} unfinished" if record.children else ""),
+        ("waits for", " > ".join(map(_of_child, path))),
         *((f"meta {name}", value) for name, value in record.meta.items()),
         *((name, getattr(record, name)) for name in ("payload", "progress", "result", "error")),
     ]
     return [(one_line(name), one_line(value)) for name, value in facts if value not in (None, "")]
+
+
+def _of_child(child: SeenChild) -> str:
+    more = f", {child.unfinished:,} unfinished" if child.unfinished else ""
+    return one_line(f"{child.name}: task {child.id} of {child.queue}, {child.state}{more}")
 
 
 def reschedule(words: Sequence[str]) -> int:

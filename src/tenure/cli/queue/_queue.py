@@ -17,25 +17,28 @@ from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import known, of_one, task_id
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
-from tenure.engine import CAP
+from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web import names, read_queues
 
+from ._follow import follow
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
+from ._signal import signal
 
-_STATES = ("waiting", "delayed", "leased", "dead", "ended")
+_STATES = tuple(TASKS)
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | cancel | purge | pause | resume ...
+usage: tenure queue COMMAND ...
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
-  show NAME ID            one task, with its error, traceback, progress and meta
+  show NAME ID            one task, with its error, traceback, progress, meta and children
+  follow NAME ID          a line for each change of a task, until it has ended
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
@@ -43,6 +46,8 @@ usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | can
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
+  signal NAME ID SIGNAL [JSON]
+                          send a task the signal that its handler waits for
   cancel NAME ID...       cancel tasks that have not ended
   purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
   pause NAME, resume NAME stop and resume handing out tasks
@@ -89,7 +94,12 @@ async def _all(store: Store) -> dict[str, QueueStatistics]:
 def _remark(s: QueueStatistics) -> str:
     return ", ".join(
         text
-        for text, holds in (("paused", s.paused), (f"{s.producers:,} producers wait", s.producers))
+        for text, holds in (
+            ("paused", s.paused),
+            (f"{s.suspended:,} suspended", s.suspended),
+            (f"{s.ending:,} ending", s.ending),
+            (f"{s.producers:,} producers wait", s.producers),
+        )
         if holds
     )
 
@@ -156,7 +166,10 @@ def _groups(words: Sequence[str]) -> int:
     groups = with_store(args, partial(_look_at_groups, args))
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
-    rows = [(short(g.group), g.waiting, g.delayed, g.leased) for g in groups]
+    rows = [
+        (short(g.group) + (" (children)" if g.children else ""), g.waiting, g.delayed, g.leased)
+        for g in groups
+    ]
     print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
     return 0
 
@@ -223,11 +236,13 @@ def _paged(p: argparse.ArgumentParser) -> None:
 _COMMANDS: Commands = {
     "ls": _ls,
     "show": _show,
+    "follow": follow,
     "put": put,
     "dead": _dead,
     "groups": _groups,
     "requeue": requeue,
     "reschedule": reschedule,
+    "signal": signal,
     "cancel": cancel,
     "purge": purge,
     "pause": partial(set_paused, True),

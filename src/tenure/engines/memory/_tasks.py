@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
@@ -111,7 +112,7 @@ class TaskRows:
 
     def supersede(self, queue: Queue, task: int) -> None:
         former = queue.tasks[task]
-        former.new = former.new._replace(key=None)
+        former.new = replace(former.new, key=None)
         if former.stop is None:
             former.stop, former.stop_ttl = 0, EXPIRED_TTL
 
@@ -208,7 +209,7 @@ class TaskRows:
         )
 
     def _seconds_left(self, task: Task) -> float | None:
-        """How many seconds a task has until its deadline."""
+        """Return the seconds that a task has until its deadline; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
     def _tree(self, queue: str, task: Task | Ended) -> tuple[int, str, int]:

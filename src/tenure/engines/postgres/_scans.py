@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import ENTRIES, INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
+from tenure.engine import INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
 from tenure.errors import EngineError
 
 from ._codec import Row, decoded
@@ -19,7 +19,7 @@ from ._health import health
 from ._values import Ints, Value, name, text
 
 _PLACES: dict[str, tuple[int, int]] = {
-    **dict.fromkeys((*NAMES, "resources", "entries"), (0, 1)),
+    **dict.fromkeys((*NAMES, "resources", "entries", "unfinished_children"), (0, 1)),
     **dict.fromkeys(("session", "holders", "delayed"), (2, 0)),
     **dict.fromkeys(("leased", "suspended", "ending", "dead", "ended"), (1, 0)),
     "groups": (1, 1),
@@ -30,7 +30,7 @@ _PLACES: dict[str, tuple[int, int]] = {
 
 def scan(op: Scan[Any]) -> tuple[Value, ...]:
     """The arguments of the function. Raises `EngineError`."""
-    after = f":{name(op.after).hex()}" if op.after and op.index is ENTRIES else op.after
+    after = f":{name(op.after).hex()}" if op.after and op.index.row is Entry else op.after
     numbers, _, behind = after.partition(":")
     try:
         place, raw = list(map(int, numbers.split())), bytes.fromhex(behind)
@@ -60,7 +60,7 @@ def _end(index: Index[Any], listed: Sequence[Row], limit: int) -> str:
     if len(listed) <= limit:
         return ""
     row, (numbers, names) = listed[limit - 1], _PLACES[index.name]
-    if index is ENTRIES:
+    if index.row is Entry:
         return text(row.b[-1])
     place = " ".join(map(str, row.n[len(row.n) - numbers :]))
     return place + "".join(f":{raw.hex()}" for raw in row.b[len(row.b) - names :])
@@ -69,7 +69,7 @@ def _end(index: Index[Any], listed: Sequence[Row], limit: int) -> str:
 def _limiter(row: Row) -> LimiterStatus:
     held_off, held, *debts = row.b
     pairs = zip(map(text, debts[::2]), map(float, debts[1::2]), strict=True)
-    return LimiterStatus(float(held_off), float(held), tuple(sorted(Debt(*pair) for pair in pairs)))
+    return LimiterStatus(float(held_off), float(held), tuple(Debt(*pair) for pair in sorted(pairs)))
 
 
 _ROWS: dict[type[Any], Callable[[Row], Any]] = {

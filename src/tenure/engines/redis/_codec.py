@@ -36,7 +36,6 @@ from tenure.engine import (
     Outcome,
     QueueCounts,
     Queued,
-    RateLimit,
     Reply,
     TooMany,
     Tripped,
@@ -51,7 +50,7 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({RateLimit, LimiterStatus, Debt})
+_AMOUNTS = frozenset({LimiterStatus, Debt})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
@@ -190,35 +189,32 @@ def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | N
     # one name alone makes no tuple
     read: Read = attrgetter(*names) if len(names) > 1 else partial(_fields_of, names)
     converted = [
-        (i, _argument(hints[name], operation))
-        for i, name in enumerate(fixed)
-        if hints[name] not in {str, bytes, int}
+        (i, _argument(hints[name])) for i, name in enumerate(fixed) if hints[name] not in {str, bytes, int}
     ]
-    return read, converted, _argument(hints[long[0]], operation) if long else None
+    return read, converted, _argument(hints[long[0]]) if long else None
 
 
 def _fields_of(names: list[str], it: Any) -> tuple[Any, ...]:
     return tuple([getattr(it, name) for name in names])
 
 
-def _argument(hint: Any, owner: type) -> Convert:
+def _argument(hint: Any) -> Convert:
     """The function that makes an argument of a field, or several arguments of a field that has no fixed length."""
     if (known := _without_none(hint)) is not hint:
-        convert, item = _argument(known, owner), _item_type(known)
+        convert, item = _argument(known), _item_type(known)
         if item is not None:
             return lambda value: ("",) if value is None else ("=", *convert(value))
         if known in {str, bytes}:
             return lambda value: "" if value is None else "=" + value
         return lambda value: "" if value is None else convert(value)
     if (item := _item_type(hint)) is not None:
-        parts = _parts(item)
-        if not parts:
+        if not (parts := get_args(item)):
             return tuple
-        converts = [_argument(part, item) for part in parts]
+        converts = list(map(_argument, parts))
         return lambda value: [
             convert(field) for item in value for convert, field in zip(converts, item, strict=True)
         ]
-    if hint is float and owner not in _AMOUNTS:
+    if hint is float:
         return microseconds
     return int if hint is bool else _same
 
@@ -243,7 +239,9 @@ def _answer(raw: Any) -> Any:
 @cache
 def _fields(made: type) -> Convert:
     """The function that makes an object of its fields; the last may be missing where they have a default."""
-    decoders = [decoder(part, made) for part in _parts(made)]
+    # the classes say that they are of the package, which does not import this
+    hints = get_type_hints(made, localns={"Literal": Literal})
+    decoders = [decoder(hint, made) for hint in hints.values()]
     return lambda raw: made(
         *[decode(field) for decode, field in zip(decoders[: len(raw)] or decoders, raw, strict=True)]
     )
@@ -287,13 +285,3 @@ def _item_type(hint: Any) -> Any:
     """The type of the items of `tuple[T, ...]`; None for other types."""
     arguments = get_args(_without_none(hint))
     return arguments[0] if len(arguments) == 2 and arguments[1] is Ellipsis else None
-
-
-def _parts(made: Any) -> list[Any]:
-    """The types of the fields of a class or of a tuple; none for a scalar."""
-    return list(get_args(made) or ([] if made in _SCALARS else _hints(made).values()))
-
-
-def _hints(made: Any) -> dict[str, Any]:
-    # the classes say that they are of the package, which does not import this
-    return get_type_hints(made, localns={"Literal": Literal})

@@ -12,8 +12,9 @@ from ._codec import Argument, microseconds
 def spend(op: Spend) -> list[Argument]:
     """The arguments of `Spend`: of each request the longest wait, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
-    for costs, max_wait in op.requests:
-        arguments += ("" if max_wait is None else microseconds(max_wait), *[cost or 0 for cost in costs])
+    for request in op.requests:
+        wait = request.max_wait
+        arguments += ("" if wait is None else microseconds(wait), *[cost or 0 for cost in request.costs])
     return arguments
 
 
@@ -31,11 +32,12 @@ def _spending(held: float, raw: list[int]) -> Spending:
 def refund(op: Refund) -> list[Argument]:
     """The arguments of `Refund`: of each request the booking and the amount in each limit."""
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
-    for bookings, amounts in op.requests:
-        for (end, size), amount in zip(bookings, amounts or [""] * len(bookings), strict=True):
-            arguments += (end * 1e6, size, amount)
+    for request in op.requests:
+        amounts = request.amounts or [""] * len(request.bookings)
+        for booking, amount in zip(request.bookings, amounts, strict=True):
+            arguments += (booking.end * 1e6, booking.size, amount)
     return arguments
 
 
 def _limits(limits: tuple[RateLimit, ...]) -> list[Argument]:
-    return [len(limits), *(field for limit in limits for field in limit)]
+    return [len(limits), *(part for limit in limits for part in (limit.name, limit.rate, limit.burst))]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from tenure.engine import INDEXES, Health, LimiterStatus, Page, Scan
@@ -38,7 +40,7 @@ def _codec(name: str) -> tuple[type[Page[Any]], Callable[[Any], Any], list[Calla
 
 def _limiter(raw: list[Any]) -> LimiterStatus:
     status = decoder(LimiterStatus, Page)(raw)
-    return status._replace(debts=tuple(sorted(status.debts)))
+    return replace(status, debts=tuple(sorted(status.debts, key=attrgetter("name"))))
 
 
 _ROWS: dict[type[Any], Callable[[Any], Any]] = {Health: health, LimiterStatus: _limiter}

@@ -66,13 +66,12 @@ def put(op: Put) -> Iterator[Argument]:
         yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
         yield from (_groups(request.tasks), len(request.tasks))
         for task in request.tasks:
-            payload, priority, delay, key, expires, meta, group = task[:7]
-            looks = expires is not None or task.deadline is not None
-            if priority or delay or key is not None or looks or meta:
-                yield from (payload, "+", priority, microseconds(delay))
-                yield from (_about_key(task), key or "", _when_looked_at(task) if looks else "", meta, group)
+            looks = task.expires is not None or task.deadline is not None
+            if task.priority or task.delay or task.key is not None or looks or task.meta:
+                yield from (task.payload, "+", task.priority, microseconds(task.delay), _about_key(task))
+                yield from (task.key or "", _when_looked_at(task) if looks else "", task.meta, task.group)
             else:
-                yield from (payload, group and "=" + group)
+                yield from (task.payload, task.group and "=" + task.group)
 
 
 def _about_key(task: NewTask) -> Argument:
@@ -84,7 +83,7 @@ def _about_key(task: NewTask) -> Argument:
 
 
 def _when_looked_at(task: NewTask) -> Argument:
-    """When a task is looked at, which is when it expires or is late, and its deadline if it has one."""
+    """The time at which a task is looked at, since it expires or is late, and its deadline if it has one."""
     deadline = task.deadline
     if deadline is None:
         return _or_nothing(task.expires)
@@ -104,7 +103,7 @@ def put_children(op: PutChildren) -> Iterator[Argument]:
     """The arguments of the operation in `family_operations.lua`."""
     yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
     for name, task in zip(op.names, op.tasks, strict=True):
-        yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta)
+        yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta, task.group)
         yield _or_nothing(task.deadline)
 
 
@@ -130,10 +129,11 @@ def exchange(op: Exchange) -> Iterator[Argument]:
     """The arguments of `exchange.lua`."""
     yield from (op.session, op.n, op.key, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, _or_nothing(op.dead_ttl), int(op.keep))
-    for task, token, verdict, result, delay, ttl, failure in op.settle:
-        time = delay if verdict in _DELAYED else ttl
+    for each in op.settle:
+        time = each.delay if each.verdict in _DELAYED else each.ttl
         left = -1 if time is None else microseconds(time)
-        yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict], len(failure)) + failure + result
+        letter, failure = _LETTERS[each.verdict], each.failure
+        yield _SETTLEMENT.pack(each.id, each.token, left, letter, len(failure)) + failure + each.result
 
 
 def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | None]:

@@ -13,11 +13,13 @@ from tenure.engine import (
     ENTRY_BYTES,
     EXPIRED_TTL,
     MOST_ENTRIES,
+    UNFINISHED_CHILDREN,
     Accepted,
     Ends,
     GoesBack,
     Page,
     PutChildren,
+    PutRequest,
     Reply,
     Scan,
     SetEntry,
@@ -146,6 +148,7 @@ class Families:
         family.unfinished += len(new)
         self._families.save(family)
         to: Queue = self._queues.get(op.to)
+        self._rows.expect_tasks(to, (PutRequest("", op.tasks),))
         due, takeable = self._takers.due(to), to.takeable
         ids: list[int] = []
         added: list[int] = []
@@ -157,7 +160,9 @@ class Families:
             ready_at = self._state.after(spec.delay)
             to.put += 1
             to.live += 1
-            place = to.enqueue(child, "", ready_at, self._state.moment)
+            if spec.group:
+                to.groups.count_in(spec.group, to.waiting)
+            place = to.enqueue(child, spec.group, ready_at, self._state.moment)
             own = None if spec.deadline is None else self._state.after(spec.deadline)
             deadline = earlier(own, task.deadline)
             self._rows.add(to, child, spec, place, ready_at, deadline, deadline)
@@ -194,8 +199,9 @@ class Families:
         return Reply.OK
 
     def entries(self, op: Scan[Page[ShownEntry]]) -> Page[ShownEntry]:
-        """The entries of a task."""
+        """The entries of a task, or of its unfinished children alone."""
         task = int(op.only)
+        order = "unfinished" if op.index is UNFINISHED_CHILDREN else "name"
         family = self._families.get(op.key, task)
         if family is None or family.over:
             return Page(())
@@ -203,7 +209,7 @@ class Families:
         page: list[ShownEntry] = []
         size, last = 0, ""
         for looked, row in enumerate(
-            self._entries.some("name", op.key, task, limit=op.limit + 1, after=after)
+            self._entries.some(order, op.key, task, limit=op.limit + 1, after=after)
         ):
             if looked == op.limit or size > ENTRY_BYTES:
                 return Page(tuple(page), last)
@@ -472,7 +478,7 @@ class Families:
         return bool(rows) and rows[0].name.startswith(family.prefix)
 
     def _hold_group(self, queue: Queue, task: Task) -> None:
-        """The group of a root keeps its order meanwhile."""
+        """The group of a root keeps its order meanwhile; the group of a child has none."""
         if task.group:
             queue.groups.pin(task.group, task.id)
             queue.groups.rest(task.group, task.id)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heapreplace
 from typing import NamedTuple, Protocol
 
-from tenure.engine import GroupCounts, SetGroups
+from tenure.engine import OF_CHILDREN, GroupCounts, SetGroups
 
 from ._pages import Position
 
@@ -200,8 +200,8 @@ class Groups(GroupSettings):
             self.refresh(group)
 
     def pin(self, name: str, task: int) -> None:
-        """A task that was tried goes back: it stays ahead of its group where order is kept."""
-        if name and self.keep_order:
+        """A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child."""
+        if name and self.keep_order and not name.startswith(OF_CHILDREN):
             group = self._rows.change(name)
             group.pinned_task, group.rests = task, False
             self.refresh(group)

@@ -18,6 +18,7 @@ from tenure.engine import (
     SESSION,
     TASK,
     TASKS,
+    UNFINISHED_CHILDREN,
     Health,
     Index,
     Page,
@@ -92,7 +93,7 @@ class Scans:
             TASK: tasks.one,
             KEYED_TASK: tasks.one,
             GROUPS: tasks.groups,
-            ENTRIES: families.entries,
+            **dict.fromkeys((ENTRIES, UNFINISHED_CHILDREN), families.entries),
         }
 
     def scan(self, op: Scan[Any]) -> Any:

@@ -62,7 +62,7 @@ def ended_record(
 
 
 def seconds_left(state: State, deadline: int | None) -> float | None:
-    """How many seconds there are until a deadline."""
+    """Return the seconds until a deadline; None without one."""
     return None if deadline is None else seconds(deadline - state.moment)
 
 

@@ -156,7 +156,8 @@ def decode(text: str) -> Metadata:
 
 
 def _encode_limiter(limiter: Limiter) -> str:
-    return json.dumps([limiter.held_until, limiter.held, limiter.last_due, limiter.booked])
+    booked = {name: (booked.end, booked.rate) for name, booked in limiter.booked.items()}
+    return json.dumps([limiter.held_until, limiter.held, limiter.last_due, booked])
 
 
 def _decode_limiter(text: str) -> Limiter:

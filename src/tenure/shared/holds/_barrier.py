@@ -131,8 +131,8 @@ class Barrier:
 
     async def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
-        parties, generation, waiting, broken, _ = await self._status()
-        return BarrierStatistics(parties, generation, waiting, broken)
+        status = await self._status()
+        return BarrierStatistics(status.parties, status.generation, status.waiting, status.broken)
 
     async def _status(self) -> BarrierStatus:
         (status,) = (await read_pages(self._store, Scan(BARRIER, self._request.key))).rows

@@ -147,7 +147,11 @@ class ResourcePool(NotABlock):
         """The resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
         codec = self._store.codec
         return [
-            PooledResource(r.resource, decode(codec, r.metadata), *r[2:]) for r in (await self._page()).rows
+            PooledResource(
+                *(r.resource, decode(codec, r.metadata), r.preference, r.state),
+                *(r.process, r.token, r.rest, r.reason),
+            )
+            for r in (await self._page()).rows
         ]
 
     async def statistics(self) -> ResourcePoolStatistics:

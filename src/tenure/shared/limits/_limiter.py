@@ -125,8 +125,8 @@ class RateLimiter(AsyncBlock):
     async def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
         (status,) = (await read_pages(self._store, Scan(LIMITER, self._key))).rows
-        debts = dict(status.debts)
-        owed = (min(debts.get(name, 0.0), rate * LONGEST) for name, rate, _ in self._engine_limits)
+        debts = {debt.name: debt.amount for debt in status.debts}
+        owed = (min(debts.get(limit.name, 0.0), limit.rate * LONGEST) for limit in self._engine_limits)
         return self._limits.state(tuple(owed), status.held_off)
 
     # inside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Generic, Self
@@ -16,9 +17,13 @@ from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Store
 from tenure.upkeep import Job
 
+from ._child_records import ChildRecord, unfinished_child
 from ._payload import P_co
 from ._records import TaskRecord
 from ._reports import is_older
+
+_LOOK_AGAIN = 2.0
+"""Seconds after which a task that waits for its children is looked at again: the end of a child sends no hint."""
 
 
 class Feed:
@@ -30,6 +35,7 @@ class Feed:
     def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
         self.task_id: int = task_id
         self.record: Record | None = None
+        self.child: ChildRecord | None = None
         self.version = 0
         self.over = False
         self.error: Callable[[], Exception] | None = None
@@ -76,21 +82,24 @@ class Feed:
                     elif not answer.rows:
                         self.fail(partial(ResultUnavailable, self._key, self.task_id))
                     else:
-                        self._publish(*answer.rows)
+                        (record,) = answer.rows
+                        child = await unfinished_child(self._store, self._key, record)
+                        self._publish(record, child)
                         if not self.over:
-                            await watch.changed(answer.ask_again_in)
+                            again = answer.ask_again_in
+                            await watch.changed(again if child is None else min(again, _LOOK_AGAIN))
         except (EngineError, StoreClosed) as problem:
             self.fail(partial(type(problem), *problem.args))
 
-    def _publish(self, record: Record) -> None:
+    def _publish(self, record: Record, child: ChildRecord | None) -> None:
         former = self.record
         if former is not None and is_older(record.progress, former.progress):
-            record = record._replace(
-                progress=former.progress
-            )  # the engine has lost a report that was seen here
+            # the engine has lost a report that was seen here
+            record = replace(record, progress=former.progress)
         self.over = record.seq > 0
-        self.record = record
-        if former is None or record._replace(age=former.age) != former:
+        is_new = former is None or replace(record, age=former.age) != former or child != self.child
+        self.record, self.child = record, child
+        if is_new:
             self.version += 1
             wake(self.followers)
 
@@ -104,7 +113,9 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
 
     __slots__ = ("_feed", "_feeds", "_read", "_seen")
 
-    def __init__(self, feed: Callable[[], Feed], read: Callable[[Record], TaskRecord[P_co]]) -> None:
+    def __init__(
+        self, feed: Callable[[], Feed], read: Callable[[Record, ChildRecord | None], TaskRecord[P_co]]
+    ) -> None:
         self._feeds = feed
         self._read = read
         self._feed: Feed | None = None
@@ -143,7 +154,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         while True:
             if feed.version != self._seen and feed.record is not None:
                 self._seen = feed.version
-                return self._read(feed.record)
+                return self._read(feed.record, feed.child)
             if feed.error is not None:
                 raise feed.error()
             if feed.over:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure.arguments import check_count, check_name, check_number
-from tenure.engine import GroupCounts, SetGroups
+from tenure.engine import OF_CHILDREN, GroupCounts, SetGroups
 from tenure.errors import EngineError
 from tenure.store import Session, Store
 
@@ -20,23 +20,45 @@ _MOST_WEIGHTS = 1000
 class GroupStatistics:
     """A group of a queue at one moment: how many of its tasks are in which state.
 
-    A delayed task that is due may still count as delayed; the next exchange of any taker moves it.
+    A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
+    tasks count as delayed. `children`: these tasks are children of other tasks; tasks without a parent that have the
+    same group are counted apart.
     """
 
     group: str
     waiting: int
     delayed: int
     leased: int
+    children: bool = False
 
     @property
     def unfinished(self) -> int:
-        """The number of tasks that are waiting, delayed or leased."""
+        """The number of tasks that have not ended."""
         return self.waiting + self.delayed + self.leased
 
 
 def group_statistics(counts: GroupCounts) -> GroupStatistics:
     """The engine's counts of a group, for the user."""
-    return GroupStatistics(counts.group, counts.waiting, counts.delayed, counts.leased)
+    name, is_of_children = shown_group(counts.group), counts.group.startswith(OF_CHILDREN)
+    return GroupStatistics(name, counts.waiting, counts.delayed, counts.leased, is_of_children)
+
+
+def check_group(name: str, group: object) -> str:
+    """The group of a task: a name that says nothing of children."""
+    checked = check_name(name, group)
+    if checked.startswith(OF_CHILDREN):
+        raise ValueError(f"{name} must not begin with a null character: {checked[:50]!r}")
+    return checked
+
+
+def group_of_children(group: str) -> str:
+    """The group that the engine keeps for the children that have this group; "" for none."""
+    return group and OF_CHILDREN + group
+
+
+def shown_group(group: str) -> str:
+    """The group, of a child or not, as the user has named it."""
+    return group.removeprefix(OF_CHILDREN)
 
 
 def settings(
@@ -65,13 +87,14 @@ def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
         raise TypeError(f"weights must be a mapping of groups to numbers, not {type(weights).__name__}")
     if len(weights) > _MOST_WEIGHTS:
         raise ValueError(f"weights must have at most {_MOST_WEIGHTS} groups, not {len(weights)}")
-    return tuple(
-        (
-            "" if group == "" else check_name("weights: the group", group),
-            check_number(f"weights[{group!r}]", weight, least=0.001, most=1000),
+    checked = {
+        "" if group == "" else check_group("weights: the group", group): check_number(
+            f"weights[{group!r}]", weight, least=0.001, most=1000
         )
         for group, weight in weights.items()
-    )
+    }
+    of_children = {group_of_children(group): weight for group, weight in checked.items()}
+    return tuple((checked | of_children).items())
 
 
 class GroupSettings:

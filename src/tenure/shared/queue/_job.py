@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overloa
 from tenure.arguments import shows_options
 from tenure.handlers import is_async, name_of, signature_of
 
+from ._children import Target
 from ._new_task import check_options
 from ._options import Item, PutOptions
 from ._queue import WorkQueue, check_queue
@@ -18,7 +19,7 @@ Params = ParamSpec("Params")
 R = TypeVar("R")
 
 
-class Job(Generic[Params, R]):
+class Job(Target[Any], Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
 
     The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
@@ -86,6 +87,17 @@ class Job(Generic[Params, R]):
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
         """
         return cast("R", await self.queue.result(task_id))
+
+    @property
+    def place(self) -> WorkQueue[dict[str, Any]]:
+        """The queue of the job. For `Children` alone."""
+        return self.queue
+
+    def call(self, payload: Any) -> tuple[Any, PutOptions]:
+        """The call with this argument, or the call of an item, with the options of the job. For `Children` alone."""
+        if isinstance(payload, Item):
+            return cast("Item[Any]", payload).payload, self._options
+        return self._arguments((payload,), {}), self._options
 
     def handler(self, instead: Callable[..., Any] | None = None) -> Callable[[object], Any]:
         """A handler of payloads that calls the function, or `instead` in its place. For the worker alone."""

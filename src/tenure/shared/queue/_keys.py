@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from tenure.arguments import check_seconds
@@ -41,6 +42,6 @@ def with_key(
         max_wait = check_seconds("max_wait", max_wait)
         if max_wait < task.delay:
             raise ValueError(f"max_wait must be at least the delay, {task.delay:g} seconds, not {max_wait:g}")
-    return task._replace(
-        on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
+    return replace(
+        task, on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_timeout
 from tenure.engine import NewTask, OnDuplicate
 from tenure.store import Codec
 
+from ._groups import check_group
 from ._keys import with_key
 from ._meta import encode_meta
 from ._options import Item, PutOptions
-from ._task import encode
+from ._payload import encode
 
 T = TypeVar("T")
 
@@ -53,10 +55,10 @@ def new_task(
         None if key is None else check_name("key", key),
         check_timeout("expires", expires, least=None),
         b"" if meta is None and span_meta is None else encode_meta(meta, span_meta),
-        "" if group is None else check_name("group", group),
+        "" if group is None else check_group("group", group),
     )
     if deadline is not None:
-        task = task._replace(deadline=check_timeout("deadline", deadline, least=None))
+        task = replace(task, deadline=check_timeout("deadline", deadline, least=None))
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task
     return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)

@@ -1,8 +1,11 @@
-"""The type of a queue's payloads."""
+"""The type of a queue's payloads, and values as bytes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from tenure.errors import PayloadTooLarge
+from tenure.store import Codec, encoded
 
 if TYPE_CHECKING:
     # checkers know it on every Python, so that a bare `WorkQueue` is `WorkQueue[Any]`
@@ -15,3 +18,11 @@ else:
 
     P = TypeVar("P")
     P_co = TypeVar("P_co", covariant=True)
+
+
+def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
+    """The bytes of a value, if they are within the limit."""
+    data = encoded(codec, f"{key}: the {what}", value)
+    if len(data) > limit:
+        raise PayloadTooLarge(key, what, len(data), limit)
+    return data

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, Unpack, cast, overload
+from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
@@ -30,6 +30,7 @@ from tenure.engine import (
     Accepted,
     Count,
     Duplicate,
+    Entry,
     Move,
     MovedCount,
     NewTask,
@@ -39,14 +40,19 @@ from tenure.engine import (
     Record,
     Reply,
     Scan,
+    SetEntry,
     SetGroups,
     SetPaused,
+    TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
+from ._child_records import ChildPage, ChildRecord, read_children, unfinished_child
+from ._children import Target
 from ._client import QueueClient
 from ._completing import complete_all
+from ._family import SIGNAL
 from ._following import TaskChanges
 from ._groups import (
     GroupStatistics,
@@ -56,8 +62,8 @@ from ._groups import (
 )
 from ._keys import check_key_ttl, check_on_duplicate
 from ._new_task import new_task, task_of
-from ._options import Item, MoreOptions
-from ._payload import P
+from ._options import Item, MoreOptions, PutOptions
+from ._payload import P, encode
 from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
 from ._records import (
@@ -83,7 +89,7 @@ def check_queue(queue: object) -> None:
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
-class WorkQueue(Generic[P]):
+class WorkQueue(Target[P], Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
@@ -414,7 +420,22 @@ class WorkQueue(Generic[P]):
         else:
             wanted = Scan(KEYED_TASK, self.key, only=check_name("key", key))
         page = await read_pages(self.store, wanted)
-        return self._read(page.rows[0]) if page.rows else None
+        if not page.rows:
+            return None
+        (record,) = page.rows
+        return self._read(record, await unfinished_child(self.store, self.key, record))
+
+    async def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
+        """Look at the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+
+        A task without children, or that is not known, has an empty page. Children are listed for as long as their
+        parent is unfinished, or a dead letter; those that failed, until the end of its try. Raises `StoreClosed`,
+        `EngineError`.
+        """
+        self.store.check_families()
+        task_id = check_task_id("task_id", task_id)
+        after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
+        return await read_children(self.store, self.key, task_id, after, check_count("limit", limit))
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -427,11 +448,41 @@ class WorkQueue(Generic[P]):
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
 
+    async def signal(
+        self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None
+    ) -> bool:
+        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
+
+        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
+        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
+        with another value, and if it no longer waits, since its timeout has passed.
+        Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
+        what the codec raises.
+        Cancellation: the signal may or may not be sent.
+        """
+        if (key is None) is (task_id == 0):
+            raise TypeError("signal takes a task_id or a key")
+        name = check_name("name", name)
+        data = encode(self.store.codec, self.key, "signal", value, self.max_payload)
+        self.store.check_families()
+        if key is None:
+            task_id = check_task_id("task_id", task_id)
+        elif (record := await self.get(key=key)) is None:
+            return False
+        else:
+            task_id = record.id
+        answer = await self.store.call(SetEntry(self.key, task_id, 0, SIGNAL + name, data))
+        if isinstance(answer, TooMany):
+            problem = f"{self.key} task {task_id} has {answer.most} entries, which is the most"
+            raise RuntimeError(problem)  # noqa: TRY004 no argument
+        if isinstance(answer, Entry):
+            return answer.state == "done" and answer.value == data
+        return answer is Reply.OK
+
     async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
-        Returns False if there is no such task, it is leased, or it has ended. Cancellation: it may or may not be
-        applied.
+        Returns False if there is no such task or it is in another state. Cancellation: it may or may not be applied.
         """
         task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
         return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
@@ -445,7 +496,7 @@ class WorkQueue(Generic[P]):
         return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
 
     async def join(self) -> None:
-        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+        """Wait until no task is unfinished. Raises `StoreClosed`."""
         await self._client.watchers.drained()
 
     async def statistics(self) -> QueueStatistics:
@@ -490,16 +541,19 @@ class WorkQueue(Generic[P]):
         return audit_of(counted, await self._count(Count(self.key, recount=True)))
 
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
+        """Look at the tasks in a state, `limit` at a time.
 
-        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
-        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
-        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
-        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
-        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned.
+        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
+        come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
+        in which they were taken, suspended and ending ones by id, others in that in which they ended. `after` is the
+        `next` of the page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from
+        the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
+        ended tasks are None unless the queue keeps them.
+
+        Raises `EngineError` for an `after` that no page has returned.
         """
         if state not in TASKS:
-            raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
+            raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
         after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
         page = await read_pages(self.store, Scan(TASKS[state], self.key, after), limit)
@@ -537,10 +591,21 @@ class WorkQueue(Generic[P]):
         """Deliver tasks again. Cancellation: it may or may not be applied."""
         await self.store.call(SetPaused(self.key, paused=False))
 
+    # for the children of tasks
+
+    @property
+    def place(self) -> Self:
+        """The queue itself. For `Children` alone."""
+        return self
+
+    def call(self, payload: Any) -> tuple[Any, PutOptions]:
+        """The payload as it is. For `Children` alone."""
+        return payload, {}
+
     # inside
 
-    def _read(self, record: Record) -> TaskRecord[P]:
-        return record_of(record, self.codec, self.store.codec)
+    def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
+        return record_of(record, self.codec, self.store.codec, self.store, child)
 
     async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
         total, moved = 0, MovedCount(0, more=True)

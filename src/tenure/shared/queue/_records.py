@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from tenure.engine import QueueCounts, Record
-from tenure.store import Codec, JsonCodec, decoded
+from tenure.store import Codec, JsonCodec, Store, decoded
 
+from ._child_records import ChildRecord, queue_in
 from ._failures import read
+from ._groups import shown_group
 from ._payload import P, P_co
 from ._reports import report_in
 
@@ -70,16 +72,21 @@ class Audit:
 class TaskRecord(Generic[P_co]):
     """A task as the engine has it; generic in its payload.
 
-    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts`
-    tries have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in
-    seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
-    otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed try,
-    its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
+    `state` is "waiting", "delayed", "leased", "suspended" (waits for its children or a signal, and holds nothing),
+    "ending" (its end, or the end of its try, waits for its children), "done", "dead", "discarded", "cancelled" or
+    "expired". `attempts` tries have failed, `deliveries` times the task was handed out. `age` is since it became ready,
+    or ended, in seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task
+    has ended otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed
+    try, its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
     `meta` what the producer sent along, `group` the group of the task, or None. `deadline` is how many seconds an
     unfinished task has left, or None without a deadline. `rank` orders ended tasks by when
     they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
     queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
     has its bytes by the name of the field.
+
+    A child has a `parent`, the id of a task of `parent_queue`, while it is unfinished or dead. `children` is how many
+    of the task's own children are unfinished. `unfinished_child` is the first of them by name, of a suspended or
+    ending task that `get` or `follow` has returned; the task waits for it, unless it is suspended for a signal.
     """
 
     id: int
@@ -99,6 +106,10 @@ class TaskRecord(Generic[P_co]):
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
     undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     group: str | None = None
+    parent: int | None = None
+    parent_queue: str | None = None
+    children: int = 0
+    unfinished_child: ChildRecord | None = None
     deadline: float | None = None
 
     @property
@@ -138,8 +149,10 @@ def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
     return Audit(recounted, tuple(problems))
 
 
-def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
-    """The engine's record of a task, for the user; `codec` is for the rest."""
+def record_of(
+    record: Record, payloads: Codec[P], codec: Codec, store: Store, child: ChildRecord | None = None
+) -> TaskRecord[P]:
+    """The engine's record of a task, for the user; `codec` is for the rest, `child` an unfinished child."""
     failures, done = read(record.failure), record.state == "done"
     undecoded: dict[str, bytes] = {}
 
@@ -167,6 +180,10 @@ def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]
         earlier_errors=failures.earlier,
         meta=value("meta", _META, record.meta) or {},
         undecoded=undecoded,
-        group=record.group or None,
+        group=shown_group(record.group) or None,
+        parent=record.parent or None,
+        parent_queue=queue_in(store, record.parent_key) or None,
+        children=record.children,
+        unfinished_child=child,
         deadline=record.deadline,
     )

@@ -26,6 +26,7 @@ from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
 
+from ._family import HandlerScope
 from ._queue import WorkQueue
 from ._retry import Dead, Retry
 from ._takes import Dismissed
@@ -182,6 +183,7 @@ class Runners:
     async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
+            handler_scope = HandlerScope(scope)
             while not (self.draining or scope.cancel_called):
                 if pause is not None and (first := pause(number)) is not None:
                     await self._wait_for(first, scope)
@@ -198,7 +200,7 @@ class Runners:
                         slot.idled()
                     return
                 session, taken = delivery
-                await self._work(Task(self._source, session, taken, scope), handle, scope)
+                await self._work(Task(self._source, session, taken, handler_scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
         with anyio.move_on_after(seconds):
@@ -255,7 +257,9 @@ class Runners:
         return inf if self._timeout is None else now() + self._timeout
 
     def _is_timed_out(self, task: Task, scope: CancelScope) -> bool:
-        return scope.cancel_called and not (task.cancelled or task.late) and task.lost is None
+        return (
+            scope.cancel_called and not (task.cancelled or task.suspended or task.late) and task.lost is None
+        )
 
     def _verdict(
         self, task: Task, failure: BaseException | None, interruption: BaseException | None

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
 
 import anyio
+import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.arguments import check_timeout
+from tenure.arguments import check_name, check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
-from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
+from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled
 from tenure.handlers import split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
-from tenure.store import Codec, Held, Session, Store, decoded, encoded, numbers
+from tenure.store import Codec, Held, Session, Store, decoded, numbers
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
+from ._children import Children, OnFailure, Target
 from ._failures import recorded
+from ._family import SIGNAL, Family, HandlerScope
+from ._groups import shown_group
 from ._meta import decode_meta
-from ._payload import P, P_co
+from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
 from ._retry import Dead, Discard, Retry, RetryLater, error_of
-from ._steps import Steps
+from ._steps import step
 from ._takes import OnSettled, Takers
 
 R = TypeVar("R")
+C = TypeVar("C")
 
 _UNCOMMITTED = "uncommitted"
 _LATE_PAUSE = 1.0
@@ -44,6 +50,8 @@ _EVENTS = {
     Verdict.CANCEL: "task.cancelled",
     Verdict.GIVE_BACK: "task.given_back",
     Verdict.POSTPONE: "task.postponed",
+    Verdict.WAIT: "task.suspended",
+    Verdict.WAIT_FOR: "task.suspended",
 }
 
 
@@ -69,14 +77,6 @@ class Source(Protocol):
     traceback: bool
 
 
-def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
-    """The bytes of a value, if they are within the limit."""
-    data = encoded(codec, f"{key}: the {what}", value)
-    if len(data) > limit:
-        raise PayloadTooLarge(key, what, len(data), limit)
-    return data
-
-
 class Task(Guarded, Held, Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
@@ -91,6 +91,7 @@ class Task(Guarded, Held, Generic[P_co]):
     __slots__ = (
         "_error",
         "_failure",
+        "_family",
         "_if_uncommitted",
         "_joined",
         "_meta",
@@ -102,7 +103,6 @@ class Task(Guarded, Held, Generic[P_co]):
         "_scope",
         "_session",
         "_since",
-        "_steps",
         "_trying",
         "attempt",
         "cancelled",
@@ -117,12 +117,12 @@ class Task(Guarded, Held, Generic[P_co]):
     )
 
     def __init__(
-        self, queue: Source, session: Session, taken: Taken, scope: CancelScope | Batch[Any]
+        self, queue: Source, session: Session, taken: Taken, scope: CancelScope | HandlerScope | Batch[Any]
     ) -> None:
         self.id: int = taken.id
         self.token: int = taken.token
         self.priority: int = taken.priority
-        self.group: str | None = taken.group or None
+        self.group: str | None = shown_group(taken.group) if taken.group else None
         self.attempt: int = taken.attempts + 1
         self.deliveries: int = taken.deliveries
         self.waited: float = taken.waited
@@ -131,7 +131,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._progress = taken.progress
         self._failure = taken.failure
         self._meta = taken.meta
-        self._steps: Steps | int = taken.entries
+        self._family: Family | int = taken.entries
         self._reports = 0
         self.lost: str | None = None
         self.cancelled: bool = False
@@ -140,7 +140,7 @@ class Task(Guarded, Held, Generic[P_co]):
         # the loop's clock costs ten times as much: not for each task without an observer
         self._since = monotonic() if session.reporter.observer is None else now()
         self._error: BaseException | None = None
-        self._scope: CancelScope | Batch[Any] | None = scope
+        self._scope: CancelScope | HandlerScope | Batch[Any] | None = scope
         self._result = b"null"
         self._joined = False
         self._if_uncommitted: Settle | None = None
@@ -235,19 +235,98 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         queue = self._queue
         self.check()
-        if isinstance(self._steps, int):
-            self._steps = Steps(queue, self.id, self.token, self._steps)
-        made = await self._steps.run(
+        made = await step(
+            self._opened_family(),
             name,
             function,
             lambda value: encode(queue.store.codec, queue.key, "step", value, queue.max_payload),
         )
-        if made is Reply.REFUSED:
-            raise LeaseLost(self._name, self.lost or "refused")
-        if made is Reply.REQUESTED:
-            self.stop()
-            raise TaskCancelled(queue.key, self.id)
+        self.check_answer(made)
         return made
+
+    @overload
+    def children(
+        self,
+        queue: None = None,
+        name: str = "children",
+        *,
+        on_failure: OnFailure = "cancel",
+        max_children: int = 1_000,
+    ) -> Children[Any]: ...
+    @overload
+    def children(
+        self,
+        queue: Target[C],
+        name: str = "children",
+        *,
+        on_failure: OnFailure = "cancel",
+        max_children: int = 1_000,
+    ) -> Children[C]: ...
+    def children(
+        self,
+        queue: Target[Any] | None = None,
+        name: str = "children",
+        *,
+        on_failure: OnFailure = "cancel",
+        max_children: int = 1_000,
+    ) -> Children[Any]:
+        """A block of children: tasks that this task puts into `queue`, and after which it ends, wherever they run.
+
+        `async with task.children(pages) as children: await children.put(url)`. `queue` is a `WorkQueue` or a `Job` of
+        the same store; None: the task's own queue. A handler with two blocks gives them names. At the end of the block,
+        the task is suspended until its children have ended: its handler is cancelled, and no worker, lease, group or
+        permit is held meanwhile. Then the task is delivered again, and **its handler runs again from its start**: `put`
+        finds the children by their names, and puts none twice. Put into a `step` what is costly, or must not happen
+        twice.
+
+        Where a child has failed, its siblings in the block are cancelled once the task is suspended, and the block
+        raises an `ExceptionGroup` of `TaskFailed` and `TaskCancelled` when all have ended. With "collect" as
+        `on_failure`, its siblings go on and the block raises nothing: see `Child.state`. When the try fails, or the
+        task is cancelled, expires or dies, its children are cancelled, with all of theirs, and the task ends when they
+        have ended. A block that is left by an exception does not wait for its children; if the handler then returns,
+        the task is suspended until they have ended.
+
+        `max_children`: the most children of the task, ended ones included, at most 10,000.
+
+        Raises `RuntimeError` outside of an asynchronous handler's own task, in a batch and in a block of `take`, where
+        nothing could be run again, and in an `async with` with a name that was used before in this delivery;
+        `LeaseLost`; `ValueError` and `TypeError` for a wrong argument, such as a queue of another store.
+        Cancellation: leaving the block, the task is given back, and a later delivery goes on with the children.
+        Source: the nursery of trio, kept on record.
+        """
+        target = cast("Target[Any]", self._queue) if queue is None else queue
+        if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
+            raise TypeError(f"queue must be a WorkQueue or a Job, not {type(target).__name__}")
+        if target.place.store is not self._queue.store:
+            raise ValueError(f"queue must be of the task's own store {self._queue.store!r}, not {target!r}")
+        self._check_place("children")
+        return Children(self, self._opened_family(), target, name, on_failure, max_children)
+
+    async def wait_for(self, name: str, timeout: float | None = None) -> Any:
+        """Wait until somebody has sent the task a signal with `WorkQueue.signal`, and return the signal's value.
+
+        The task is suspended meanwhile: its handler is cancelled, and no worker, lease, group or permit is held. Then
+        the task is delivered again, and **its handler runs again from its start**. A signal that came before is found
+        at once, and a signal may be waited for more than once. `timeout` is in seconds from the suspension on; a signal
+        that comes later is refused.
+
+        Raises `TimeoutError`, also in each later delivery; `RuntimeError` where `children` does; `LeaseLost`,
+        `EngineError`, `StoreClosed`, and `ValueError` for a value that the codec refuses.
+        Cancellation: the task is given back, and a later delivery waits again.
+        """
+        check_name("name", name)
+        timeout = check_timeout("timeout", timeout)
+        self._check_place("wait_for")
+        family = self._opened_family()
+        if (entry := (await family.stored(SIGNAL)).get(name)) is None:
+            self.check()
+            # the contract has 0 for no timeout
+            await self.suspend(
+                Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
+            )
+        if entry.state == "expired":
+            raise TimeoutError(f"{self._name}: the signal {name!r} has not come in time")
+        return decoded(family.codec, f"{self._name}: the signal {name!r}", entry.value)
 
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
@@ -258,6 +337,25 @@ class Task(Guarded, Held, Generic[P_co]):
             raise LeaseLost(self._name, self.lost or "released")
         if self.lost or self._session.is_over():
             raise LeaseLost(self._name, self.lost or "expired")
+
+    def _check_place(self, what: str) -> None:
+        """Refuse a wait for which the handler cannot be interrupted and run again."""
+        self.check()
+        scope = self._scope
+        if isinstance(scope, HandlerScope):
+            if scope.host is this_task():
+                return
+            where = "in the handler's own task: an asynchronous handler's, and no task that it has started"
+        elif isinstance(scope, Batch):
+            where = "in a handler of single tasks, since it interrupts the handler: not in one of batches"
+        else:
+            where = "in the handler of a Worker, which can be run again: the body of a take() block cannot"
+        raise RuntimeError(f"{self._name}: call task.{what} {where}")
+
+    def _opened_family(self) -> Family:
+        if isinstance(self._family, int):
+            self._family = Family(self._queue, self.id, self.token, self._family)
+        return self._family
 
     def complete_in(self, connection: object) -> Completed[None] | Awaitable[None]:
         """Complete the task in a transaction of yours, on a connection to the store's own database.
@@ -292,6 +390,34 @@ class Task(Guarded, Held, Generic[P_co]):
     @property
     def _name(self) -> str:
         return f"{self._queue.key} task {self.id}"
+
+    # for its family
+
+    def check_answer(self, answer: object) -> None:
+        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`. For the family alone."""
+        if answer is Reply.REFUSED:
+            raise LeaseLost(self._name, self.lost or "refused")
+        if answer is Reply.REQUESTED:
+            self.stop()
+            raise TaskCancelled(self._queue.key, self.id)
+
+    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
+        """Interrupt the handler, so that the task waits and is delivered again. For the family alone.
+
+        Raises `RuntimeError` if a shield keeps the handler from being interrupted.
+        """
+        family, scope = self._opened_family(), self._scope
+        assert isinstance(scope, HandlerScope)
+        family.wait = Settle(self.id, self.token, verdict, until.encode(), delay)
+        scope.cancel(f"task {self.id} is suspended")
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        family.wait = None
+        raise RuntimeError(f"{self._name}: a task cannot be suspended within a shielded cancel scope")
+
+    @property
+    def suspended(self) -> bool:
+        """True if its handler was interrupted so that the task waits. For the worker alone."""
+        return not isinstance(self._family, int) and self._family.wait is not None
 
     # for the session and the takers
 
@@ -345,11 +471,11 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def late(self) -> bool:
-        """True once the deadline has passed."""
+        """True once the deadline has passed. For the worker alone."""
         return self.deadline is not None and now() >= self.deadline
 
     def expires_by(self, settle: Settle) -> bool:
-        """True if the task ends as expired by this verdict, because its deadline has passed."""
+        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
         return settle.verdict is not Verdict.DONE and self.late
 
     def verdict(self, failure: BaseException | None) -> Settle:
@@ -358,28 +484,38 @@ class Task(Guarded, Held, Generic[P_co]):
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
                 self._if_uncommitted = self.verdict(problem)
+            elif not isinstance(self._family, int) and (wait := self._waiting(self._family)):
+                return wait
             return self._done()
         record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
-            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
+            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater) and not failure.counts:
-            return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
+            return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
         text, retry = error_of(failure), self._queue.retry
         if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
             if isinstance(failure, RetryLater):
-                return settle._replace(delay=failure.delay)
+                return replace(settle, delay=failure.delay)
             if (refusal := retry.refusal(failure)) is None:
-                return settle._replace(delay=retry.delay(self.attempt))
+                return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
-        return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+
+    def _waiting(self, family: Family) -> Settle | None:
+        """The verdict in place of DONE, if its handler has caught the interruption, or has left unfinished children."""
+        if family.wait is None and family.left:
+            return Settle(self.id, self.token, Verdict.WAIT)
+        return family.wait
 
     def interrupted(self) -> Settle:
         """The verdict on the task after its body was interrupted, or did not start."""
         if self.late and not self.cancelled:
             return Settle(self.id, self.token, Verdict.POSTPONE, delay=_LATE_PAUSE)
+        if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
+            return wait
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
         return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 

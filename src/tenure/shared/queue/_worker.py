@@ -29,9 +29,9 @@ class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
     A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
-    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
-    settled too late, `expired` were not done by their deadlines; `abandoned` threads of sync handlers still run
-    although their tasks are lost or timed out.
+    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `suspended`
+    wait for children or a signal, `lost` were settled too late, `expired` were not done by their deadlines; `abandoned`
+    threads of sync handlers still run although their tasks are lost or timed out.
     """
 
     concurrency: int
@@ -45,6 +45,7 @@ class WorkerStatistics:
     given_back: int
     lost: int
     abandoned: int
+    suspended: int = 0
     expired: int = 0
 
 
@@ -248,5 +249,6 @@ class Worker:
             given_back=counts["task.given_back"],
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
+            suspended=counts["task.suspended"],
             expired=counts["task.expired"],
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tenure.engine import (
@@ -56,7 +58,7 @@ class CounterContract(ContractBase):
 
     async def _debts(self, do: Do, two: float, ten: float) -> None:
         """Check the bookings of both limits."""
-        debts = dict((await do.row(Scan(LIMITER, "k"))).debts)
+        debts = {debt.name: debt.amount for debt in (await do.row(Scan(LIMITER, "k"))).debts}
         assert debts.get("two", 0.0) / 2 == self.about(two / 2)
         assert debts.get("ten", 0.0) / 10 == self.about(ten / 10)
 
@@ -127,7 +129,8 @@ class CounterContract(ContractBase):
     async def test_a_correction_books_more_or_gives_back(self, do: Do, advance: Advance) -> None:
         session = await do.open()
         limits = (_TWO, _TEN)
-        ((_, _, _, bookings),) = await self._spend(do, session, limits, (1.0, 40.0))
+        (spending,) = await self._spend(do, session, limits, (1.0, 40.0))
+        bookings = spending.bookings
         await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (0.5, 30.0)),), limits))
         await self._debts(do, 0.5, 10.0)
         # also above the burst
@@ -140,7 +143,8 @@ class CounterContract(ContractBase):
 
     async def test_corrections_add_up_to_no_more_than_the_longest_duration(self, do: Do) -> None:
         session = await do.open()
-        ((_, _, _, bookings),) = await self._spend(do, session, (_TWO,), (4.0,))
+        (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
+        bookings = spending.bookings
         much = RefundRequest(bookings, (-1e12,))
         for request in (much, much, RefundRequest(bookings, (2.0,))):
             await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
@@ -153,9 +157,9 @@ class CounterContract(ContractBase):
     async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:
         session = await do.open()
         await self._spend(do, session, (_TEN,), (40.0,), (20.0,))
-        (spending,) = await self._spend(do, session, (_TEN._replace(rate=1.0),), (10.0,))
+        (spending,) = await self._spend(do, session, (replace(_TEN, rate=1.0),), (10.0,))
         assert spending.delay == pytest.approx(30.0, abs=10 * (self.margin + 1e-5))
-        (spending,) = await self._spend(do, session, (_TEN._replace(burst=70.0),), (10.0,))
+        (spending,) = await self._spend(do, session, (replace(_TEN, burst=70.0),), (10.0,))
         assert spending.delay == self.about(1.0)
 
     # holding off

@@ -9,11 +9,15 @@ import pytest
 from tenure.engine import (
     CAP,
     ENTRIES,
+    GROUPS,
+    OF_CHILDREN,
     TASK,
+    UNFINISHED_CHILDREN,
     Accepted,
     CloseSession,
     Engine,
     Entry,
+    GroupCounts,
     Move,
     MovedCount,
     NewTask,
@@ -45,15 +49,19 @@ class _Family(QueueSession):
         await self.put(task)
         return await self.take_one()
 
-    async def bear(self, task: Taken, *names: str, to: str = "", most: int = 100) -> tuple[int, ...]:
+    async def bear(
+        self, task: Taken, *names: str, to: str = "", most: int = 100, group: str = ""
+    ) -> tuple[int, ...]:
         """Put children of a task, which are accepted."""
-        answer = await self.bear_some(task, *names, to=to, most=most)
+        answer = await self.bear_some(task, *names, to=to, most=most, group=group)
         assert isinstance(answer, Accepted), answer
         return tuple(i for i in answer.ids if isinstance(i, int))
 
-    async def bear_some(self, task: Taken, *names: str, to: str = "", most: int = 100) -> object:
+    async def bear_some(
+        self, task: Taken, *names: str, to: str = "", most: int = 100, group: str = ""
+    ) -> object:
         """Put children of a task."""
-        tasks = tuple(NewTask(name.encode()) for name in names)
+        tasks = tuple(NewTask(name.encode(), group=group and OF_CHILDREN + group) for name in names)
         return await self.do(
             PutChildren(self.queue, task.id, task.token, to or self.queue, names, tasks, most)
         )
@@ -104,6 +112,16 @@ class FamilyContract(QueueSessionBase):
         await family.settle(taken, Verdict.CANCEL)
         assert await family.outcome(root.id) == (verdict.value, b"why")
         await family.recount()
+
+    async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: _Family) -> None:
+        await family.put(NewTask(b"root"))
+        await family.settle(await family.take_one(keep=True), Verdict.GIVE_BACK)
+        root = await family.take_one()
+        await family.bear(root, "a")
+        child = await family.take_one()
+        await family.settle(root, Verdict.DISCARD)
+        await family.settle(child, Verdict.CANCEL)
+        assert [record.payload for record in await family.browse("ended")] == [b"", b""]
 
     async def test_done_waits_for_the_children(self, family: _Family) -> None:
         root = await family.root()
@@ -196,6 +214,17 @@ class FamilyContract(QueueSessionBase):
             (Entry("c", "child", "unfinished", b"", "jobs", first[1] + 1), entry)
         )
         assert (await family.recount()).put == 4
+
+    async def test_unfinished_children_are_listed_by_name(self, family: _Family) -> None:
+        root = await family.root()
+        ids = await family.bear(root, "c", "b", "a")
+        await family.do(SetEntry("jobs", root.id, root.token, "v", b"1"))
+        await family.settle((await family.take_each(3))[b"b"])
+        first = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
+        assert first == Page((Entry("a", "child", "unfinished", b"", "jobs", ids[2]),), "a")
+        rest = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
+        assert [entry.name for entry in rest.rows] == ["c"]
+        assert await family.do(Scan(UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == Page(())
 
     async def test_a_result_outlasts_the_record_of_the_child(self, family: _Family) -> None:
         root = await family.root()
@@ -356,6 +385,92 @@ class FamilyContract(QueueSessionBase):
         await family.put(NewTask(b"root"), max_size=1)
         root = await family.take_one()
         assert len(await family.bear(root, "a", "b")) == 2
+
+    async def test_a_full_group_takes_children(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", max_size=1))
+        root = await family.root(NewTask(b"root", group="g"))
+        assert len(await family.bear(root, "a", "b", group="g")) == 2
+
+    async def test_a_group_of_children_is_apart(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", per_group=1))
+        root = await family.root(NewTask(b"root", group="g"))
+        (first, _) = await family.bear(root, "a", "b", group="g")
+        page = await family.do.page(Scan(GROUPS, "jobs"))
+        assert page.rows == (GroupCounts("\0g", 2, 0, 0), GroupCounts("g", 0, 0, 1))
+        (child,) = await family.take(3)
+        assert (child.id, child.group) == (first, "\0g")
+        shown = [(record.id, record.group) for record in await family.browse("leased")]
+        assert shown == [(root.id, "g"), (first, "\0g")]
+        await family.settle(child, _DEAD)
+        assert (await family.browse("dead"))[0].group == "\0g"
+        assert (await family.recount()).groups == 2
+
+    async def test_groups_of_children_take_turns_with_all_others(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", weights=(("\0g", 2.0),)))
+        root = await family.root()
+        await family.put(*(NewTask(b"r", group="g"),) * 3)
+        await family.bear(root, *(f"{i}" for i in range(5)), group="g")
+        await family.bear(root, "x", "y", group="h")
+        groups = [task.group for task in await family.take(10)]
+        assert groups == ["\0g", "\0g", "\0h", "g", "\0g", "\0g", "\0h", "g", "\0g", "g"]
+
+    async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", per_group=1))
+        await family.put(NewTask(b"root", group="g"), NewTask(b"root", group="h"))
+        first, second = await family.take(2)
+        await family.bear(first, "a", group=second.group)
+        await family.bear(second, "b", group=first.group)
+        await family.settle(first, _WAIT)
+        await family.settle(second, _WAIT)
+        for child in await family.take(3):
+            await family.settle(child)
+        assert [task.id for task in await family.take(3)] == [first.id, second.id]
+
+    async def test_a_child_holds_no_group(self, family: _Family) -> None:
+        await family.do(SetGroups("jobs", per_group=1))
+        root = await family.root()
+        await family.bear(root, "a", "b", "c", group="g")
+        (waits,) = await family.take(2)
+        await family.bear(waits, "d", group="g")
+        await family.settle(waits, _WAIT)
+        (fails,) = await family.take(2)
+        await family.settle(fails, _RETRY, delay=5.0)
+        (ends,) = await family.take(2)
+        assert ends.payload == b"c"
+        await family.bear(ends, "e", group="h")
+        grandchild = await family.take_one()
+        await family.settle(ends, _DEAD)
+        assert await family.state(ends.id) == "ending"
+        (last,) = await family.take(2)
+        assert last.payload == b"d"
+        await family.settle(last)
+        await family.settle(grandchild, Verdict.CANCEL)
+        assert (await family.take_one()).id == waits.id
+        await family.recount()
+
+    async def test_a_root_that_is_replaced_holds_its_group_until_its_children_have_ended(
+        self, family: _Family
+    ) -> None:
+        await family.do(SetGroups("jobs", per_group=1))
+        root = await family.root(NewTask(b"root", key="k", group="g"))
+        await family.bear(root, "a", "b", group="g")
+        await family.settle(root, _WAIT)
+        child = await family.take_one()
+        await family.put(NewTask(b"new", key="k", group="g", on_duplicate="replace"))
+        assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
+        assert await family.take() == ()
+        await family.settle(child, Verdict.CANCEL)
+        assert await family.state(root.id) == "cancelled"
+        assert (await family.take_one()).payload == b"new"
+
+    @pytest.mark.parametrize(
+        "task", [NewTask(b"", key="k"), NewTask(b"", expires=1.0), NewTask(b"", group="g")]
+    )
+    async def test_a_child_has_no_key_no_expiry_and_no_group_of_roots(
+        self, family: _Family, task: NewTask
+    ) -> None:
+        with pytest.raises(ValueError, match="as children"):
+            PutChildren("jobs", 1, 1, "jobs", ("a",), (task,))
 
     async def test_there_are_only_so_many_children(self, family: _Family) -> None:
         root = await family.root()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tenure.engine import (
@@ -87,7 +88,7 @@ class ForgettingContract(QueueSessionBase):
             assert await self._pass(do, session) == 0
             await do(CloseSession(session))
             await advance(1.5 * _TTL - 2 * self.margin)
-            assert (await do.row(Scan(BARRIER, "k")))[:4] == (2, 1, 0, False)
+            assert replace(await do.row(Scan(BARRIER, "k")), born=0) == BarrierStatus(2, 1, 0, False)
             await advance(0.5 * _TTL + 3 * self.margin)
             assert await do.row(Scan(BARRIER, "k")) == _NOBODY
 
@@ -114,7 +115,7 @@ class ForgettingContract(QueueSessionBase):
         await do(Arrive(session, "k", "a", 2))
         await do(CloseSession(session))
         await advance(10 * _TTL)
-        assert (await do.row(Scan(BARRIER, "k")))[:4] == (2, 0, 0, True)
+        assert replace(await do.row(Scan(BARRIER, "k")), born=0) == BarrierStatus(2, 0, 0, True)
         await do(ResetBarrier("k"))
         assert await do.row(Scan(BARRIER, "k")) == _NOBODY
 

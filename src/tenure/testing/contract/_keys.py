@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,8 @@ class KeyContract(QueueSessionBase):
         await a.put(NewTask(b"other", priority=2))
         await advance(1.0)
         (record, _) = await a.browse("waiting")
-        assert record == record._replace(
+        assert record == replace(
+            record,
             id=first,
             payload=b"2",
             priority=3,

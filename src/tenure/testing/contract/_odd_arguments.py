@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum, IntEnum
 from math import inf, nan
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tenure import engine as e
 from tenure.engine import (
-    Booking,
     Index,
-    NewTask,
     Operation,
-    PutRequest,
-    RateLimit,
     RefundRequest,
     Reply,
-    Settle,
-    SpendRequest,
 )
 from tenure.errors import EngineError
 
@@ -138,9 +132,11 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Scan(e.GROUPS, "queue", limit=10),
     ),
     "families": (
-        e.PutChildren("queue", 1, 1, "other", ("a", "b"), (e.NewTask(b"a"), e.NewTask(b"b", 1, 0.001)), 10),
+        e.PutChildren(
+            "queue", 1, 1, "other", ("a", "b"), (e.NewTask(b"a", group="\0g"), e.NewTask(b"b", 1, 0.001)), 10
+        ),
         e.SetEntry("queue", 1, 0, "name", b"value"),
-        e.Scan(e.ENTRIES, "queue", "name", 10, only="1"),
+        *(e.Scan(index, "queue", "name", 10, only="1") for index in (e.ENTRIES, e.UNFINISHED_CHILDREN)),
     ),
     "counters": (
         e.Spend(
@@ -182,15 +178,10 @@ def _odd(value: Any) -> Iterator[Any]:
             yield from _NUMBERS
         case bytes():
             yield from _PAYLOADS
-        case Operation():
-            operation = cast("Any", value)
-            for field in (field for field in fields(operation) if field.init):
-                for odd in _odd(getattr(operation, field.name)):
-                    yield from _made(operation, field.name, odd)
-        case NewTask() | PutRequest() | Settle() | SpendRequest() | RateLimit() | Booking() | RefundRequest():
-            for name, part in value._asdict().items():
-                for odd in _odd(part):
-                    yield value._replace(**{name: odd})
+        case _ if is_dataclass(value):
+            for field in fields(value):
+                for odd in _odd(getattr(value, field.name)):
+                    yield from _made(value, field.name, odd)
         case _:
             yield ()
             for i, part in enumerate(value):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect
 from collections import defaultdict
 from dataclasses import fields, is_dataclass, replace
+from itertools import repeat
 from math import inf
 from typing import Any, TypeVar, cast
 
-from tenure.engine import ENTRIES, TASK, Hint, Notice, QueueCounts, Queued, SessionItem
+from tenure.engine import ENTRIES, TASK, UNFINISHED_CHILDREN, Hint, Notice, QueueCounts, Queued, SessionItem
 
 V = TypeVar("V")
 
@@ -53,7 +54,7 @@ class Numbers:
     def translated(self, value: V, kind: str | None = None) -> V:
         """The same operation, or part of one, with the engine's own numbers."""
         raw = cast("Any", value)
-        if getattr(raw, "index", None) in (ENTRIES, TASK):
+        if getattr(raw, "index", None) in (ENTRIES, UNFINISHED_CHILDREN, TASK):
             return cast("V", replace(raw, only=str(self.translated(int(raw.only), "id"))))
         if is_dataclass(raw) and not isinstance(raw, type):
             changed = {
@@ -62,9 +63,7 @@ class Numbers:
             return cast("V", replace(raw, **changed))
         if isinstance(raw, tuple):
             parts = cast("tuple[Any, ...]", raw)
-            names = _names(parts)
-            inside = list(map(self.translated, parts, map(_kind, names) if names else [kind] * len(parts)))
-            return cast("V", type(parts)(*inside) if names else tuple(inside))
+            return cast("V", tuple([self.translated(part, kind) for part in parts]))
         if kind is None or not raw or not isinstance(raw, int | float):
             return value
         return cast("V", self._own[kind].get(raw, raw + _NOBODYS))
@@ -85,14 +84,13 @@ class Numbers:
             names = (tuple(map(int, item.name.split())) for item in (own, wanted))
             if not all(map(self.same, *names, ("id", "token"))):
                 return False
-            own, wanted = own._replace(name=""), wanted._replace(name="")
+            own, wanted = replace(own, name=""), replace(wanted, name="")
         if is_dataclass(own):
             parts = [(getattr(own, f.name), getattr(wanted, f.name), _kind(f.name)) for f in fields(own)]
             return all(self.same(*part) for part in parts)
         if isinstance(own, tuple):
             owns, wanteds = cast("tuple[Any, ...]", own), cast("tuple[Any, ...]", wanted)
-            kinds = list(map(_kind, _names(owns))) or [kind] * len(owns)
-            return len(owns) == len(wanteds) and all(map(self.same, owns, wanteds, kinds))
+            return len(owns) == len(wanteds) and all(map(self.same, owns, wanteds, repeat(kind)))
         if kind is not None and isinstance(own, int | float):
             return self._same_number(kind, own, wanted)
         if isinstance(own, float):
@@ -121,11 +119,6 @@ class Numbers:
         wanteds.insert(rank, wanted)
         owns.insert(rank, own)
         return before < own < behind
-
-
-def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
-    """The names of the fields of a named tuple; none for another tuple."""
-    return getattr(parts, "_fields", ())
 
 
 def _kind(name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -200,14 +201,14 @@ class Draw:
         key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
         expires = self.duration() if self.number(0, 2) == 0 else None
         task = NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
-        task = task._replace(deadline=_deadline(self))
+        task = replace(task, deadline=_deadline(self))
         return task if key is None or self.flag() else self.keyed(task)
 
     def keyed(self, task: NewTask) -> NewTask:
         """The task with its own key or "d1", and with any `on_duplicate`."""
         on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
         ttl, max_wait = self.delay_or_none(), self.delay_or_none()
-        return task._replace(key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
+        return replace(task, key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
 
     def put_request(self) -> PutRequest:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
@@ -669,18 +670,22 @@ def _group(d: Draw) -> str:
     return d.one_of(("", "a", "a", "b", "c"))
 
 
+def _group_of_children(d: Draw) -> str:
+    return d.one_of(("", "", "\0a", "\0a", "\0b"))
+
+
 async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
     group, tasks = _group(d), d.some(1, 4, d.task)
     groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
-    tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
+    tasks = tuple(replace(task, group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
     await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
 
 
 async def set_groups(d: Draw) -> None:
     """Limits and weights, all of them powers of two: sums of such floats are exact."""
-    weights = d.some(0, 2, lambda: (_group(d), d.one_of((0.25, 2.0, 4.0))))
+    weights = d.some(0, 2, lambda: (d.one_of((_group, _group_of_children))(d), d.one_of((0.25, 2.0, 4.0))))
     per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
     await d.walk.send(
         SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0)
@@ -730,7 +735,7 @@ async def use_a_key(d: Draw) -> None:
         await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
     key, limited, group = d.one_of(("d1", "d3")), d.number(0, 3) == 0, _group(d)
     for _ in range(d.number(2, 5)):
-        tasks = d.some(1, 3, lambda: d.keyed(d.task()._replace(key=key, group=d.one_of((group, _group(d))))))
+        tasks = d.some(1, 3, lambda: d.keyed(replace(d.task(), key=key, group=d.one_of((group, _group(d))))))
         request = PutRequest(d.one_of("mn"), tasks, d.flag())
         await _put(d, session, queue, request, max_size=d.one_of((1, 2)) if limited else 100)
         if d.flag():
@@ -792,7 +797,11 @@ def _deadline(d: Draw) -> float | None:
 def _put_children(d: Draw, queue: str, task: int, token: int) -> PutChildren:
     names = tuple(sorted(set(d.some(1, 3, lambda: d.one_of(_ENTRIES[:4])))))
     tasks = tuple(
-        NewTask(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0, deadline=_deadline(d))
+        NewTask(
+            *(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0),
+            group=_group_of_children(d),
+            deadline=_deadline(d),
+        )
         for _ in names
     )
     return PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
@@ -812,6 +821,8 @@ def _settle_with_family(d: Draw, task: int, token: int) -> Settle:
 async def raise_a_family(d: Draw) -> None:
     """A task puts children, and waits or ends; others are taken and settled, cancelled or purged meanwhile."""
     session, queue = d.session(), d.queue()
+    if d.number(0, 2) == 0:
+        await d.walk.send(SetGroups(d.queue(), 1))
     key, deadline = d.one_of((None, "d1")), _deadline(d)
     root = NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
     await _put(d, session, queue, PutRequest("m", (root,) * d.number(1, 2), wait=False))
@@ -843,7 +854,7 @@ async def wait_for_children(d: Draw) -> None:
     tasks = await _exchange(d, session, queue, (), 1)
     for task in tasks:
         names = _ENTRIES[: d.number(1, 4)]
-        specs = (NewTask(b"x"),) * len(names)
+        specs = (NewTask(b"x", group=_group_of_children(d)),) * len(names)
         await d.walk.send(PutChildren(queue, task.id, task.token, to, names, specs))
         await d.walk.send(
             GetResult(queue, task.id, d.session()), Scan(TASK, queue, only=str(task.id), watch=d.session())

@@ -19,6 +19,7 @@ from tenure.engine import (
     RESOURCES,
     SESSION,
     TASKS,
+    UNFINISHED_CHILDREN,
     Accepted,
     Acquire,
     Booking,
@@ -250,6 +251,10 @@ class Walk:
             lambda after: Scan(ENTRIES, queue, after, limit, only=str(task)), limit
         )
         self._agree(f"the entries of {task} in {queue}", tuple(own), tuple(wanted))
+        own, wanted = await self._pages(
+            lambda after: Scan(UNFINISHED_CHILDREN, queue, after, limit, only=str(task)), limit
+        )
+        self._agree(f"the unfinished children of {task} in {queue}", tuple(own), tuple(wanted))
 
     async def look_at_session(self, session: str, limit: int) -> None:
         await self._clear_up()

@@ -1,6 +1,6 @@
 // A queue: its counts, its longest groups, and the tasks in one state.
-const STATES = ["waiting", "delayed", "leased", "dead", "ended"];
-const FIRST = ["dead", "waiting", "leased", "delayed"];
+const STATES = ["waiting", "delayed", "leased", "suspended", "ending", "dead", "ended"], OF_FAMILIES = ["suspended", "ending"];
+const FIRST = ["dead", "waiting", "leased", "delayed", "suspended", "ending"];
 const queueOf = where => "queues/" + encodeURIComponent(where.queue);
 const tasksOf = where => queueOf(where) + "/tasks?" + new URLSearchParams({state: where.state, after: where.after || "", find: where.find || ""});
 function searchForm(where) {
@@ -16,7 +16,7 @@ function searchForm(where) {
 // It opens on the state that has tasks, those that failed first, and stays there.
 const opensOn = counts => FIRST.find(state => counts[state]) ?? "ended";
 const groupsTable = (where, groups) => table([" group", "waiting", "leased", "delayed"],
-  groups.map(g => [link(g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}), ...[g.waiting, g.leased, g.delayed].map(count)]));
+  groups.map(g => [link(g.children ? `${g.group} (children)` : g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}), ...[g.waiting, g.leased, g.delayed].map(count)]));
 async function lookAtGroups(where) {
   const counts = await ask(`${queueOf(where)}/counts?limit=256`), left = counts.groups - counts.longest_groups.length;
   return [groupsTable(where, counts.longest_groups), left > 0 ? element("p", {class: "empty"}, `and ${count(left)} shorter groups`) : null].filter(Boolean);
@@ -35,7 +35,8 @@ async function lookAtQueue(where) {
   return [...head, tasksTable(current, said.tasks), said.next ? element("p", {}, link("More", {...current, after: said.next})) : null].filter(Boolean);
 }
 function queueHead(where, counts) {
-  const tabs = element("nav", {"aria-label": "States"}, ...STATES.map(state => {
+  const states = STATES.filter(state => counts[state] || state === where.state || !OF_FAMILIES.includes(state));
+  const tabs = element("nav", {"aria-label": "States"}, ...states.map(state => {
     const tab = link(state === "ended" ? state : `${state} ${count(counts[state])}`, {queue: where.queue, state, ...(where.find ? {find: where.find} : {})});
     if (state === where.state) tab.setAttribute("aria-current", "page");
     return tab;
@@ -49,7 +50,7 @@ function queueActions({queue, state}, counts) {
   const acts = !MAY_ACT ? [] : [
     counts.paused ? button("Resume", {action: "resume", queue}) : button("Pause", {action: "pause", queue}),
     state === "dead" && counts.dead ? button("Requeue all dead tasks", {action: "requeue", queue, all: true}) : null,
-    state !== "leased" && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
+    ["waiting", "delayed", "dead"].includes(state) && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
   return paused || acts.length ? [element("p", {class: "acts"}, paused, ...acts)] : [];
 }
 const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],

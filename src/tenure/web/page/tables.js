@@ -3,11 +3,11 @@ const MAY_ACT = document.documentElement.dataset.actions === "yes";
 const by = field => (one, other) => other[field] - one[field];
 function drawTables(state) {
   const queues = steady("queues", state.queues, q => q.name, (one, other) => other.waiting + other.leased - one.waiting - one.leased);
-  const grouped = queues.some(q => q.groups) ? ["groups"] : [];
-  show("queues", table([" queue", "waiting", "oldest", "leased", "dead", "in/s", "out/s", "waits", "runs", "delayed", "done", ...grouped],
+  const grouped = queues.some(q => q.groups) ? ["groups"] : [], apart = OF_FAMILIES.filter(state => queues.some(q => q[state]));
+  show("queues", table([" queue", "waiting", "oldest", "leased", "dead", "in/s", "out/s", "waits", "runs", "delayed", ...apart, "done", ...grouped],
     queues.map(q => [link(q.name + (q.paused ? " (paused)" : ""), {queue: q.name}), count(q.waiting), q.oldest ? spoken(q.oldest) : "-",
       count(q.leased), q.dead ? link(count(q.dead), {queue: q.name, state: "dead"}) : "0", rate(q.put_per_second), rate(q.ended_per_second),
-      spoken(q.mean_wait), spoken(q.mean_run), count(q.delayed), count(q.done), ...grouped.map(() => q.groups ? link(count(q.groups), {queue: q.name, groups: "all"}) : "0")]),
+      spoken(q.mean_wait), spoken(q.mean_run), count(q.delayed), ...apart.map(state => count(q[state])), count(q.done), ...grouped.map(() => q.groups ? link(count(q.groups), {queue: q.name, groups: "all"}) : "0")]),
     (name, text) => name === "dead" && text !== "0"));
   const times = l => l.count ? [l.p50, l.p95, l.p99].map(spoken).join(" / ") : "-";
   show("processors", table([" processor", "processes", "busy", "out/s", "waits p50 / p95 / p99", "runs", "in all"],

@@ -4,12 +4,20 @@ const clock = () => new Date().toLocaleTimeString("en-GB");
 function historyOf(place) {
   return [element("h3", {}, "Seen by this page"), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
 }
+const taskLink = t => link(`task ${t.id} of ${t.queue}`, {queue: t.queue, task: t.id});
+const stateOf = t => `${t.state}${t.unfinished ? `, ${count(t.unfinished)} unfinished children` : ""}`;
+// The tasks below a task, indented by how deep they are.
+const treeOf = t => !t.tree.length ? [] : [element("h3", {}, "Children"), table([" child", " task", " state"],
+    t.tree.map(one => ["\u2003".repeat(one.depth - 1) + one.name, taskLink(one), stateOf(one)])),
+  ...(t.more ? [element("p", {class: "empty"}, "and more")] : [])];
 async function lookAtTask(where) {
   const t = await ask(`${queueOf(where)}/tasks/${encodeURIComponent(where.task)}`);
   const seen = histories[location.hash] ??= [];
   const now = `${t.state}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
   if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
   const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
+    ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
+    ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
     ["key", t.key], ["group", t.group], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
@@ -17,5 +25,5 @@ async function lookAtTask(where) {
   return [element("div", {class: "bar"}, ...acts), element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     ...(t.traceback ? [element("h3", {}, "Traceback"), element("pre", {tabindex: 0, role: "region", "aria-label": "Traceback"}, t.traceback)] : []),
     ...(t.earlier_errors?.length ? [element("h3", {}, "Earlier errors"), element("ul", {}, ...t.earlier_errors.map(line => element("li", {}, line)))] : []),
-    ...historyOf(location.hash)];
+    ...treeOf(t), ...historyOf(location.hash)];
 }

@@ -536,7 +536,9 @@ BEGIN
             NULL,
             array_agg(_tasks.expires[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL),
             array_agg(_tasks.metas[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL),
-            NULL, NULL,
+            CASE WHEN _tasks.groups IS NOT NULL THEN
+                array_agg(_tasks.groups[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL)
+            END, NULL,
             array_agg(least(CASE WHEN _tasks.deadlines[n.i] >= 0 THEN _tasks.deadlines[n.i] END, parent.deadline - now)
                 ORDER BY n.i) FILTER (WHERE e.child IS NULL))::tenure.new_tasks AS tasks
     INTO known

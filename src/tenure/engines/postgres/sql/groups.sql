@@ -140,10 +140,11 @@ BEGIN
     RETURN _q;
 END $$;
 
--- A task that was tried goes back: it stays ahead of its group where order is kept. Its `regroup` follows.
+-- A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child: the name of
+-- its group begins with a zero byte. Its `regroup` follows.
 CREATE FUNCTION tenure.pin(_q tenure.queue, _group bytea, _id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF _group <> '' AND _q.per_group = 1 AND _q.keep_order THEN
+    IF _group >= '\x01' AND _q.per_group = 1 AND _q.keep_order THEN
         UPDATE tenure.task_group g SET pinned = _id WHERE g.ctid = tenure.place_of_group(_q, _group);
     END IF;
 END $$;

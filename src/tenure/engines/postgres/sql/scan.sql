@@ -235,6 +235,16 @@ BEGIN
         WHERE e.task = _family.task AND e.name > _after ORDER BY e.name LIMIT _limit + 1;
 END $$;
 
+-- The unfinished children of a task. -> page(), row(as `shown_entry`, name)
+CREATE FUNCTION tenure.list_unfinished_children(_family tenure.family, _after bytea, _limit bigint)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NEXT tenure.reply('page');
+    RETURN QUERY SELECT 'row', s.n, s.b || e.name
+        FROM tenure.entry e CROSS JOIN LATERAL tenure.shown_entry(e) s
+        WHERE e.task = _family.task AND e.state = 'unfinished' AND e.name > _after ORDER BY e.name LIMIT _limit + 1;
+END $$;
+
 -- The names of a kind that begin with a prefix. -> page(), row(; name, name)
 CREATE FUNCTION tenure.list_names(_now bigint, _kind text, _prefix bytea, _after bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -347,9 +357,11 @@ BEGIN
         RETURN NEXT tenure.reply(CASE _of WHEN 'session' THEN 'unknown' ELSE 'gone' END);
         RETURN;
     END IF;
-    IF _index = 'entries' THEN
+    IF _index IN ('entries', 'unfinished_children') THEN
         SELECT * INTO family FROM tenure.family f
         WHERE f.task = convert_from(_only, 'UTF8')::bigint AND f.queue = _key AND NOT f.over;
+    END IF;
+    IF _index = 'entries' THEN
         _limit := tenure.room_for_entries(family, _behind, _limit);
     END IF;
     RETURN NEXT ROW('index', ARRAY[_limit], ARRAY[_index::bytea])::tenure.answer;
@@ -371,6 +383,8 @@ BEGIN
             RETURN QUERY SELECT * FROM tenure.list_groups(_key, _after[1], _behind, _limit);
         WHEN _index = 'entries' THEN
             RETURN QUERY SELECT * FROM tenure.list_entries(family, _behind, _limit);
+        WHEN _index = 'unfinished_children' THEN
+            RETURN QUERY SELECT * FROM tenure.list_unfinished_children(family, _behind, _limit);
         WHEN _index = 'session' THEN
             RETURN QUERY SELECT * FROM tenure.list_items(
                 session, coalesce(_after[1], 0), coalesce(_after[2], 0), _limit);

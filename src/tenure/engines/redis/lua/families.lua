@@ -194,7 +194,7 @@ local function set_apart(queue, task, place)
     end
     drop_expiry(queue, task)
     call('ZADD', queue.key .. ':' .. place, task.id, task.id)
-    call('HDEL', task.hash, 'lease')
+    call('HDEL', task.hash, 'lease', 'keep')
     call('HSET', task.hash, 'kin', place, 'attempts', task.attempts, 'deliveries', task.deliveries)
     if task.keep then
         call('HSET', task.hash, 'keep', 1)

@@ -284,10 +284,11 @@ local function count_unleased(queue, name)
     group.leased = group.leased - 1
 end
 
--- A task that was tried goes back: it stays ahead of its group where order is kept.
+-- A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child: the name of its
+-- group begins with a zero byte.
 local function pin(queue, task)
     local known = known_of(queue)
-    if known.per_group == 1 and known.hold then
+    if known.per_group == 1 and known.hold and string.byte(task.group) ~= 0 then
         local group = read_group(queue, task.group)
         group.pinned, group.pin_delayed = tonumber(task.id), false
     end

@@ -176,20 +176,28 @@ function operations.groups(name)
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
 end
 
--- A page ends with the entry that makes the values on it exceed ENTRY_BYTES.
-function operations.entries(name)
+-- The entries in a part of the names. A page ends with the entry that makes the values on it exceed ENTRY_BYTES.
+local function page_of_entries(index, name, part, behind)
     local F, ENTRY_BYTES, limit, size, rows = families(), 4 * 2 ^ 20, tonumber(ARGV[6]), 0, {}
     local family = F.read_family({key = P .. name}, digits(ARGV[7]))
-    local from = ARGV[5] == '' and '[n' or '(n' .. ARGV[5]
-    local names = call('ZRANGEBYLEX', family.names, from, '(o', 'LIMIT', 0, limit + 1)
+    local from = ARGV[5] == '' and '[' .. part or '(' .. part .. ARGV[5]
+    local names = call('ZRANGEBYLEX', family.names, from, '(' .. behind, 'LIMIT', 0, limit + 1)
     for i, its_name in ipairs(names) do
         if i > limit or size > ENTRY_BYTES then
-            return {'entries', rows, sub(names[i - 1], 2)}
+            return {index, rows, sub(names[i - 1], 2)}
         end
         local entry, is_there = F.read_entry(family, sub(its_name, 2))
         if is_there then
             rows[#rows + 1], size = entry, size + #entry[4]
         end
     end
-    return {'entries', rows, ''}
+    return {index, rows, ''}
+end
+
+function operations.entries(name)
+    return page_of_entries('entries', name, 'n', 'o')
+end
+
+function operations.unfinished_children(name)
+    return page_of_entries('unfinished_children', name, 'u', 'v')
 end

@@ -1,0 +1,160 @@
+"""Kills and freezes workers of trees of tasks, cancels trees, and judges that each ended from below.
+
+    python -m benchmarks.soak families --store redis --kills 200      # or sqlite, postgres
+
+Each tree has three levels and 17 tasks. One tree in five has a task that always fails, one in five is cancelled. In the
+end each root has one end, the result of a root that is done names its whole tree, and no task is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+
+import anyio
+from redis_servers import RedisServer
+
+import tenure
+from benchmarks._postgres_server import server as postgres_server
+from benchmarks.soak.families_client import WIDTHS
+from benchmarks.soak.fleet import Fleet
+from tenure.testing import History, RefereeError, structured
+
+LOOPS = ("asyncio", "trio", "uvloop")
+TTL = 2.0
+AT_ONCE = 12
+SIZE = 1 + WIDTHS[0] + WIDTHS[0] * WIDTHS[1]
+
+
+class FamilyFleet(Fleet):
+    """As `Fleet`, of `families_client.py`."""
+
+    client = Path(__file__).with_name("families_client.py")
+
+
+class Trees:
+    """Puts trees, cancels some, and notes how each ended."""
+
+    def __init__(self, queue: tenure.WorkQueue, history: History, chance: random.Random) -> None:
+        self.ends: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.over = False
+        self._queue = queue
+        self._history = history
+        self._chance = chance
+        self._number = 0
+
+    async def grow(self) -> None:
+        """Put one tree after the other."""
+        while not self.over and not self.wrong:
+            self._number += 1
+            name, draw = f"t{self._number}", self._chance.random()
+            below = f"{name}/{self._chance.randrange(WIDTHS[0])}"
+            fails = [self._chance.choice([name, below, f"{below}/0"])] if draw < 0.2 else []
+            root = await self._queue.put({"name": name, "fails": fails})
+            async with anyio.create_task_group() as group:
+                if 0.2 <= draw < 0.4:
+                    group.start_soon(self._cancel, root)
+                await self._watch(root, name)
+                group.cancel_scope.cancel()
+
+    async def _cancel(self, root: int) -> None:
+        await anyio.sleep(self._chance.uniform(0, 0.5))
+        await self._queue.cancel(root)
+
+    async def _watch(self, root: int, name: str) -> None:
+        state = "done"
+        try:
+            result = await self._queue.result(root)
+            if len(set(result)) != SIZE:
+                self.wrong.append(f"{name}: {len(set(result))} of {SIZE} results")
+        except tenure.TaskFailed as failed:
+            state = failed.state
+        except tenure.TaskCancelled:
+            state = "cancelled"
+        self._history.ended(name, state)
+        self.ends[state] += 1
+
+
+async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]:
+    chance = random.Random(options.seed)
+    path = folder / "history"
+    fleet, loops, began, frozen = FamilyFleet(folder), cycle(LOOPS), time.monotonic(), set[str]()
+    job = {"url": url, "ttl": TTL, "history": str(path)}
+    async with tenure.open_store(url, ttl=5) as store:
+        queue = tenure.WorkQueue(store, "trees")
+        trees = Trees(queue, History(path, by="soak"), chance)
+        for _ in LOOPS:
+            fleet.start(**job, loop=next(loops))
+        async with anyio.create_task_group() as group:
+            for _ in range(AT_ONCE):
+                group.start_soon(trees.grow)
+            for number in range(options.kills):
+                await anyio.sleep(chance.uniform(0.05, 0.6))
+                victim = chance.choice(sorted(fleet.running))
+                if number % 4 == 3:
+                    frozen.add(str(victim))
+                    fleet.signal(victim, signal.SIGSTOP)
+                    await anyio.sleep(chance.uniform(0, 1.5 * TTL))
+                    fleet.signal(victim, signal.SIGCONT)
+                fleet.kill(victim)
+                fleet.start(**job, loop=next(loops))
+                if trees.wrong:
+                    break
+            trees.over = True
+        audit = await queue.verify()
+        wrong = [*trees.wrong, *audit.problems]
+        if audit.statistics.unfinished:
+            wrong.append(f"tasks are left: {audit.statistics}")
+    fleet.close()
+    try:
+        families = structured(History(path), paused=frozen, whole=False)
+    except RefereeError as error:
+        wrong.append(str(error))
+    else:
+        print(
+            f"{sum(trees.ends.values())} trees in {time.monotonic() - began:.0f} s ({dict(trees.ends)}), "
+            f"{families.tries} tries of {families.tasks} tasks, {options.kills} kills, {len(frozen)} of them frozen"
+        )
+    return wrong
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak families", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options = parser.parse_args(arguments)
+    print(vars(options), flush=True)
+    # the path of a socket has to be short
+    with tempfile.TemporaryDirectory(prefix="soak") as name, ExitStack() as stack:
+        folder = Path(name)
+        if options.store == "sqlite":
+            url = f"sqlite:///{folder}/trees.db"
+        elif options.store == "postgres":
+            url = stack.enter_context(stack.enter_context(postgres_server())())
+        else:
+            (folder / "redis").mkdir()
+            server = RedisServer(folder / "redis")
+            server.start()
+            stack.callback(server.kill)
+            url = server.url
+        wrong = anyio.run(soak, url, folder, options)
+    print(f"{len(wrong)} violations")
+    for one in wrong[:20]:
+        print(one)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

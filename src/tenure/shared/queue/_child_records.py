@@ -1,0 +1,84 @@
+"""Children of a task as anybody sees them: by the entries in the record of their parent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tenure.engine import CAP, ENTRIES, UNFINISHED_CHILDREN, Entry, Page, Record, Scan
+from tenure.store import Codec, Store, decoded, read_pages
+
+from ._family import CHILD
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRecord:
+    """A child of a task, as the record of its parent has it.
+
+    `name` is the name of its block of children, "/" and its name there, `id` its id in the queue `queue`. `state` is
+    "unfinished", or how the child has ended: "done", "dead", "discarded", "cancelled", "expired" or "purged".
+    `value` has the bytes of its result or error, and `codec` decodes results.
+    """
+
+    name: str
+    id: int
+    queue: str
+    state: str
+    value: bytes = field(repr=False)
+    codec: Codec[Any] = field(repr=False, compare=False)
+
+    @property
+    def result(self) -> Any:
+        """The result of a done child, decoded at each reading; None of any other child.
+
+        Raises `ValueError` for a result that the codec refuses.
+        """
+        if self.state != "done" or not self.value:
+            return None
+        return decoded(self.codec, f"{self.queue}: the result of task {self.id}", self.value)
+
+    @property
+    def error(self) -> str | None:
+        """The reason why the child has ended in another way than "done", if there is one."""
+        return None if self.state == "done" else self.value.decode() or None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPage:
+    """Part of the children of a task; `next` is the `after` of the next part, empty after the last one."""
+
+    children: list[ChildRecord]
+    next: str
+
+
+def queue_in(store: Store, key: str) -> str:
+    """The name of the queue that has the key."""
+    return key.removeprefix(store.prefix("queue"))
+
+
+def _child_of(entry: Entry, store: Store) -> ChildRecord:
+    """The child that an entry is of, for the user."""
+    queue = queue_in(store, entry.queue)
+    return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
+
+
+async def read_children(store: Store, key: str, task_id: int, after: str, limit: int) -> ChildPage:
+    """Up to `limit` children of a task, by name. Raises `EngineError`, `StoreClosed`."""
+    children: list[ChildRecord] = []
+    scan = Scan(ENTRIES, key, CHILD + after, only=str(task_id))
+    while True:
+        page = await store.call(replace(scan, limit=min(CAP, limit - len(children))))
+        assert isinstance(page, Page)
+        children += [_child_of(entry, store) for entry in page.rows if entry.name.startswith(CHILD)]
+        behind = page.next if page.next.startswith(CHILD) else ""
+        if not behind or len(children) == limit:
+            return ChildPage(children, behind.removeprefix(CHILD))
+        scan = replace(scan, after=behind)
+
+
+async def unfinished_child(store: Store, key: str, record: Record) -> ChildRecord | None:
+    """The first unfinished child of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
+    if not record.children or record.state not in ("suspended", "ending"):
+        return None
+    page = await read_pages(store, Scan(UNFINISHED_CHILDREN, key, only=str(record.id)), 1)
+    return _child_of(page.rows[0], store) if page.rows else None

@@ -1,0 +1,333 @@
+"""Children: tasks that a task puts, and after which it ends; a nursery on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, Generic, Literal, NoReturn, Protocol, Self, cast
+
+from tenure.arguments import AsyncBlock, check_count, check_name
+from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
+from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
+from tenure.store import Codec, Store, decoded
+
+from ._family import CHILD, Family
+from ._groups import group_of_children
+from ._new_task import new_task
+from ._options import PutOptions
+from ._payload import P, P_co
+from ._put_span import PutSpan
+
+OnFailure = Literal["cancel", "collect"]
+"""The effect of a failed child on the other children of its block: they are cancelled, or they go on."""
+
+_MOST_BYTES = 4 * 2**20
+
+
+class TargetQueue(Protocol):
+    """The attributes of a queue that its new tasks need."""
+
+    store: Store
+    key: str
+    codec: Codec[Any]
+    max_payload: int
+    key_ttl: float | None
+
+
+class Target(Generic[P]):
+    """A queue or a job, where children can be put. For `Children` alone."""
+
+    @property
+    def place(self) -> TargetQueue:
+        """The queue in which the children are tasks."""
+        raise NotImplementedError
+
+    def call(self, payload: Any) -> tuple[Any, PutOptions]:
+        """The payload of the task for a child with this payload, and the options that it gets by default."""
+        raise NotImplementedError
+
+
+class Parent(Protocol):
+    """The task to which a block of children belongs."""
+
+    priority: int
+
+    def check(self) -> None: ...
+
+    def check_answer(self, answer: object) -> None: ...
+
+    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
+
+
+@dataclass(frozen=True)
+class ChildItem(Generic[P_co]):
+    """A child for `Children.put_many`: the payload and the options of `Children.put` as a value."""
+
+    payload: P_co
+    name: str | None = None
+    priority: int | None = None
+    delay: float = 0.0
+    meta: Mapping[str, str] | None = None
+    group: str | None = None
+
+
+class Child:
+    """A child of a task, as its parent knows it.
+
+    `state` is "unfinished", "done", "dead", "discarded", "cancelled", "expired" or "purged"; `id` is the id of
+    the task in the queue with the key `queue`.
+    """
+
+    __slots__ = ("_codec", "_value", "id", "name", "queue", "state", "swept")
+
+    def __init__(self, codec: Codec[Any], name: str, entry: Entry) -> None:
+        self._codec = codec
+        self._value = entry.value
+        self.name = name
+        self.queue: str = entry.queue
+        self.id: int = entry.id
+        self.state: str = entry.state
+        self.swept: bool = entry.swept
+        """True if the failure of another child, or the end of their parent's try, cancelled the child."""
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name!r}: task {self.id} of {self.queue} {self.state}>"
+
+    @property
+    def ended(self) -> bool:
+        """True if the child is not unfinished."""
+        return self.state != "unfinished"
+
+    @property
+    def result(self) -> Any:
+        """The result of a child that is done, as the store's codec makes it.
+
+        Raises `TaskFailed` or `TaskCancelled` if the child has ended in another way, `RuntimeError` before its end, and
+        `ValueError` for a result that the codec refuses.
+        """
+        if not self.ended:
+            raise RuntimeError(f"{self!r} has not ended: read its result after the block of children")
+        if (failure := self.failure) is not None:
+            raise failure
+        return decoded(self._codec, f"{self.queue}: the result of task {self.id}", self._value)
+
+    @property
+    def error(self) -> str | None:
+        """The error or the reason of a child that has failed, as far as there is any; else None."""
+        if self.state in ("unfinished", "done"):
+            return None
+        return self._value.decode(errors="replace") or None
+
+    @property
+    def failure(self) -> TaskFailed | TaskCancelled | None:
+        """The exception for a child that has ended in another way than done; else None."""
+        if self.state in ("unfinished", "done"):
+            return None
+        if self.state == "cancelled":
+            return TaskCancelled(self.queue, self.id)
+        return TaskFailed(self.queue, self.id, self.state, self.error or "")
+
+
+class Children(AsyncBlock, Generic[P]):
+    """The children of a task in one block, made by `Task.children`.
+
+    Iterating gives the children in the order in which this delivery put them, and then those that only an earlier
+    delivery has put.
+
+    Thread safety: none; `put` and `put_many` may be called in any task of the event loop, while the block is open.
+    """
+
+    def __init__(
+        self,
+        parent: Parent,
+        family: Family,
+        target: Target[Any],
+        name: str,
+        on_failure: OnFailure,
+        max_children: int,
+    ) -> None:
+        if "/" in check_name("name", name):
+            raise ValueError(f"name must have no '/', as {name!r} has")
+        if on_failure not in ("cancel", "collect"):
+            raise ValueError(f'on_failure must be "cancel" or "collect", not {on_failure!r}')
+        self._parent = parent
+        self._family = family
+        self._target = target
+        self._name = name
+        self._prefix = f"{CHILD}{name}/"
+        self._on_failure = on_failure
+        self._most: int = check_count("max_children", max_children, most=MOST_ENTRIES)
+        self._open = False
+        self._known: dict[str, Entry] = {}
+        self._children: dict[str, Child] = {}
+        self._used: set[str] = set()
+        self._same: dict[str, int] = {}  # the last number of a digest
+
+    def __repr__(self) -> str:
+        return f"<Children {self._name!r} of {self._family}: {len(self._children)}>"
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(self._children.values())
+
+    async def __aenter__(self) -> Self:
+        self._parent.check()
+        self._family.use(self._prefix, f"the block of children {self._name!r}")
+        self._known = await self._family.read(self._prefix)
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        for name, entry in self._known.items():
+            self._children.setdefault(name, Child(self._family.codec, name, entry))
+        unfinished = not all(child.ended for child in self)
+        if error is not None:
+            self._family.left |= unfinished
+            return
+        if unfinished:
+            self._parent.check()
+            await self._parent.suspend(Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
+        if self._on_failure == "cancel":
+            self._raise_failures()
+
+    async def put(
+        self,
+        payload: P,
+        name: str | None = None,
+        *,
+        priority: int | None = None,
+        delay: float = 0.0,
+        meta: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> Child:
+        """Put a child, unless an earlier delivery of the task has put the child of that name, and return it.
+
+        `name` is the child's name in the block. None: a digest of queue and payload, together with the number of equal
+        ones before it in this delivery. `priority` is the parent's by default; the other options are as for
+        `WorkQueue.put`. No limit of the queue makes a child wait. The payload of a `Job` is its only argument, or what
+        `Job.item` returns.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
+        `TooManyChildren`, `RuntimeError` for a name that was used before in this delivery and outside of the block,
+        `EngineError` for a queue in another shard and at the deepest level, and what `WorkQueue.put` raises.
+        Cancellation: the child may or may not be put.
+        """
+        (child,) = await self.put_many([ChildItem(payload, name, priority, delay, meta, group)])
+        return child
+
+    async def put_many(self, items: Iterable[P | ChildItem[P]]) -> list[Child]:
+        """Put many children, payloads or `ChildItem`s, 256 in a round trip, and return them.
+
+        Raises as `put` does, before anything is put if an item is wrong.
+        Cancellation: the children of some round trips may be put.
+        """
+        if not self._open:
+            raise RuntimeError(f"{self!r}: put children within the block: async with task.children(...)")
+        self._parent.check()
+        family, place = self._family, self._target.place
+        given = (
+            cast("ChildItem[Any]", item) if isinstance(item, ChildItem) else ChildItem(item) for item in items
+        )
+        made: list[ChildItem[Any]] = list(given)
+        with PutSpan(family.store.reporter, place.key, len(made)) as span:
+            tasks: dict[str, NewTask] = {}
+            try:
+                for item in made:
+                    task = self._task_of(item, span.meta)
+                    tasks[self._name_of(item.name, task)] = task
+                for portion in _portions(
+                    (name, task) for name, task in tasks.items() if not self._is_there(name)
+                ):
+                    await self._put(place.key, portion)
+            except BaseException:
+                # the next attempt uses the same names: a child that arrived is not put again
+                self._used.difference_update(tasks)
+                self._same.clear()
+                raise
+        return [self._children[name] for name in tasks]
+
+    def _task_of(self, item: ChildItem[Any], span_meta: Mapping[str, str]) -> NewTask:
+        payload, options = self._target.call(item.payload)
+        given: PutOptions = {"priority": self._parent.priority, **options}
+        if item.priority is not None:
+            given["priority"] = item.priority
+        if item.delay:
+            given["delay"] = item.delay
+        if item.meta is not None:
+            given["meta"] = item.meta
+        if item.group is not None:
+            given["group"] = item.group
+        if wrong := sorted(given.keys() - {"priority", "delay", "meta", "group"}):
+            raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
+        task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
+        return replace(task, group=group_of_children(task.group))
+
+    def _name_of(self, name: str | None, task: NewTask) -> str:
+        if name is None:
+            place = self._target.place.key.encode()
+            digest = sha256(b"%d %b%b" % (len(place), place, task.payload)).hexdigest()[:32]
+            number = self._same.get(digest, 0) + 1
+            while (name := f"{digest}-{number}") in self._used:
+                number += 1
+            self._same[digest] = number
+        elif check_name("name", name) in self._used:
+            raise RuntimeError(f"the name {name!r} was used before in {self!r}: use another name")
+        self._used.add(name)
+        return name
+
+    def _is_there(self, name: str) -> bool:
+        if (entry := self._known.get(name)) is None:
+            return False
+        self._children[name] = Child(self._family.codec, name, entry)
+        return True
+
+    async def _put(self, key: str, portion: Sequence[tuple[str, NewTask]]) -> None:
+        family = self._family
+        names = tuple(name for name, _ in portion)
+        answer = await family.store.call(
+            PutChildren(
+                *(family.key, family.id, family.token, key),
+                tuple(self._prefix + name for name in names),
+                tuple(task for _, task in portion),
+                self._most,
+            )
+        )
+        if isinstance(answer, TooMany):
+            raise TooManyChildren(family.key, family.id, answer.most)
+        if isinstance(answer, Accepted):
+            for name, task_id in zip(names, answer.ids, strict=True):
+                assert isinstance(task_id, int)
+                entry = Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
+                self._children[name] = Child(family.codec, name, entry)
+        else:
+            self._parent.check_answer(answer)
+
+    def _raise_failures(self) -> None:
+        failed = [child for child in self if child.failure is not None]
+        causes = [child for child in failed if not child.swept] or failed
+        if causes:
+            what = "a child" if len(causes) == 1 else f"{len(causes)} children"
+            raise ExceptionGroup(
+                f"{what} of {self._family} failed", [cast("Exception", child.failure) for child in causes]
+            )
+
+
+def _portions(tasks: Iterable[tuple[str, NewTask]]) -> Iterator[list[tuple[str, NewTask]]]:
+    """The tasks in parts that are put together, of at most `CAP` tasks and about 4 MiB."""
+    portion: list[tuple[str, NewTask]] = []
+    size = 0
+    for name, task in tasks:
+        if portion and (len(portion) == CAP or size + len(task.payload) > _MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append((name, task))
+        size += len(task.payload)
+    if portion:
+        yield portion

@@ -1,0 +1,97 @@
+"""The family of a task in one of its deliveries: the entries on record, and the reason for a suspension."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from anyio import CancelScope
+
+from tenure.engine import ENTRIES, Entry, Page, Reply, Scan, SetEntry, Settle, TooMany
+from tenure.store import Codec, Store
+from tenure.waiting import this_task
+
+STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
+"""The beginnings of the names of entries, by what they are."""
+
+
+class Source(Protocol):
+    """The attributes of a queue that the families of its tasks need."""
+
+    store: Store
+    key: str
+
+
+class HandlerScope:
+    """The cancel scope of a runner, together with the task of the event loop that runs its handlers."""
+
+    __slots__ = ("cancel", "host")
+
+    def __init__(self, scope: CancelScope) -> None:
+        self.cancel = scope.cancel
+        self.host: object = this_task()
+
+
+class Family:
+    """The entries of a task as one delivery of it reads and writes them.
+
+    `entries` says whether earlier deliveries may have left any. `wait` is the verdict by which the delivery is
+    suspended; `left` says that a block of children was left before they had ended.
+    """
+
+    __slots__ = ("_entries", "_stored", "codec", "id", "key", "left", "store", "token", "used", "wait")
+
+    def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
+        queue.store.check_families()
+        self.store = queue.store
+        self.codec: Codec[Any] = queue.store.codec
+        self.key = queue.key
+        self.id = task_id
+        self.token = token
+        self.used: set[str] = set()
+        self.wait: Settle | None = None
+        self.left: bool = False
+        self._stored: dict[str, dict[str, Entry]] = {}
+        self._entries = entries
+
+    def __str__(self) -> str:
+        return f"{self.key} task {self.id}"
+
+    def use(self, name: str, what: str) -> None:
+        """Refuse the second use of a name in one delivery. Raises `RuntimeError`."""
+        if name in self.used:
+            raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
+        self.used.add(name)
+
+    async def stored(self, prefix: str) -> dict[str, Entry]:
+        """The entries whose names begin with `prefix`, as they were at the first call."""
+        if (known := self._stored.get(prefix)) is None:
+            known = self._stored[prefix] = await self.read(prefix)
+        return known
+
+    async def read(self, prefix: str) -> dict[str, Entry]:
+        """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.
+
+        Only earlier deliveries have left any: if there are none, nothing is read. Raises `EngineError`, `StoreClosed`.
+        """
+        found: dict[str, Entry] = {}
+        after = prefix if self._entries else ""
+        while after:
+            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)))
+            assert isinstance(page, Page)
+            entries = [entry for entry in page.rows if entry.name.startswith(prefix)]
+            found.update((entry.name.removeprefix(prefix), entry) for entry in entries)
+            after = page.next if len(entries) == len(page.rows) else ""
+        return found
+
+    async def write(self, name: str, value: bytes) -> bytes | Reply:
+        """Store a value, unless an earlier sending of it arrived. Returns the value on record, or why it was refused.
+
+        Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
+        Cancellation: the value may or may not be stored.
+        """
+        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value))
+        if isinstance(answer, TooMany):
+            raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
+        if isinstance(answer, Entry):
+            return answer.value
+        return value if answer is Reply.OK else answer

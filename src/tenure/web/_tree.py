@@ -1,0 +1,98 @@
+"""The tree of a task: its children, their children, and for which of them the task waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tenure.engine import TASK, Scan, TaskPage
+from tenure.shared import ChildPage, ChildRecord, read_children, unfinished_child
+from tenure.store import Store
+
+from ._view import ask, together
+
+_MOST = 100
+"""Tasks of a tree that are read."""
+
+
+@dataclass(slots=True)
+class SeenChild:
+    """A child with the children below it, of which `unfinished` have not ended."""
+
+    name: str
+    queue: str
+    id: int
+    state: str
+    unfinished: int = 0
+    below: list[SeenChild] = field(default_factory=list["SeenChild"])
+
+
+async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
+    """Children of a task with all that is below them, level by level, at most 100; and whether there are more.
+
+    Raises `EngineError`, `StoreClosed`.
+    """
+    root = SeenChild("", queue, task_id, "")
+    level, left, more = [root], _MOST, False
+    while level and left and store.has_families:
+        reads = (partial(read_children, store, _key(store, one), one.id, "", left) for one in level)
+        pages: list[ChildPage] = await together(*reads)
+        found: list[SeenChild] = []
+        for one, page in zip(level, pages, strict=True):
+            one.below = [_seen(child) for child in page.children[:left]]
+            left -= len(one.below)
+            found += one.below
+            more = more or page.next != "" or len(one.below) < len(page.children)
+        await _look_at(store, [child for child in found if child.state == "unfinished"])
+        level = [
+            child
+            for child in found
+            if child.state not in ("done", "discarded", "cancelled", "expired", "purged")
+        ]
+    return root.below, more or any(child.unfinished for child in level)
+
+
+async def waits_for(store: Store, child: ChildRecord | None) -> list[SeenChild]:
+    """The unfinished children for which a task waits: this child of its own, one of that child's, down to the last.
+
+    Raises `EngineError`, `StoreClosed`.
+    """
+    path: list[SeenChild] = []
+    while child is not None:
+        path.append(seen := _seen(child))
+        (page,) = await _look_at(store, [seen])
+        child = await unfinished_child(store, _key(store, seen), page.rows[0]) if page.rows else None
+    return path
+
+
+def flat(children: Iterable[SeenChild], depth: int = 1) -> Iterator[tuple[int, SeenChild]]:
+    """Each child of a tree with its depth, and behind it those below it."""
+    for child in children:
+        yield depth, child
+        yield from flat(child.below, depth + 1)
+
+
+def described(child: SeenChild) -> dict[str, Any]:
+    """A child as JSON, without those below it."""
+    return {name: getattr(child, name) for name in ("name", "queue", "id", "state", "unfinished")}
+
+
+async def _look_at(store: Store, children: Sequence[SeenChild]) -> list[TaskPage]:
+    """Take in the states that unfinished children have in their queues."""
+    pages: list[TaskPage] = await ask(
+        store, [Scan(TASK, _key(store, child), only=str(child.id)) for child in children]
+    )
+    for child, page in zip(children, pages, strict=True):
+        for record in page.rows:
+            child.state, child.unfinished = record.state, record.children
+    return pages
+
+
+def _key(store: Store, child: SeenChild) -> str:
+    return store.key("queue", child.queue)
+
+
+def _seen(child: ChildRecord) -> SeenChild:
+    return SeenChild(child.name, child.queue, child.id, child.state)

@@ -1,0 +1,161 @@
+"""Families: trees of tasks whose workers and watchers are cancelled at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import anyio
+import anyio.lowlevel
+from explored.catalogue import on_every_engine
+from explored.scenarios.queues import all_is_done
+from explored.world import pause
+
+from tenure import ChildItem, Retry, Task, TaskCancelled, TaskFailed, Worker, WorkQueue
+from tenure.engine import ENTRIES, Scan
+from tenure.testing import History, cancellable, structured
+
+RETRY = Retry(attempts=2, backoff=0.05, jitter=0)
+
+
+class Tree:
+    """Handlers of a tree: each payload is a name, its tasks a part of it longer."""
+
+    def __init__(self, shape, fails=()):
+        self.shape = shape
+        self.fails = fails
+        self.history = History(clock=anyio.current_time)
+        self.done = Counter()
+
+    async def handle(self, task: Task):
+        name = task.payload
+        parent = name.rpartition("/")[0] or None
+        with self.history.trying(name, parent=parent):
+            await pause()
+            async with task.children() as children:
+                names = [f"{name}/{part}" for part in self.shape.get(name, ())]
+                if names:
+                    await children.put(names[0], "first")
+                    await children.put_many([ChildItem(other) for other in names[1:]])
+            if name in self.fails:
+                raise KeyError(name)
+            self.done[name] += 1
+            return [name, *(child.result for child in children)]
+
+    async def watch(self, queue, task_id, name):
+        try:
+            result = await queue.result(task_id)
+            self.history.ended(name, "done")
+            return result
+        except TaskFailed as failed:
+            self.history.ended(name, failed.state)
+        except TaskCancelled:
+            self.history.ended(name, "cancelled")
+        return None
+
+
+@on_every_engine(
+    "shared.Children.put",
+    "shared.Children.put_many",
+    "shared.Children.__aenter__",
+    "shared.Children.__aexit__",
+)
+async def a_tree_is_worked_off_whichever_worker_is_cancelled(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
+        tree, results = Tree({"a": "bc", "a/b": "d"}), []
+        workers = [Worker(queue, tree.handle, concurrency=1), Worker(other, tree.handle, concurrency=1)]
+        dying = Worker(queue, tree.handle, concurrency=1)
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            for worker in workers:
+                group.start_soon(worker.run)
+            results.append(await tree.watch(other, await queue.put("a"), "a"))
+            for worker in [*workers, dying]:
+                group.start_soon(worker.drain)
+        assert results == [["a", ["a/b", ["a/b/d"]], ["a/c"]]]
+        assert structured(tree.history, whole=False).ended == 1
+        await all_is_done(queue, store, elsewhere, done=4, put=4)
+
+
+@on_every_engine("shared.Task.children", "shared.Children.put_many")
+async def a_tree_that_is_cancelled_ends_from_below(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
+        tree = Tree({"a": "bc", "a/b": "d", "a/c": "e"})
+        workers = [Worker(queue, tree.handle, concurrency=2), Worker(other, tree.handle, concurrency=1)]
+
+        async def canceller(task_id):
+            with cancellable():
+                await anyio.sleep(0.025)
+            await other.cancel(task_id)
+
+        async with anyio.create_task_group() as group:
+            for worker in workers:
+                group.start_soon(worker.run)
+            task_id = await queue.put("a")
+            group.start_soon(canceller, task_id)
+            await tree.watch(queue, task_id, "a")
+            await pause()
+            for worker in workers:
+                group.start_soon(worker.drain)
+        assert structured(tree.history, whole=False).ended == 1
+        await all_is_done(queue, store, elsewhere)
+
+
+@on_every_engine("shared.Children.__aexit__")
+async def a_failed_child_ends_its_siblings_and_its_parents_try(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
+        tree = Tree({"a": "bc", "a/c": "d"}, fails={"a/b"})
+        workers = [Worker(queue, tree.handle, concurrency=2), Worker(other, tree.handle, concurrency=1)]
+
+        async def victim(task_id):
+            with cancellable():
+                await tree.watch(queue, task_id, "a")
+
+        async with anyio.create_task_group() as group:
+            for worker in workers:
+                group.start_soon(worker.run)
+            task_id = await queue.put("a")
+            group.start_soon(victim, task_id)
+            await tree.watch(other, task_id, "a")
+            for worker in workers:
+                group.start_soon(worker.drain)
+        structured(tree.history, whole=False)
+        assert (await queue.get(task_id)).state == "dead"
+        assert (await store.call(Scan(ENTRIES, queue.key, only=str(task_id)))).rows != ()
+        await all_is_done(queue, store, elsewhere)
+
+
+@on_every_engine("shared.Task.wait_for", "shared.WorkQueue.signal")
+async def a_signal_and_a_wait_meet(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, runs = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []
+
+        async def handle(task: Task):
+            runs.append(task.deliveries)
+            return await task.wait_for("go", timeout=1000)
+
+        async def signaller(task_id, value):
+            with cancellable():
+                await other.signal(task_id, "go", value)
+
+        workers = [Worker(queue, handle, concurrency=1), Worker(other, handle, concurrency=1)]
+        async with anyio.create_task_group() as group:
+            for worker in workers:
+                group.start_soon(worker.run)
+            task_id = await queue.put(1)
+            group.start_soon(signaller, task_id, 1)
+            group.start_soon(signaller, task_id, 2)
+            await pause()
+            sent = await queue.signal(task_id, "go", 3)
+            result = await queue.result(task_id)
+            assert result in (1, 2, 3) and sent is (result == 3)
+            for worker in workers:
+                group.start_soon(worker.drain)
+        await all_is_done(queue, store, elsewhere, done=1, put=1)
