@@ -180,7 +180,7 @@ class TaskFailed(TenureError):
 
 
 class TaskCancelled(TenureError):
-    """The task was cancelled with `queue.cancel()` before it was done."""
+    """The task was cancelled with `queue.cancel()` before it was done, or is held past its deadline."""
 
     def __init__(self, queue: str, task_id: int) -> None:
         super().__init__(f"{queue}: task {task_id} was cancelled")

@@ -80,11 +80,11 @@ def functions(folder):
                     yield str(path), f"{each.name}.{function.name}"
 
 
-async def test_two_walks_of_each_kind_use_all_of_the_memory_engine_and_its_rules():
+async def test_three_walks_of_each_kind_use_all_of_the_memory_engine_and_its_rules():
     """What a walk does not reach, it compares with nothing."""
 
     class Short(Quick):
-        walks = 2
+        walks = 3
 
     now, reached = 1000.0, set()
 

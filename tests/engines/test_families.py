@@ -13,6 +13,7 @@ import pytest
 import tenure.engine as e
 from tenure.engine import Verdict
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.memory._tasks import TaskRows
 from tenure.engines.rules import ENDING, LEASED, Families, Groups
 from tenure.engines.rules import _families as module
 
@@ -20,10 +21,15 @@ QUEUE, LEVELS, MOST_STEPS = "q", 3, 9
 
 
 class World:
-    """A memory engine, and handlers: those of lost sessions are still there, and may write late."""
+    """A memory engine, and handlers: those of lost sessions are still there, and may write late.
+
+    With "deadline" as the first action, the root has a deadline, which passes with the action "late".
+    """
 
     def __init__(self, path=()):
-        self.engine = MemoryEngine(clock=lambda: 1000.0)
+        self.now, self.is_late = 1000.0, False
+        self.deadline = 50.0 if path[:1] == (("deadline",),) else None
+        self.engine = MemoryEngine(clock=lambda: self.now)
         self.number = 0
         self.handlers = {}
         self.tries = {}
@@ -36,7 +42,9 @@ class World:
         self.faults = 0
         self.in_groups = False
         self.do(e.OpenSession("w", "p", 1e6))
-        self.do(e.Put("w", self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b""),)),), 1))
+        self.do(
+            e.Put("w", self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b"", deadline=self.deadline),)),), 1)
+        )
         for action in path:
             self.act(*action)
 
@@ -57,6 +65,8 @@ class World:
             e.Exchange("w", self.next(), QUEUE, settle, want, wait=False, max_deliveries=2, dead_ttl=None)
         )
         for task in answer.tasks:
+            if self.is_late:
+                self.troubles.append(f"{task.id} begins past its deadline")
             self.handlers[task.id] = task
             self.tries[task.id] = task.attempts
             if task.attempts > self.retries[task.id]:
@@ -72,7 +82,12 @@ class World:
 
     def act(self, what, task=0):
         handler = self.handlers.get(task)
-        if what == "take":
+        if what == "deadline":
+            pass
+        elif what == "late":
+            self.now, self.is_late = self.now + 100, True
+            self.do(e.Ping())
+        elif what == "take":
             self.exchange(want=1)
         elif what == "order groups":
             self.in_groups = True
@@ -121,6 +136,8 @@ class World:
     def actions(self, most_faults):
         tasks = self.tasks
         yield ("take",)
+        if self.deadline is not None and not self.is_late:
+            yield ("late",)
         for task in self.handlers:
             if self.is_in_force(task) or self.faults:
                 if self.depth(task) < LEVELS - 1:
@@ -133,7 +150,8 @@ class World:
             yield from (("give back", task) for task in self.handlers)
             yield ("purge",)
             yield from (("cancel", task) for task in tasks)
-            yield from (("requeue", ended.id) for ended in self.ended if ended.state == "dead")
+            if self.deadline is None:
+                yield from (("requeue", ended.id) for ended in self.ended if ended.state == "dead")
 
     # what is there
 
@@ -216,7 +234,7 @@ class World:
             (x.task, x.name, x.state, x.tries == self.families[x.task].tries) for x in self.entries
         )
         ended = tuple(sorted((x.id, x.state) for x in self.ended))
-        return tasks, families, entries, ended, tuple(self.handlers), self.faults
+        return tasks, families, entries, ended, tuple(self.handlers), self.faults, self.is_late
 
     def finish(self):
         """Have every handler do its work without a fault; the number of tasks that are left."""
@@ -262,6 +280,7 @@ BEGINNINGS = {
     "one family": (("take",),),
     "a child that waits": (("take",), ("a", 1), ("b", 1), (Verdict.WAIT, 1)),
     "a child that works": (("take",), ("a", 1), ("take",)),
+    "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "three levels": (("take",), ("a", 1), ("take",), ("a", 2)),
     "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
 }
@@ -331,6 +350,12 @@ def _has_no_fence(self, name, task_id, token):
     return (queue and self._rows.task(queue, task_id)) or e.Reply.REFUSED
 
 
+def _forgets_the_deadline(self, queue, tasks):
+    for task in tasks:
+        queue.tasks[task].kin = True
+        self.set_expiry(queue, queue.tasks[task], None)
+
+
 def _children_hold_their_groups(self, name, task):
     if name and self.keep_order:
         group = self._rows.change(name)
@@ -351,6 +376,7 @@ MUTANTS = {
     "14 failed entries are dropped at each delivery": (Families, "keep", _ends_a_try_with_each_delivery),
     "16 a task told to stop may still put": (Families, "_leased", _does_not_stop),
     "12 a sweep leaves out a child that ends for a retry": (Families, "cancel", lambda *_: None),
+    "a deadline ends with the first entry": (TaskRows, "set_kin", _forgets_the_deadline),
     "15 children are put without a fence": (Families, "_leased", _has_no_fence),
     "17 an ordered group holds children back": (Groups, "pin", _children_hold_their_groups),
 }

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
+from tenure.engine import Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
@@ -76,8 +77,8 @@ class Task(Generic[P_co]):
 
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
-    for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
-    was requested.
+    for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
+    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -171,6 +172,13 @@ class Task(Generic[P_co]):
         and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
         what the driver raises.
         Interruption: roll back; it may have been applied in the transaction."""
+
+    @property
+    def late(self) -> bool:
+        """True once the deadline has passed. For the worker alone."""
+
+    def expires_by(self, settle: Settle) -> bool:
+        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
 
 class Lock:
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
@@ -468,7 +476,8 @@ class WorkQueue(Generic[P]):
         """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
-        if no worker has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
+        handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds

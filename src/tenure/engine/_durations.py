@@ -14,6 +14,7 @@ from tenure.errors import EngineError
 from ._claims import Claim, EditClaim
 from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, PutOne
+from ._families import PutChildren
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
 
@@ -47,7 +48,7 @@ def _fields(*names: str) -> Callable[[Any], Any]:
 
 
 _ON_DUPLICATE = get_args(OnDuplicate)
-_any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait")
+_any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait", "deadline")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
 _spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
 _aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
@@ -59,7 +60,7 @@ def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _task(task: NewTask) -> NewTask:
-    if task.key is None and task.expires is None and 0 <= task.delay <= LONGEST:
+    if task.key is None and task.expires is task.deadline is None and 0 <= task.delay <= LONGEST:
         return task
     if task.on_duplicate not in _ON_DUPLICATE:
         raise EngineError(f"NewTask has {task.on_duplicate!r} as its on_duplicate")
@@ -74,6 +75,11 @@ def _request(request: PutRequest) -> PutRequest:
 def _put(operation: Put) -> Put:
     requests = _each(_request, operation.requests)
     return operation if requests is operation.requests else replace(operation, requests=requests)
+
+
+def _put_children(operation: PutChildren) -> PutChildren:
+    tasks = _each(_task, operation.tasks)
+    return operation if tasks is operation.tasks else replace(operation, tasks=tasks)
 
 
 def _exchange(operation: Exchange) -> Exchange:
@@ -164,6 +170,7 @@ def _put_one(operation: PutOne) -> PutOne:
 CHECKS: Mapping[type, Callable[[Any], Any]] = {
     Put: _put,
     PutOne: _put_one,
+    PutChildren: _put_children,
     Spend: _spend,
     Refund: _refund,
     SetGroups: _set_groups,

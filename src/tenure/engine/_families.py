@@ -36,7 +36,9 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
     task no longer expires. "replace" takes a root that is suspended, ending, or has an unfinished child for a
     leased one, and cancels it at once; any other root that is replaced loses its entries. A suspended or ending root
     holds its group where the group keeps its order.
-11. Settlements of tasks with a family take effect behind the others of their operation.
+11. The deadline of a child is the earlier of its own and its parent's. Past it a child ends as expired as any other
+    task does, with its descendants, and the children of a leased task are cancelled with it.
+12. Settlements of tasks with a family take effect behind the others of their operation.
 
 A family costs its task one flag: nothing of this is read for a task without one.
 """

@@ -58,13 +58,23 @@ class Waits:
 
 
 def after_verdict(
-    settle: Settle, attempts: int, deliveries: int, *, stop: bool, stop_ttl: float | None, unfinished: int = 0
+    settle: Settle,
+    attempts: int,
+    deliveries: int,
+    *,
+    stop: bool,
+    stop_ttl: float | None,
+    unfinished: int = 0,
+    late: bool = False,
 ) -> Ends | GoesBack | Waits:
     """The outcome of a verdict on a task that failed `attempts` times and was delivered `deliveries` times.
 
     `stop`: its cancellation was requested. It then ends instead of going back, and its record has the ttl `stop_ttl`.
     It has so many `unfinished` children: with one, `Ends` and the `GoesBack` of a RETRY are stored, and not applied.
+    `late`: its deadline has passed.
     """
+    if late and (unfinished or settle.verdict is not Verdict.DONE):
+        return Ends("expired", attempts, b"", EXPIRED_TTL)
     match settle.verdict:
         case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
             if unfinished and settle.verdict is Verdict.DONE:
@@ -94,8 +104,11 @@ def without_verdict(
     stop: bool,
     stop_ttl: float | None,
     dead_ttl: float | None,
+    late: bool = False,
 ) -> Ends | GoesBack:
     """The outcome for a task when the session that had taken the task ends before any verdict."""
+    if late:
+        return Ends("expired", attempts, b"", EXPIRED_TTL)
     if stop:
         return Ends("cancelled", attempts, b"", stop_ttl)
     silent = deliveries - attempts

@@ -44,6 +44,11 @@ class NewTask:
       more, and is superseded: where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
     - "replace", and the existing task has ended: the new task is put, and has the key.
 
+    Until its `deadline`, in seconds from now too, a task may begin and run. Past it, it ends as expired, and so does
+    each of its descendants: a task without a taker at once, a leased one with the verdict that its holder then gives,
+    unless that is DONE. A task that is ending for a retry ends as expired instead. An expiry, on the other hand, does
+    nothing to a task that has begun by then. A dead task that is made ready again has neither.
+
     `max_wait`: the task is ready at most so many seconds after its first put. A task that was replaced was first put
     when the one was that it has replaced, unless that one had attempts or deliveries; any other is put for the first
     time. Without a `key`, these three fields mean nothing.
@@ -59,6 +64,7 @@ class NewTask:
     on_duplicate: OnDuplicate = "refuse"
     key_ttl: float | None = None
     max_wait: float | None = None
+    deadline: float | None = None
 
 
 @value
@@ -162,6 +168,9 @@ class Settle:
     names are swept; b"" sweeps none. DONE with an unfinished child counts as such a WAIT. The `result` of WAIT_FOR is
     the name of an entry; without the entry after `delay` seconds (0: never), an entry of that name is "expired". Both
     end as CANCEL if the cancellation of the task was requested, with the ttl of that request.
+
+    Past its deadline a task ends as expired, with a record for `EXPIRED_TTL` seconds and no result, unless it is DONE
+    and has no unfinished child. Such settlements take effect behind the others of their operation.
     """
 
     id: int
@@ -178,7 +187,8 @@ class Taken:
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
     `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported, `failure` what
-    the last settlement with one said of the failed tries. `entries` is at least the number of its entries.
+    the last settlement with one said of the failed tries. `entries` is at least the number of its entries. In
+    `deadline` seconds its deadline passes.
     """
 
     id: int
@@ -193,6 +203,7 @@ class Taken:
     meta: bytes
     group: str
     entries: int = 0
+    deadline: float | None = None
 
 
 @value
@@ -339,7 +350,7 @@ class Record:
 
     `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
     is unfinished or dead, a child has a `parent`, in the queue `parent_key`; `children` is how many of the task's own
-    are unfinished.
+    are unfinished. While it is unfinished, a task with a deadline has `deadline` seconds left, at least 0.
     """
 
     seq: int
@@ -359,13 +370,15 @@ class Record:
     parent: int = 0
     parent_key: str = ""
     children: int = 0
+    deadline: float | None = None
 
 
 @value
 class TaskPage(Page[Record]):
     """The page of a task, with its record or without rows.
 
-    `ask_again_in` is also when the task is due, if it is delayed, and when it expires.
+    `ask_again_in` is also when the task is due, if it is delayed, when it expires, unless it has begun, and when its
+    deadline passes.
     """
 
     ask_again_in: float = 0.0

@@ -312,10 +312,12 @@ class KindWorkers:
         return failure
 
     def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
-        del task
         if refused:
             self.meter.count("leases_lost")  # the event is `task.lost`
             self.meter.count("lost")
+        elif task.expires_by(settle):
+            self.meter.count("expired")
+            return
         else:
             self.meter.count(OUTCOMES[settle.verdict])
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):

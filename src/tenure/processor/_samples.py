@@ -14,6 +14,7 @@ _OUTCOMES = (
     "dead",
     "discarded",
     "cancelled",
+    "expired",
     "postponed",
     "suspended",
     "given_back",

@@ -225,7 +225,9 @@ async def test_children_have_groups_of_their_own(store):
         if task.payload == "parent":
             assert task.group == "ann"
             async with task.children() as children:
-                await children.put_many([ChildItem(n, group=group) for n in range(4) for group in ("ann", "bob")])
+                await children.put_many(
+                    [ChildItem(n, group=group) for n in range(4) for group in ("ann", "bob")]
+                )
             return [child.result for child in children]
         running[task.group] += 1
         most[task.group] = max(most[task.group], running[task.group])

@@ -19,6 +19,7 @@ OPTIONS = {
     "on_duplicate": "replace",
     "key_ttl": 120.0,
     "max_wait": 70.0,
+    "deadline": 300.0,
 }
 
 
@@ -72,6 +73,7 @@ async def test_every_option_reaches_the_task(store, virtual_clock, way):
     record = await queue.get(task_id)
     assert (record.state, record.priority, record.key, record.group) == ("delayed", 3, "invoice-7", "ann")
     assert record.meta["tenant"] == "ann"
+    assert record.deadline == pytest.approx(300.0, abs=0.5)
     # "replace", max_wait: the delay begins anew, but the task waits at most 70 seconds from its first put on
     await virtual_clock.advance(30)
     assert await way(queue, **OPTIONS) == task_id

@@ -91,6 +91,7 @@ def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str
         ("deliveries", str(record.deliveries)),
         ("key", record.key or ""),
         ("group", record.group or ""),
+        ("deadline", "" if record.deadline is None else f"in {spoken(record.deadline)}"),
         ("parent", f"task {record.parent} of {record.parent_queue}" if record.parent else ""),
         ("children", f"{record.children:,} unfinished" if record.children else ""),
         ("waits for", " > ".join(map(_of_child, path))),

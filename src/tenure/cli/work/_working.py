@@ -33,7 +33,7 @@ _STALLED = 10.0
 _LOOK = 0.5
 _CONCURRENCY = 10
 _ENDS = ("done", "retried", "dead", "given_back")
-_RARE_ENDS = ("discarded", "cancelled", "postponed", "suspended", "lost")
+_RARE_ENDS = ("discarded", "cancelled", "expired", "postponed", "suspended", "lost")
 _LINGER = 0.05
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tenure.engine import (
@@ -50,6 +50,7 @@ class TaskRows:
         self._queues = queues
         self._ended_lately = 0
         self._expiring: list[_Time] = []
+        self._most_expiring = 64
         self._letters: list[_Time] = []
         self._outdated: list[_Time] = []
         self._keys_kept = 0
@@ -65,15 +66,23 @@ class TaskRows:
         """There is nothing to be read."""
 
     def add(
-        self, queue: Queue, task: int, new: NewTask, place: int, ready_at: float, expires: float | None
+        self,
+        queue: Queue,
+        task: int,
+        new: NewTask,
+        place: int,
+        ready_at: float,
+        expires: float | None,
+        deadline: float | None,
     ) -> None:
         added = Task(task, 0, 0, 0, ready_at, None, None, False, new.group, place)
-        added.expires, added.first_put, added.queue, added.new = expires, self._state.now, queue.name, new
+        added.first_put, added.queue, added.new = self._state.now, queue.name, new
         queue.tasks[task] = added
         if new.key is not None:
             queue.keys[new.key] = task
         if expires is not None:
-            heappush(self._expiring, (expires, task, queue.name))
+            added.deadline = deadline
+            self.set_expiry(queue, added, expires)
         queue.enter(added)
 
     def cursor(self, queue: Queue, name: str) -> bytes:
@@ -118,6 +127,7 @@ class TaskRows:
         place: int,
         ready_at: float,
         expires: float | None,
+        deadline: float | None,
         first_put: float,
     ) -> None:
         old = queue.tasks[task]
@@ -125,9 +135,8 @@ class TaskRows:
         old.attempts = old.deliveries = 0
         old.progress = old.failure = b""
         old.keep, old.first_put = False, first_put
-        old.place, old.ready_at, old.expires = place, ready_at, expires
-        if expires is not None:
-            heappush(self._expiring, (expires, task, queue.name))
+        old.place, old.ready_at, old.deadline = place, ready_at, deadline
+        self.set_expiry(queue, old, expires)
         queue.enter(old)
         self.changed(old)
 
@@ -196,7 +205,12 @@ class TaskRows:
             task.new.meta,
             task.group,
             self._families.get(task.queue, task.id).total if task.kin else 0,
+            self._seconds_left(task),
         )
+
+    def _seconds_left(self, task: Task) -> float | None:
+        """Return the seconds that a task has until its deadline; None without one."""
+        return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
     def _tree(self, queue: str, task: Task | Ended) -> tuple[int, str, int]:
         return tree_of(self._families.get(queue, task.id) if task.kin else None)
@@ -205,7 +219,10 @@ class TaskRows:
 
     def set_kin(self, queue: Queue, tasks: Sequence[int]) -> None:
         for task in tasks:
-            queue.tasks[task].kin, queue.tasks[task].expires = True, None
+            found = queue.tasks[task]
+            found.kin = True
+            if found.expires != found.deadline:
+                self.set_expiry(queue, found, found.deadline)
 
     def stop(self, _queue: Queue, task: Task, rank: int, ttl: float | None) -> str:
         task.stop, task.stop_ttl = rank, ttl
@@ -315,6 +332,7 @@ class TaskRows:
             *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
             *(task.progress, task.failure, task.new.meta, task.group),
             *self._tree(task.queue, task),
+            self._seconds_left(task),
         )
 
     def ended_record(self, queue: Queue, task: int) -> Record | None:
@@ -367,14 +385,29 @@ class TaskRows:
     def expired(self) -> Sequence[tuple[str, Task]]:
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
-            due, task_id, name = self._expiring[0]
-            queue = self._queues.stored(name)
-            task = queue.tasks.get(task_id) if queue else None
-            # a task that was replaced has another time, and an entry for that
-            if task is not None and task.place != LEASED and task.expires == due:
-                return ((name, task),)
+            task = self._expiring_task(self._expiring[0])
+            if task is not None:
+                return ((task.queue, task),)
             heappop(self._expiring)
         return ()
+
+    def _expiring_task(self, entry: _Time) -> Task | None:
+        """The task of an entry; None for an entry that says nothing any more."""
+        due, task_id, name = entry
+        queue = self._queues.stored(name)
+        task = queue.tasks.get(task_id) if queue else None
+        # a task that is looked at at another time has an entry for that
+        return task if task is not None and task.expires == due else None
+
+    def set_expiry(self, queue: Queue, task: Task, expires: float | None) -> None:
+        task.expires = expires
+        if expires is None:
+            return
+        heappush(self._expiring, (expires, task.id, queue.name))
+        if len(self._expiring) > self._most_expiring:
+            self._expiring = [entry for entry in self._expiring if self._expiring_task(entry) is not None]
+            heapify(self._expiring)
+            self._most_expiring = 2 * len(self._expiring) + 64
 
     def delete_letters(self) -> None:
         """Delete dead letters whose ttl has passed, in the order of their time and id."""

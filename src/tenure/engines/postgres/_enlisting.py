@@ -34,7 +34,7 @@ _PUT = (
     "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
     "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
     "CAST(:expires AS bigint), CAST(:meta AS bytea), "
-    "CAST(:group AS bytea), CAST(:about AS text))"
+    "CAST(:group AS bytea), CAST(:about AS text), CAST(:deadline AS bigint))"
 )
 
 
@@ -85,6 +85,7 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
         "meta": task.meta or None,
         "group": name(task.group),
         "about": about_key(task),
+        "deadline": -1 if task.deadline is None else microseconds(task.deadline),
     }
 
 

@@ -68,6 +68,7 @@ def _put(op: Put) -> tuple[Argument, ...]:
 def new_tasks(tasks: Sequence[NewTask]) -> Columns:
     """Tasks to be put, as one argument."""
     keyed = any(task.key is not None for task in tasks)
+    late = any(task.deadline is not None for task in tasks)
     return Columns(
         "new_tasks",
         (
@@ -79,6 +80,7 @@ def new_tasks(tasks: Sequence[NewTask]) -> Columns:
             _unless_empty([task.meta for task in tasks]),
             Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
             Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
+            Ints([microseconds(task.deadline, _NEVER) for task in tasks]) if late else None,
         ),
     )
 
@@ -133,7 +135,7 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
 
 
 def _taken(row: Row) -> Taken:
-    task, token, priority, attempts, deliveries, waited, *entries = row.n
+    task, token, priority, attempts, deliveries, waited, *more = row.n
     progress, payload, failure, meta, group = row.b
     return Taken(
         task,
@@ -147,7 +149,8 @@ def _taken(row: Row) -> Taken:
         failure or b"",
         meta or b"",
         text(group),
-        *entries,
+        *more[:1],
+        *map(seconds, more[1:]),
     )
 
 

@@ -66,9 +66,10 @@ def put(op: Put) -> Iterator[Argument]:
         yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
         yield from (_groups(request.tasks), len(request.tasks))
         for task in request.tasks:
-            if task.priority or task.delay or task.key is not None or task.expires is not None or task.meta:
+            looks = task.expires is not None or task.deadline is not None
+            if task.priority or task.delay or task.key is not None or looks or task.meta:
                 yield from (task.payload, "+", task.priority, microseconds(task.delay), _about_key(task))
-                yield from (task.key or "", _or_nothing(task.expires), task.meta, task.group)
+                yield from (task.key or "", _when_looked_at(task) if looks else "", task.meta, task.group)
             else:
                 yield from (task.payload, task.group and "=" + task.group)
 
@@ -79,6 +80,15 @@ def _about_key(task: NewTask) -> Argument:
     if task.on_duplicate == "refuse" and task.key_ttl is task.max_wait is None:
         return 1
     return f"{task.on_duplicate} {_or_nothing(task.key_ttl)} {_or_nothing(task.max_wait)}"
+
+
+def _when_looked_at(task: NewTask) -> Argument:
+    """The time at which a task is looked at, since it expires or is late, and its deadline if it has one."""
+    deadline = task.deadline
+    if deadline is None:
+        return _or_nothing(task.expires)
+    first = deadline if task.expires is None else min(task.expires, deadline)
+    return f"{microseconds(first)} {microseconds(deadline)}"
 
 
 def _groups(tasks: Sequence[NewTask]) -> str:
@@ -94,6 +104,7 @@ def put_children(op: PutChildren) -> Iterator[Argument]:
     yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
     for name, task in zip(op.names, op.tasks, strict=True):
         yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta, task.group)
+        yield _or_nothing(task.deadline)
 
 
 def put_answer(raw: Sequence[Any]) -> PutAnswer:
@@ -125,12 +136,13 @@ def exchange(op: Exchange) -> Iterator[Argument]:
         yield _SETTLEMENT.pack(each.id, each.token, left, letter, len(failure)) + failure + each.result
 
 
-def _more(more: Any) -> tuple[bytes, bytes, bytes, str, int]:
-    """The progress, failure, meta, group and entries of a task; of most there is only the group."""
+def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | None]:
+    """The progress, failure, meta, group, entries and deadline of a task; of most there is only the group."""
     if not isinstance(more, list):
-        return b"", b"", b"", text(more), 0
-    progress, failure, meta, group, entries = cast("list[Any]", more)
-    return progress, failure, meta, text(group), int(entries)
+        return b"", b"", b"", text(more), 0, None
+    progress, failure, meta, group, entries, deadline = cast("list[Any]", more)
+    left = max(0, int(deadline) - now) / 1e6 if deadline else None
+    return progress, failure, meta, text(group), int(entries), left
 
 
 def exchanged(raw: Sequence[Any]) -> Exchanged:
@@ -142,7 +154,7 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
             Taken(
                 *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
-                *_more(more),
+                *_more(more, now),
             )
             for task, token, payload, priority, attempts, deliveries, since, more in zip(
                 *[iter(tasks)] * 8, strict=True

@@ -30,7 +30,7 @@ from tenure.engine import Entry as ShownEntry
 from tenure.errors import EngineError
 
 from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues
-from ._rows import Task, TaskRows
+from ._rows import Task, TaskRows, earlier
 from ._settling import Settling
 from ._state import State
 from ._tables import Layout, Order, Table
@@ -163,7 +163,9 @@ class Families:
             if spec.group:
                 to.groups.count_in(spec.group, to.waiting)
             place = to.enqueue(child, spec.group, ready_at, self._state.moment)
-            self._rows.add(to, child, spec, place, ready_at, None)
+            own = None if spec.deadline is None else self._state.after(spec.deadline)
+            deadline = earlier(own, task.deadline)
+            self._rows.add(to, child, spec, place, ready_at, deadline, deadline)
             self._families.save(Family(to.name, child, op.key, op.id, name, family.depth + 1))
             entry = Entry(op.key, op.id, name, "child", "unfinished", b"", to.name, child, tries=family.tries)
             entry.unfinished = True
@@ -302,12 +304,12 @@ class Families:
             self._rows.write()
             self._tell(family, state, result)
 
-    def cancel(self, queue: Queue, task: Task, ttl: float | None) -> None:
-        """A task with a family that is ending ends as cancelled instead of going back."""
+    def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str) -> None:
+        """A task with a family that is ending ends in this state instead of going back."""
         family = self._families.get(queue.name, task.id)
         assert family is not None
         if family.ending == _RETRY:
-            family.ending, family.ttl = "cancelled", ttl
+            family.ending, family.ttl = state, ttl
             self._families.save(family)
 
     def sweep_children(self, queue: Queue, task: Task) -> None:

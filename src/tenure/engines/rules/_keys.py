@@ -7,7 +7,7 @@ from tenure.engine import EXPIRED_TTL, Duplicate, NewTask
 from ._families import Families
 from ._queues import DELAYED, LEASED, SUSPENDED, WAITING, Queue
 from ._room import Room
-from ._rows import Owner, TaskRows
+from ._rows import Owner, TaskRows, earlier
 from ._settling import Settling
 from ._state import State
 
@@ -91,10 +91,12 @@ class Keys:
             queue.groups.count_out(group, task)
         ready_at = state.after(delay_since(new, state.seconds_since(first_put)))
         expires = None if new.expires is None else state.after(new.expires)
+        deadline = None if new.deadline is None else state.after(new.deadline)
         place = queue.enqueue(task, new.group, ready_at, now)
         if former.kin:
             self._families.begin_anew(queue, task)
-        self._rows.replace(queue, task, new, place, ready_at, expires, first_put)
+        expires = earlier(expires, deadline)
+        self._rows.replace(queue, task, new, place, ready_at, expires, deadline, first_put)
         queue.due_is_known = False
         self._room.make_room(queue, group)
 

@@ -22,7 +22,7 @@ from tenure.engine import (
 from ._keys import Keys, delay_since
 from ._queues import Queue, Queues
 from ._room import RESERVED, Producer, Room
-from ._rows import TaskRows
+from ._rows import TaskRows, earlier
 from ._settling import Settling
 from ._state import State
 from ._takers import Takers
@@ -157,11 +157,15 @@ class Producers:
                 keys.give(new.key, new, task)
             ready_at = state.after(delay) if delay else now
             expires = None if new.expires is None else state.after(new.expires)
+            deadline = None
+            if new.deadline is not None:
+                deadline = state.after(new.deadline)
+                expires = earlier(expires, deadline)
             if new.group:
                 groups.count_in(new.group, queue.waiting)
             queue.put += 1
             queue.live += 1
-            add(queue, task, new, enqueue(task, new.group, ready_at, now), ready_at, expires)
+            add(queue, task, new, enqueue(task, new.group, ready_at, now), ready_at, expires, deadline)
             ids.append(task)
         return tuple(ids)
 

@@ -19,7 +19,8 @@ class Task:
     """An unfinished task; it has a session while it is leased, and with `kin` it has a family.
 
     `stop` is the rank of the request to cancel it, 0 if it is superseded: it then does not go back. The fields up to
-    the group are what settling needs.
+    the group are what settling needs. `expires` is when the task is looked at: when it expires, if it has not begun
+    then, or when its `deadline` passes.
     """
 
     id: int
@@ -37,6 +38,11 @@ class Task:
     dead_ttl: float | None = None
     expires: Moment | None = None
     first_put: Moment = 0
+    deadline: Moment | None = None
+
+    def is_late(self, now: Moment) -> bool:
+        """True if the deadline has passed."""
+        return self.deadline is not None and self.deadline <= now
 
 
 _SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending"}
@@ -45,6 +51,11 @@ _SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending"}
 def shown_state(task: Task, now: Moment) -> str:
     """The state that is shown of an unfinished task."""
     return _SHOWN.get(task.place) or ("delayed" if task.ready_at > now else "waiting")
+
+
+def earlier(one: Moment | None, other: Moment | None) -> Moment | None:
+    """The earlier of two moments; None is never."""
+    return other if one is None else one if other is None else min(one, other)
 
 
 class Owner(NamedTuple):
@@ -70,7 +81,15 @@ class TaskRows(Protocol):
         ...
 
     def add(
-        self, queue: Any, task: int, new: NewTask, place: int, ready_at: Moment, expires: Moment | None, /
+        self,
+        queue: Any,
+        task: int,
+        new: NewTask,
+        place: int,
+        ready_at: Moment,
+        expires: Moment | None,
+        deadline: Moment | None,
+        /,
     ) -> None:
         """A new task is at this place."""
         ...
@@ -113,6 +132,7 @@ class TaskRows(Protocol):
         place: int,
         ready_at: Moment,
         expires: Moment | None,
+        deadline: Moment | None,
         first_put: Moment,
         /,
     ) -> None:
@@ -154,7 +174,7 @@ class TaskRows(Protocol):
         ...
 
     def set_kin(self, queue: Any, tasks: Sequence[int], /) -> None:
-        """Tasks have families from now on, and do not expire."""
+        """Tasks have families from now on, and do not expire before their deadlines."""
         ...
 
     def stop(self, queue: Any, task: Any, rank: int, ttl: float | None, /) -> str:
@@ -222,5 +242,9 @@ class TaskRows(Protocol):
     # time
 
     def expired(self) -> Sequence[tuple[str, Task]]:
-        """Expired tasks that are not leased, a few, with the names of their queues, in order."""
+        """Tasks that are to be looked at since they expire or are late: a few, with their queues' names, in order."""
+        ...
+
+    def set_expiry(self, queue: Any, task: Any, expires: Moment | None, /) -> None:
+        """Look at a task at that moment, or no more."""
         ...

@@ -52,7 +52,7 @@ class Settling:
         leases = self._rows.leased(queue, session, settles)
         refused: list[int] = []
         accepted: list[tuple[Task, Settle]] = []
-        kin: list[tuple[Task, Settle]] = []
+        behind: list[tuple[Task, Settle]] = []
         for settle in settles:
             lease = leases.get(settle.id)
             if at_once and lease is not None and lease.kin and self.families.unfinished(queue, lease.id):
@@ -61,10 +61,10 @@ class Settling:
                 refused.append(settle.token)
             else:
                 del leases[settle.id]
-                (kin if lease.kin else accepted).append((lease, settle))
+                (behind if lease.kin or self._is_late(queue, lease) else accepted).append((lease, settle))
         self._settle(queue, session, self._rows.expect_settled(queue, accepted))
         self._rows.write()
-        for pair in kin:
+        for pair in behind:
             self._settle(queue, session, self._rows.expect_settled(queue, [pair]))
             self._rows.write()
         return tuple(refused)
@@ -81,6 +81,7 @@ class Settling:
                 stop=lease.stop is not None,
                 stop_ttl=lease.stop_ttl,
                 unfinished=self.families.unfinished(queue, lease.id) if lease.kin else 0,
+                late=self._is_late(queue, lease),
             )
             if lease.group:
                 groups.unlease(lease.group)
@@ -89,6 +90,13 @@ class Settling:
             self._after(queue, lease, follows, session)
             if settle.verdict in _UNTRIED:
                 groups.refund(lease.group)
+
+    def _is_late(self, queue: Queue, lease: Task) -> bool:
+        """True if the deadline of a leased task has passed: its holder was then asked to stop."""
+        if lease.stop is None:
+            return False
+        task = self._rows.task(queue, lease.id)
+        return task is not None and task.is_late(self._state.moment)
 
     def drop(self, found: tuple[str, int]) -> None:
         """The session that held a task of a queue has ended."""
@@ -107,6 +115,7 @@ class Settling:
             stop=task.stop is not None,
             stop_ttl=task.stop_ttl,
             dead_ttl=task.dead_ttl,
+            late=task.is_late(self._state.moment),
         )
         self._after(queue, task, follows)
         queue.groups.refund(task.group)
@@ -137,8 +146,8 @@ class Settling:
         if place == DELAYED:
             self._takers.offer_sooner(queue, due)
 
-    def cancel(self, queue: Queue, task: Task, ttl: float | None) -> None:
-        """Cancel a task, or have its holder cancel it; the caller offers what can be taken."""
+    def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
+        """Have a task end in this state, or its holder cancel it; the caller offers what can be taken."""
         if task.place == LEASED:
             if not task.stop:
                 queue.stops += task.stop is None
@@ -147,9 +156,9 @@ class Settling:
                 if task.kin:
                     self.families.sweep_children(queue, task)
         elif task.place == ENDING:
-            self.families.cancel(queue, task, ttl)
+            self.families.cancel(queue, task, ttl, state)
         else:
-            self.end_untaken(queue, task, "cancelled", ttl)
+            self.end_untaken(queue, task, state, ttl)
 
     def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
         """A task that is not leased ends; "purged", it leaves no record."""
@@ -189,7 +198,7 @@ class Settling:
             self.families.ended(queue, task.id, ends.state, ends.result)
 
     def expire(self) -> None:
-        """Expire tasks, in the order of their time and id, for as long as there are steps left."""
+        """End tasks that expire or are late, in the order of their time and id, for as long as there are steps left."""
         while expired := self._rows.expired():
             for name, task in expired:
                 if not self._state.step():
@@ -197,6 +206,23 @@ class Settling:
                     return
                 queue: Queue = self._queues.get(name)
                 takeable = queue.takeable
-                self.end_untaken(queue, task, "expired", EXPIRED_TTL)
+                self._expire(queue, task)
                 self._takers.offer(queue, queue.takeable - takeable)
             self._rows.write()
+
+    def _expire(self, queue: Queue, task: Task) -> None:
+        now, rows = self._state.moment, self._rows
+        if task.kin:  # its children that came before it may have changed it
+            rows.write()
+            found = rows.task(queue, task.id)
+            if found is None or found.expires is None or found.expires > now:
+                return
+            task = found
+        if task.place >= LEASED and not task.is_late(now):  # it began before its time came
+            rows.set_expiry(queue, task, task.deadline)
+            return
+        if task.place >= LEASED or task.kin:
+            rows.set_expiry(queue, task, None)
+        self.cancel(queue, task, EXPIRED_TTL, "expired")
+        if task.kin:
+            rows.write()

@@ -154,7 +154,7 @@ class Tasks:
             return TaskPage((record,) if record else (), ask_again_in=state.ask_again_in())
         if op.watch:
             state.watch_task("change", op.key, task_id, op.watch)
-        moments = () if task.place >= LEASED else (task.ready_at, task.expires)
+        moments = (task.deadline,) if task.place >= LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.moment), default=None)
         record = self._rows.unfinished_record(queue, task, self._state_of(task))
         return TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))

@@ -41,6 +41,7 @@ class Keys:
         place: int,
         ready_at: int,
         expires: int | None,
+        deadline: int | None,
         first_put: int,
     ) -> None:
         state = self._state
@@ -53,6 +54,7 @@ class Keys:
             priority=new.priority,
             ready_at=ready_at,
             expires=expires,
+            deadline=deadline,
             meta=new.meta,
             group=encoded_name(new.group),
             first_put=first_put,

@@ -11,8 +11,8 @@ from ._queue import Queue
 from ._sql import QUEUES, TASKS, joined
 from ._state import State, sooner
 
-_Kind = tuple[int, int, int, int | None, bytes, bytes | None]
-"""All of a new task but its payload and group: place, priority, ready_at, expires, meta and key."""
+_Kind = tuple[int, int, int, int | None, int | None, bytes, bytes | None]
+"""All of a new task but its payload and group: place, priority, ready_at, expires, deadline, meta and key."""
 
 
 class NewTasks:
@@ -35,13 +35,20 @@ class NewTasks:
             queue.group_rows.expect(names)
 
     def add(
-        self, queue: Queue, _task: int, new: NewTask, place: int, ready_at: int, expires: int | None
+        self,
+        queue: Queue,
+        _task: int,
+        new: NewTask,
+        place: int,
+        ready_at: int,
+        expires: int | None,
+        deadline: int | None,
     ) -> None:
         if expires is not None:
             self._state.soonest.task = sooner(expires, self._state.soonest.task)
         self._queue = queue.id
         key = None if new.key is None else encoded_name(new.key)
-        self._kinds.append((place, new.priority, ready_at, expires, new.meta, key))
+        self._kinds.append((place, new.priority, ready_at, expires, deadline, new.meta, key))
         self._groups.append(encoded_name(new.group) if new.group else b"")
         self._payloads.append(new.payload)
 
@@ -65,7 +72,14 @@ class NewTasks:
         NewTasks.begin(self)
 
     def _insert_alike(
-        self, place: int, priority: int, ready_at: int, expires: int | None, meta: bytes, _: bytes | None
+        self,
+        place: int,
+        priority: int,
+        ready_at: int,
+        expires: int | None,
+        deadline: int | None,
+        meta: bytes,
+        _: bytes | None,
     ) -> None:
         in_groups = any(self._groups)
         parts = self._payloads + self._groups if in_groups else self._payloads
@@ -85,6 +99,7 @@ class NewTasks:
             priority=priority,
             ready_at=ready_at,
             expires=expires,
+            deadline=deadline,
             meta=meta,
             in_groups=int(in_groups),
             rows=str(rows),

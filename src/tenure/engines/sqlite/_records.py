@@ -14,6 +14,7 @@ def unfinished_record(
     queue: str,
     shown: str,
     kin: int,
+    deadline: int | None,
     task: int,
     payload: bytes,
     priority: int,
@@ -30,7 +31,8 @@ def unfinished_record(
     age = seconds(state.moment - ready_at)
     notes = (progress, failure, meta, decoded_name(group))
     tree = _tree(state, queue, task, kin)
-    return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes, *tree)
+    about = (0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age)
+    return Record(*about, *notes, *tree, seconds_left(state, deadline))
 
 
 def ended_record(
@@ -57,6 +59,11 @@ def ended_record(
     notes = (progress, failure, meta, decoded_name(group))
     about = (seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age)
     return Record(*about, *notes, *_tree(state, queue, task, kin))
+
+
+def seconds_left(state: State, deadline: int | None) -> float | None:
+    """Return the seconds until a deadline; None without one."""
+    return None if deadline is None else seconds(deadline - state.moment)
 
 
 def _tree(state: State, queue: str, task: int, kin: int) -> tuple[int, str, int]:

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from tenure.engine import Exchange, Outcome, Record, SessionItem, Settle, Taken, Verdict
-from tenure.engines.rules import FAMILIES, LEASED, Position, Task, Turn, decoded_name, encoded_name
+from tenure.engines.rules import FAMILIES, Position, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
 from ._endings import Endings
@@ -17,7 +17,7 @@ from ._keys import Keys
 from ._listing import listed
 from ._new_tasks import NewTasks
 from ._queue import Queue, Queues
-from ._records import ended_record, unfinished_record
+from ._records import ended_record, seconds_left, unfinished_record
 from ._session import Session
 from ._sql import TASKS
 from ._state import State
@@ -116,11 +116,16 @@ class TaskRows(NewTasks, Keys, Endings):
         ):
             payload = parts[at : (at := at + size)]
             progress = failure = meta = b""
+            left = None
             if sizes:
-                progress, failure, meta = [parts[at : (at := at + int(n))] for n in sizes.split()]
+                of_progress, of_failure, of_meta, *deadline = map(int, sizes.split())
+                progress = parts[at : (at := at + of_progress)]
+                failure = parts[at : (at := at + of_failure)]
+                meta = parts[at : (at := at + of_meta)]
+                left = seconds_left(state, *deadline) if deadline else None
             waited = seconds(state.moment - ready_at)
             entries = state.table(FAMILIES).get(op.key, task).total if kin else 0
-            notes = (progress, failure, meta, group, entries)
+            notes = (progress, failure, meta, group, entries, left)
             ids.append(task)
             tasks.append(
                 Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, *notes)
@@ -221,15 +226,13 @@ class TaskRows(NewTasks, Keys, Endings):
 
     def expired(self) -> list[tuple[str, Task]]:
         state = self._state
-        while rows := state.all(TASKS.expired, now=state.moment, count=_PAGE):
-            tasks = [(name, _task(row)) for name, *row in rows]
-            for _, task in tasks:
-                if task.place == LEASED:  # taken before its time came: it stays
-                    state.run(TASKS.expire_no_more, id=task.id)
-            if untaken := [(name, task) for name, task in tasks if task.place != LEASED]:
-                return untaken
-        state.soonest.task = state.one(TASKS.soonest)[0]
-        return []
+        rows = state.all(TASKS.expired, now=state.moment, count=_PAGE)
+        if not rows:
+            state.soonest.task = state.one(TASKS.soonest)[0]
+        return [(name, _task(row)) for name, *row in rows]
+
+    def set_expiry(self, _queue: Queue, task: Task, expires: int | None) -> None:
+        self._state.run(TASKS.set_expiry, id=task.id, expires=expires)
 
 
 def _task(row: Sequence[Any]) -> Task:

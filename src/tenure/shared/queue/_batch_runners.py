@@ -11,7 +11,6 @@ from anyio import CancelScope
 from tenure.engine import Settle, Taken
 from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
-from tenure.waiting import now
 
 from ._batch import Batch
 from ._queue import WorkQueue
@@ -65,8 +64,9 @@ class BatchRunners(Runners):
         batch = Batch[Task[Any]](scope)
         batch.tasks = [Task(self._source, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
-        if self._timeout is not None:
-            scope.deadline = now() + self._timeout
+        # as long as a task is not late, the handler works on it
+        last = max(inf if task.deadline is None else task.deadline for task in batch.tasks)
+        scope.deadline = min(self._time_limit(), last)
         failure = interruption = None
         try:
             # some may have been cancelled while others were awaited
@@ -77,10 +77,10 @@ class BatchRunners(Runners):
                 raise
             failure, interruption = split_failure(error)
         self.busy -= 1
-        if self._timeout is not None:
-            scope.deadline = inf
+        scope.deadline = inf
         try:
-            if failure is None and interruption is not None and scope.cancel_called and batch.left():
+            timely = [task for task in batch.left() if not task.late]
+            if failure is None and interruption is not None and scope.cancel_called and timely:
                 failure = TimeoutError(f"not done within {self._timeout:g} s")
                 failure.__cause__ = interruption  # its traceback says where the handler was
             for task in batch.tasks:
@@ -116,7 +116,7 @@ class BatchRunners(Runners):
         self, task: Task[Any], failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
         # its handler was not interrupted for it; but what a transaction has completed is done
-        if task.cancelled and task.granted_as is not None:
+        if (task.cancelled or task.late) and task.granted_as is not None:
             return task.interrupted()
         return self._verdict(task, failure, interruption)
 

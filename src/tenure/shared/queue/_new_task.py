@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_timeout
@@ -40,6 +41,7 @@ def new_task(
     on_duplicate: OnDuplicate | None = None,
     key_ttl: float | None = None,
     max_wait: float | None = None,
+    deadline: float | None = None,
     span_meta: Mapping[str, str] | None = None,
     **unknown: object,
 ) -> NewTask:
@@ -55,6 +57,8 @@ def new_task(
         b"" if meta is None and span_meta is None else encode_meta(meta, span_meta),
         "" if group is None else check_group("group", group),
     )
+    if deadline is not None:
+        task = replace(task, deadline=check_timeout("deadline", deadline, least=None))
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task
     return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)
@@ -69,6 +73,7 @@ def task_of(queue: Encoding[T], item: Item[T], span_meta: Mapping[str, str] | No
         on_duplicate=item.on_duplicate,
         key_ttl=item.key_ttl,
         max_wait=item.max_wait,
+        deadline=item.deadline,
         span_meta=span_meta,
     )
 

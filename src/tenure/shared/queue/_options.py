@@ -24,6 +24,8 @@ class MoreOptions(TypedDict, total=False):
     """Seconds from the put on for which the key lasts at least. None: the queue's."""
     max_wait: float | None
     """With "replace", the most seconds that the task waits from its first put on. None: no limit."""
+    deadline: float | None
+    """Seconds after which the task ends as expired, also while a worker has it. None: never."""
 
 
 class PutOptions(MoreOptions, total=False):
@@ -57,3 +59,4 @@ class Item(Generic[P_co]):
     on_duplicate: OnDuplicate | None = None
     key_ttl: float | None = None
     max_wait: float | None = None
+    deadline: float | None = None

@@ -182,7 +182,8 @@ class WorkQueue(Target[P], Generic[P]):
         """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
-        if no worker has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
+        handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds

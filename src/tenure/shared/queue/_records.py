@@ -78,7 +78,8 @@ class TaskRecord(Generic[P_co]):
     or ended, in seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task
     has ended otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed
     try, its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
-    `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
+    `meta` what the producer sent along, `group` the group of the task, or None. `deadline` is how many seconds an
+    unfinished task has left, or None without a deadline. `rank` orders ended tasks by when
     they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
     queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
     has its bytes by the name of the field.
@@ -109,6 +110,7 @@ class TaskRecord(Generic[P_co]):
     parent_queue: str | None = None
     children: int = 0
     unfinished_child: ChildRecord | None = None
+    deadline: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -183,4 +185,5 @@ def record_of(
         parent_queue=queue_in(store, record.parent_key) or None,
         children=record.children,
         unfinished_child=child,
+        deadline=record.deadline,
     )

@@ -82,7 +82,7 @@ class RetryLater(Exception):
     """Raise it in a handler: not now, try again after `delay` seconds.
 
     That is not a failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how
-    often a task is postponed. To bound it, put the task with `expires=`, or count with `task.progress`. With `counts`,
+    often a task is postponed. To bound it, put the task with `deadline=`, or count with `task.progress`. With `counts`,
     it is a failed try that says when the next one is; the task is dead when its attempts are used up.
     """
 

@@ -217,8 +217,9 @@ class Runners:
     async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but interruptions."""
         self.busy += 1
-        if self._timeout is not None:
-            scope.deadline = now() + self._timeout
+        limited = self._timeout is not None or task.deadline is not None
+        if limited:
+            scope.deadline = min(self._time_limit(), inf if task.deadline is None else task.deadline)
         failure = interruption = None
         try:
             result = await handle(task)
@@ -229,10 +230,10 @@ class Runners:
                 raise
             failure, interruption = split_failure(error)
         self.busy -= 1
-        if self._timeout is not None:
+        if limited:
             scope.deadline = inf
         try:
-            if failure is None and interruption is not None and self._is_late(task, scope):
+            if failure is None and interruption is not None and self._is_timed_out(task, scope):
                 failure = TimeoutError(f"not done within {self._timeout:g} s")
                 failure.__cause__ = interruption  # its traceback says where the handler was
             settle = self._verdict(task, failure, interruption)
@@ -251,8 +252,14 @@ class Runners:
             return Dead(f"{what}: {problem.__cause__ or problem}")
         return None
 
-    def _is_late(self, task: Task, scope: CancelScope) -> bool:
-        return scope.cancel_called and not (task.cancelled or task.suspended) and task.lost is None
+    def _time_limit(self) -> float:
+        """The time at which a handler is cancelled that begins now."""
+        return inf if self._timeout is None else now() + self._timeout
+
+    def _is_timed_out(self, task: Task, scope: CancelScope) -> bool:
+        return (
+            scope.cancel_called and not (task.cancelled or task.suspended or task.late) and task.lost is None
+        )
 
     def _verdict(
         self, task: Task, failure: BaseException | None, interruption: BaseException | None
@@ -266,7 +273,7 @@ class Runners:
     def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if refused is not None:
             task.report_loss(refused)
-        self.counts[event_of(settle, refused)] += 1
+        self.counts[event_of(task, settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import anyio
@@ -358,6 +359,8 @@ class Takers(Held):
         return waiter
 
     def _hand_over(self, session: Session, taken: Taken) -> None:
+        if taken.deadline is not None:  # from here on it is a time of the loop's clock
+            taken = replace(taken, deadline=now() + taken.deadline)
         taker = self._line.head()
         if session.lost is not None or (taker is None and len(self._prefetched) >= self._demand.prefetch):
             self._give_back(session, taken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
 
@@ -39,6 +40,8 @@ R = TypeVar("R")
 C = TypeVar("C")
 
 _UNCOMMITTED = "uncommitted"
+_LATE_PAUSE = 1.0
+"""Seconds for which a late task rests that the engine, whose clock may be behind, does not know to be late."""
 _EVENTS = {
     Verdict.DONE: "task.done",
     Verdict.RETRY: "task.retry",
@@ -52,9 +55,11 @@ _EVENTS = {
 }
 
 
-def event_of(settle: Settle, refused: str | None) -> str:
+def event_of(task: Task[Any], settle: Settle, refused: str | None) -> str:
     """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
-    return "task.lost" if refused else _EVENTS[settle.verdict]
+    if refused:
+        return "task.lost"
+    return "task.expired" if task.expires_by(settle) else _EVENTS[settle.verdict]
 
 
 class Source(Protocol):
@@ -77,8 +82,8 @@ class Task(Guarded, Held, Generic[P_co]):
 
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
-    for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
-    was requested.
+    for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
+    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
     Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
     thread, the rest on the event loop.
     """
@@ -101,6 +106,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "_trying",
         "attempt",
         "cancelled",
+        "deadline",
         "deliveries",
         "group",
         "id",
@@ -120,6 +126,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.attempt: int = taken.attempts + 1
         self.deliveries: int = taken.deliveries
         self.waited: float = taken.waited
+        self.deadline: float | None = taken.deadline
         self._payload = taken.payload
         self._progress = taken.progress
         self._failure = taken.failure
@@ -462,6 +469,15 @@ class Task(Guarded, Held, Generic[P_co]):
 
     # for the block and the worker
 
+    @property
+    def late(self) -> bool:
+        """True once the deadline has passed. For the worker alone."""
+        return self.deadline is not None and now() >= self.deadline
+
+    def expires_by(self, settle: Settle) -> bool:
+        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
+        return settle.verdict is not Verdict.DONE and self.late
+
     def verdict(self, failure: BaseException | None) -> Settle:
         """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
@@ -496,6 +512,8 @@ class Task(Guarded, Held, Generic[P_co]):
 
     def interrupted(self) -> Settle:
         """The verdict on the task after its body was interrupted, or did not start."""
+        if self.late and not self.cancelled:
+            return Settle(self.id, self.token, Verdict.POSTPONE, delay=_LATE_PAUSE)
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
             return wait
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
@@ -537,11 +555,11 @@ class Task(Guarded, Held, Generic[P_co]):
     ) -> None:
         if self._trying is not None:
             lost = LeaseLost(self._name, refused) if refused else None
-            self._end_trying(event_of(settle, refused), self._error or lost)
+            self._end_trying(event_of(self, settle, refused), self._error or lost)
         if refused is None:
             # its traceback refers to the task
             error, self._error = self._error, None
-            event, reporter = event_of(settle, None), self._session.reporter
+            event, reporter = event_of(self, settle, None), self._session.reporter
             if event == "task.dead":
                 reporter.warn(event, **self._about(seconds), error=error)
             elif reporter.observer is not None:
@@ -617,6 +635,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
     def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:
         task = Task[P](self._queue, *obtained, scope)
+        if task.deadline is not None:
+            scope.deadline = task.deadline
         if self._store.reporter.tracing is not None:
             task.begin_trying()
         return task
@@ -628,6 +648,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         interrupted = failure is None and interruption is not None
         settle = held.interrupted() if interrupted else held.verdict(failure)
         held.settle(settle, self._on_settled, failure)
+        if held.deadline is not None and self._scope is not None:
+            self._scope.deadline = inf  # it does not limit the wait for the engine's answer
 
     def _abandon(self, held: Task[P]) -> None:
         held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)

@@ -30,8 +30,8 @@ class WorkerStatistics:
 
     A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
     `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `suspended`
-    wait for children or a signal, `lost` were settled too late; `abandoned` threads of sync handlers still run although
-    their tasks are lost or timed out.
+    wait for children or a signal, `lost` were settled too late, `expired` were not done by their deadlines; `abandoned`
+    threads of sync handlers still run although their tasks are lost or timed out.
     """
 
     concurrency: int
@@ -46,6 +46,7 @@ class WorkerStatistics:
     lost: int
     abandoned: int
     suspended: int = 0
+    expired: int = 0
 
 
 class Worker:
@@ -249,4 +250,5 @@ class Worker:
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
             suspended=counts["task.suspended"],
+            expired=counts["task.expired"],
         )

@@ -10,6 +10,7 @@ pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(
 from ._batches import BatchContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
+from ._deadlines import DeadlineContract, FamilyDeadlineContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
 from ._families import FamilyContract  # noqa: E402
 from ._forgetting import ForgettingContract  # noqa: E402
@@ -33,6 +34,8 @@ class EngineContract(
     HoldContract,
     ClaimContract,
     TaskContract,
+    DeadlineContract,
+    FamilyDeadlineContract,
     GroupContract,
     FamilyContract,
     KeyContract,

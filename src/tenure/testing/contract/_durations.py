@@ -25,6 +25,7 @@ from tenure.engine import (
     Ping,
     Put,
     PutAnswer,
+    PutChildren,
     PutRequest,
     RateLimit,
     Refund,
@@ -53,7 +54,7 @@ class DurationContract(ContractBase):
         self, do: Do, advance: Advance, long: float
     ) -> None:
         session = await do.open(ttl=long)
-        kept = NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long)
+        kept = NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long, deadline=long)
         tasks = NewTask(b"", expires=long), NewTask(b"", delay=long), NewTask(b""), NewTask(b""), kept
         answer = await do(Put(session, do.number(), "q", (PutRequest("m", tasks),), 10))
         assert isinstance(answer, PutAnswer)
@@ -96,6 +97,8 @@ class DurationContract(ContractBase):
             "ttl",
             "delay",
             "expires",
+            "deadline",
+            "deadline of a child",
             "key ttl",
             "longest wait",
             "pause",
@@ -115,6 +118,8 @@ class DurationContract(ContractBase):
             "ttl": OpenSession("other", "p2", nan),
             "delay": Put(session, n, "q", (PutRequest("m", (NewTask(b"", delay=nan),)),), 10),
             "expires": Put(session, n, "q", (PutRequest("m", (NewTask(b"", expires=nan),)),), 10),
+            "deadline": Put(session, n, "q", (PutRequest("m", (NewTask(b"", deadline=nan),)),), 10),
+            "deadline of a child": PutChildren("q", 1, 1, "q", ("a",), (NewTask(b"", deadline=nan),)),
             "key ttl": Put(session, n, "q", (PutRequest("m", (NewTask(b"", key="k", key_ttl=nan),)),), 10),
             "longest wait": Put(
                 session, n, "q", (PutRequest("m", (NewTask(b"", key="k", max_wait=nan),)),), 10

@@ -77,7 +77,7 @@ _NUMBERS = (
 )
 _PAYLOADS = (b"", b"\0", bytes(range(256)), b"\xff\xfe" * 2**20, b"\r\n", b"$-1\r\n", b"{}", b"null")
 
-_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0, b"meta", "group", "replace", 100.0, 100.0)
+_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0, b"meta", "group", "replace", 100.0, 100.0, 100.0)
 _PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"value"), b"")
 _SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0, b"failure")
 _METADATA = (("field", b"value"),)

@@ -201,6 +201,7 @@ class Draw:
         key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
         expires = self.duration() if self.number(0, 2) == 0 else None
         task = NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
+        task = replace(task, deadline=_deadline(self))
         return task if key is None or self.flag() else self.keyed(task)
 
     def keyed(self, task: NewTask) -> NewTask:
@@ -788,10 +789,19 @@ async def one_taken_task(d: Draw) -> None:
 # ------------------------------------------------------------------------------------------------------------ families
 
 
+def _deadline(d: Draw) -> float | None:
+    """A deadline of one task in four."""
+    return d.duration() if d.number(0, 3) == 0 else None
+
+
 def _put_children(d: Draw, queue: str, task: int, token: int) -> PutChildren:
     names = tuple(sorted(set(d.some(1, 3, lambda: d.one_of(_ENTRIES[:4])))))
     tasks = tuple(
-        NewTask(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0, group=_group_of_children(d))
+        NewTask(
+            *(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0),
+            group=_group_of_children(d),
+            deadline=_deadline(d),
+        )
         for _ in names
     )
     return PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
@@ -813,7 +823,8 @@ async def raise_a_family(d: Draw) -> None:
     session, queue = d.session(), d.queue()
     if d.number(0, 2) == 0:
         await d.walk.send(SetGroups(d.queue(), 1))
-    root = NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d), on_duplicate="replace")
+    key, deadline = d.one_of((None, "d1")), _deadline(d)
+    root = NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
     await _put(d, session, queue, PutRequest("m", (root,) * d.number(1, 2), wait=False))
     for _ in range(d.number(1, 5)):
         queue = d.queue()
@@ -834,7 +845,12 @@ async def raise_a_family(d: Draw) -> None:
 async def wait_for_children(d: Draw) -> None:
     """A task puts children and waits for them, which end one after the other; somebody waits idle."""
     session, queue, to = d.session(), d.queue(), d.queue()
-    await _put(d, session, queue, PutRequest("m", (NewTask(b"x", group=_group(d)),), wait=False))
+    await _put(
+        d,
+        session,
+        queue,
+        PutRequest("m", (NewTask(b"x", group=_group(d), deadline=_deadline(d)),), wait=False),
+    )
     tasks = await _exchange(d, session, queue, (), 1)
     for task in tasks:
         names = _ENTRIES[: d.number(1, 4)]
@@ -876,7 +892,7 @@ async def use_an_entry(d: Draw) -> None:
 async def wait_for_a_signal(d: Draw) -> None:
     """A task waits for an entry, which comes before, in time, or too late."""
     session, queue = d.session(), d.queue()
-    await _put(d, session, queue, PutRequest("m", (NewTask(b"x"),), wait=False))
+    await _put(d, session, queue, PutRequest("m", (NewTask(b"x", deadline=_deadline(d)),), wait=False))
     for task in await _exchange(d, session, queue, (), 1, wait=False):
         if d.number(0, 3) == 0:
             await d.walk.send(SetEntry(queue, task.id, 0, "v", b"early"))

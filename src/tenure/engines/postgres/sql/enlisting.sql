@@ -98,17 +98,19 @@ BEGIN
     RETURN CASE WHEN refused IS NULL THEN tenure.reply('gone') ELSE ROW('completed', refused, NULL)::tenure.answer END;
 END $$;
 
--- An expiry below zero is none; `_about` says what a key does. -> accepted(id, or -twin), refused
+-- An expiry or a deadline below zero is none; `_about` says what a key does. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
     _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
-    _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT '', _about text DEFAULT 'refuse -1 -1'
+    _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT '', _about text DEFAULT 'refuse -1 -1',
+    _deadline bigint DEFAULT -1
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     queue tenure.queue;
     tasks tenure.new_tasks := ROW(ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
         CASE WHEN _key IS NOT NULL THEN ARRAY[_key] END, ARRAY[_expires], ARRAY[_meta],
-        CASE WHEN _group <> '' THEN ARRAY[_group] END, CASE WHEN _key IS NOT NULL THEN ARRAY[_about] END);
+        CASE WHEN _group <> '' THEN ARRAY[_group] END, CASE WHEN _key IS NOT NULL THEN ARRAY[_about] END,
+        CASE WHEN _deadline >= 0 THEN ARRAY[_deadline] END);
     new_ones bigint := 1;
     accepted record;
 BEGIN

@@ -69,7 +69,7 @@ BEGIN
         RETURN family;
     END IF;
     INSERT INTO tenure.family (task, queue) VALUES (_id, _queue) RETURNING * INTO family;
-    UPDATE tenure.task t SET kin = true, expires = NULL WHERE t.queue = _queue AND t.id = _id;
+    UPDATE tenure.task t SET kin = true, expires = t.deadline WHERE t.queue = _queue AND t.id = _id;
     RETURN family;
 END $$;
 
@@ -538,7 +538,9 @@ BEGIN
             array_agg(_tasks.metas[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL),
             CASE WHEN _tasks.groups IS NOT NULL THEN
                 array_agg(_tasks.groups[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL)
-            END, NULL)::tenure.new_tasks AS tasks
+            END, NULL,
+            array_agg(least(CASE WHEN _tasks.deadlines[n.i] >= 0 THEN _tasks.deadlines[n.i] END, parent.deadline - now)
+                ORDER BY n.i) FILTER (WHERE e.child IS NULL))::tenure.new_tasks AS tasks
     INTO known
     FROM unnest(_names) WITH ORDINALITY n (name, i) CROSS JOIN LATERAL (
         SELECT max(o.child) FILTER (WHERE tenure.is_there(o, family)) AS child, count(*) > 0 AS was_there

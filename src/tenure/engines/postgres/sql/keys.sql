@@ -103,7 +103,7 @@ END $$;
 -- Replace a task that no taker holds, as if the new one were put and the old one removed.
 CREATE FUNCTION tenure.replace_task(
     _now bigint, _q tenure.queue, _id bigint, _payload bytea, _priority bigint, _delay bigint, _expires bigint,
-    _meta bytea, _group bytea, _max_wait bigint
+    _meta bytea, _group bytea, _max_wait bigint, _deadline bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     former tenure.task;
@@ -123,7 +123,8 @@ BEGIN
     END IF;
     ready := (_delay = 0)::int;
     UPDATE tenure.task t SET payload = _payload, priority = _priority, ready_at = _now + _delay, delayed = _delay > 0,
-        attempts = 0, deliveries = 0, keep = false, expires = CASE WHEN _expires >= 0 THEN _now + _expires END,
+        attempts = 0, deliveries = 0, keep = false, deadline = CASE WHEN _deadline >= 0 THEN _now + _deadline END,
+        expires = _now + least(CASE WHEN _expires >= 0 THEN _expires END, CASE WHEN _deadline >= 0 THEN _deadline END),
         progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
     WHERE t.queue = _q.name AND t.id = _id;
     UPDATE tenure.task_group g SET pinned = 0
@@ -192,7 +193,7 @@ BEGIN
             IF about[1] = 'replace' THEN
                 _q := tenure.replace_task(_now, _q, owner._id, _tasks.payloads[i], _tasks.priorities[i],
                     _tasks.delays[i], _tasks.expires[i], _tasks.metas[i], coalesce(_tasks.groups[i], ''),
-                    about[3]::bigint);
+                    about[3]::bigint, _tasks.deadlines[i]);
                 IF about[2]::bigint >= 0 THEN
                     _q := tenure.keep_key(_now, _q, _tasks.keys[i], owner._id, about[2]::bigint);
                 END IF;

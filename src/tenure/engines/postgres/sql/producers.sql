@@ -6,7 +6,7 @@ CREATE FUNCTION tenure.some_tasks(_t tenure.new_tasks, _first bigint, _last bigi
 LANGUAGE sql IMMUTABLE
     RETURN ROW(_t.payloads[_first:_last], _t.priorities[_first:_last], _t.delays[_first:_last], _t.keys[_first:_last],
         _t.expires[_first:_last], _t.metas[_first:_last], _t.groups[_first:_last],
-        _t.about[_first:_last])::tenure.new_tasks;
+        _t.about[_first:_last], _t.deadlines[_first:_last])::tenure.new_tasks;
 
 -- The tasks are put, as children with `_kin`; duplicates are not. -> the queue, and of each task its id, or that of
 -- its twin below zero
@@ -39,12 +39,15 @@ BEGIN
     END IF;
     WITH put AS (
         INSERT INTO tenure.task
-            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put, kin)
+            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put, kin,
+            deadline)
         SELECT n.id, _q.name, n.priority, _now + n.delay, n.delay > 0, n.key,
-            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, ''),
-            CASE WHEN n.key IS NOT NULL THEN _now END, _kin
+            _now + least(CASE WHEN n.expires >= 0 THEN n.expires END, CASE WHEN n.deadline >= 0 THEN n.deadline END),
+            n.payload, n.meta, coalesce(n.group_name, ''), CASE WHEN n.key IS NOT NULL THEN _now END, _kin,
+            CASE WHEN n.deadline >= 0 THEN _now + n.deadline END
         FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
-            _tasks.groups) AS n (id, payload, priority, delay, key, expires, meta, group_name)
+            _tasks.groups, _tasks.deadlines)
+            AS n (id, payload, priority, delay, key, expires, meta, group_name, deadline)
         WHERE n.id > 0
         RETURNING delayed
     )

@@ -58,18 +58,20 @@ BEGIN
     RETURN ROW('outcome', ARRAY[ended.attempts], ARRAY[ended.state::bytea, ended.result])::tenure.answer;
 END $$;
 
--- Cancel a task, or ask its holder to do so. -> the queue, and whether there is such a task that has not ended
-CREATE FUNCTION tenure.cancel_task(_now bigint, INOUT _q tenure.queue, _id bigint, _ttl bigint, OUT _done boolean)
-LANGUAGE plpgsql AS $$
+-- Have a task end as cancelled, or in another state, or ask its holder to cancel it. -> the queue, and whether there
+-- is such a task that has not ended
+CREATE FUNCTION tenure.cancel_task(
+    _now bigint, INOUT _q tenure.queue, _id bigint, _ttl bigint, _state text DEFAULT 'cancelled', OUT _done boolean
+) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
     _done := FOUND;
     IF _done AND task.ending THEN
-        UPDATE tenure.family f SET verdict = 'cancelled', ttl = _ttl WHERE f.task = _id AND f.verdict = 'retry';
+        UPDATE tenure.family f SET verdict = _state, ttl = _ttl WHERE f.task = _id AND f.verdict = 'retry';
     ELSIF _done AND coalesce(task.session, 0) = 0 THEN
-        _q := tenure.finish_task(_now, _q, task, 'cancelled', '', _ttl, 0);
+        _q := tenure.finish_task(_now, _q, task, _state, '', _ttl, 0);
     ELSIF _done AND coalesce(task.stop, 0) = 0 THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
         WHERE t.queue = _q.name AND t.id = _id;

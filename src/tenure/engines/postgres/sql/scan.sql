@@ -78,19 +78,20 @@ BEGIN
     ], NULL)::tenure.answer;
 END $$;
 
--- A record, and of a task with a family also the parent and how many children are unfinished; and the queue of the
--- parent.
-CREATE FUNCTION tenure.with_family(_record tenure.answer, _id bigint, _kin boolean) RETURNS tenure.answer
+-- A record, and of a task with a family or a deadline also the parent, how many children are unfinished and how much
+-- time is left, if it has a deadline; and the queue of the parent.
+CREATE FUNCTION tenure.with_family(_record tenure.answer, _id bigint, _kin boolean, _left bigint) RETURNS tenure.answer
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     family tenure.family;
 BEGIN
     IF _kin THEN
         SELECT * INTO family FROM tenure.family f WHERE f.task = _id AND NOT f.over;
-        IF FOUND THEN
-            _record.n := _record.n || ARRAY[family.parent, family.unfinished];
-            _record.b := _record.b || family.parent_queue;
-        END IF;
+    END IF;
+    IF family.task IS NOT NULL OR _left IS NOT NULL THEN
+        _record.n := _record.n || ARRAY[coalesce(family.parent, 0), coalesce(family.unfinished, 0)]
+            || CASE WHEN _left IS NOT NULL THEN ARRAY[_left] END;
+        _record.b := _record.b || coalesce(family.parent_queue, '');
     END IF;
     RETURN _record;
 END $$;
@@ -103,7 +104,8 @@ BEGIN
     RETURN tenure.with_family(ROW('row',
         ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
         ARRAY[_state::bytea, _task.payload, _task.key, '', _task.progress, coalesce(_task.failure, ''),
-            coalesce(_task.meta, ''), _task.group_name])::tenure.answer, _task.id, _task.kin);
+            coalesce(_task.meta, ''), _task.group_name])::tenure.answer, _task.id, _task.kin,
+        CASE WHEN _task.deadline IS NOT NULL THEN greatest(0, _task.deadline - _now) END);
 END $$;
 
 -- The same, of a task that has ended.
@@ -115,7 +117,7 @@ BEGIN
             greatest(0, _now - _ended.ended_at)],
         ARRAY[_ended.state::bytea, _ended.payload, _ended.key, _ended.result, coalesce(_ended.progress, ''),
             coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer, _ended.id,
-        _ended.kin AND _ended.state = 'dead');
+        _ended.kin AND _ended.state = 'dead', NULL);
 END $$;
 
 -- The task with the id. -> page(again), row(as `record_of`)
@@ -133,6 +135,8 @@ BEGIN
         END IF;
         IF task.session IS NULL THEN
             due := least(CASE WHEN task.ready_at > _now THEN task.ready_at END, task.expires);
+        ELSIF task.deadline > _now THEN
+            due := task.deadline;
         END IF;
         RETURN NEXT ROW('page', ARRAY[tenure.ask_again_in(_now, due)], NULL)::tenure.answer;
         RETURN NEXT tenure.record_of(_now, tenure.state_of(_now, task), task);

@@ -25,11 +25,12 @@ CREATE TYPE tenure.put_requests AS (
     producers bytea[], waits bigint[], cursors bytea[], cursor_values bytea[], counts bigint[], expected bytea[]
 );
 
--- The tasks of all these requests, one behind the other. `keys`, `metas` and `groups` are NULL when none has one, and
--- so is `about`, see keys.sql, when no key does more than to refuse; an expiry below zero is none.
+-- The tasks of all these requests, one behind the other. `keys`, `metas`, `groups` and `deadlines` are NULL when none
+-- has one, and so is `about`, see keys.sql, when no key does more than to refuse; an expiry or a deadline below zero is
+-- none.
 CREATE TYPE tenure.new_tasks AS (
     payloads bytea[], priorities bigint[], delays bigint[], keys bytea[], expires bigint[], metas bytea[],
-    groups bytea[], about text[]
+    groups bytea[], about text[], deadlines bigint[]
 );
 
 -- Settlements: a ttl below zero is for good, and `failures` is NULL when none has one.
@@ -381,7 +382,8 @@ CREATE INDEX taker_session ON tenure.taker (session, made);
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
 -- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it
 -- has a key. A task that is in no order has the session 0, which is nobody's, and the token 0: it is suspended, or
--- `ending`. A task with `kin` has a row in `family`, and nothing of this is read for a task without.
+-- `ending`. A task with `kin` has a row in `family`, and nothing of this is read for a task without. `expires` is when
+-- the task is looked at: when it expires, if it has not begun then, or when its `deadline` passes.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,
@@ -408,6 +410,7 @@ CREATE TABLE tenure.task (
     first_put bigint,
     kin boolean NOT NULL DEFAULT false,
     ending boolean NOT NULL DEFAULT false,
+    deadline bigint,
     -- with room for the entry that leasing a task adds
     PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);

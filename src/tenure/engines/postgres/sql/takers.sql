@@ -1,15 +1,16 @@
 -- Settling and taking tasks, in one exchange.
 -- Needs: families, groups, state, tasks, verdicts
 
--- -> the queue, and whether the settlement came in time; NULL: the task has a family and is to be settled
--- `_with_family`
+-- -> the queue, and whether the settlement came in time; NULL: the task has a family or is late, and is to be settled
+-- `_behind` the others
 CREATE FUNCTION tenure.settle_task(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
-    _delay bigint, _ttl bigint, _failure bytea, _with_family boolean, OUT _in_time boolean
+    _delay bigint, _ttl bigint, _failure bytea, _behind boolean, OUT _in_time boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
     has_children boolean := false;
+    is_late boolean;
     suspended record;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
@@ -17,15 +18,18 @@ BEGIN
     IF NOT _in_time THEN
         RETURN;
     END IF;
-    IF task.kin THEN
-        IF NOT _with_family THEN
+    is_late := task.deadline <= _now;
+    IF task.kin OR is_late THEN
+        IF NOT _behind THEN
             _in_time := NULL;
             RETURN;
         END IF;
-        has_children := tenure.unfinished_children(_id) > 0;
+        has_children := task.kin AND tenure.unfinished_children(_id) > 0;
     END IF;
     task.failure := coalesce(_failure, task.failure);
-    IF tenure.is_ending(_verdict) AND NOT (_verdict = 'done' AND has_children) THEN
+    IF is_late AND (_verdict <> 'done' OR has_children) THEN
+        _q := tenure.finish_task(_now, _q, task, 'expired', '', 3600000000, _mine.ttl);
+    ELSIF tenure.is_ending(_verdict) AND NOT (_verdict = 'done' AND has_children) THEN
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
         _q := tenure.finish_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
@@ -62,7 +66,8 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks without a family in one statement, if all of them end and no client waits for the end of one.
+-- Settle tasks without a family that are not late in one statement, if all of them end and no client waits for the end
+-- of one.
 -- -> the queue, and which of the settlements were not applied
 CREATE FUNCTION tenure.settle_endings(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _left bigint[]
@@ -78,10 +83,11 @@ BEGIN
             FROM unnest(_settle.ids, _settle.tokens, _settle.verdicts, _settle.results, _settle.ttls, _settle.failures)
                     WITH ORDINALITY AS s (id, token, verdict, result, ttl, failure, i)
                 CROSS JOIN LATERAL (
-                    SELECT l.ctid AS place, l.token, l.session, l.kin FROM tenure.task l
+                    SELECT l.ctid AS place, l.token, l.session, l.kin, l.deadline FROM tenure.task l
                     WHERE l.queue = _q.name AND l.id = s.id LIMIT 1
                 ) found
             WHERE found.token = s.token AND found.session = _mine.id AND NOT found.kin
+                AND (found.deadline IS NULL OR found.deadline > _now)
         ) s
         WHERE t.ctid = s.place
         RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta,
@@ -133,8 +139,8 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks in the order given, those with a family behind the others. -> the queue, and the tokens of settlements
--- that came too late
+-- Settle tasks in the order given, those with a family and late ones behind the others. -> the queue, and the tokens
+-- of settlements that came too late
 CREATE FUNCTION tenure.settle_tasks(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -317,7 +323,7 @@ BEGIN
 END $$;
 
 -- The remembered answer, with the leased tasks in place of its last row: leased(how many, first token, time). A task
--- with a family comes with the number of its entries.
+-- with a family comes with the number of its entries, and with a deadline with both.
 CREATE FUNCTION tenure.exchanged(_session bigint, _answer tenure.answer[]) RETURNS SETOF tenure.answer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -327,7 +333,10 @@ BEGIN
     IF leased[1] > 0 THEN
         RETURN QUERY SELECT 'task',
                 ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)]
-                    || CASE WHEN t.kin THEN ARRAY(SELECT f.total FROM tenure.family f WHERE f.task = t.id) END,
+                    || CASE WHEN t.kin OR t.deadline IS NOT NULL THEN
+                        coalesce((SELECT f.total FROM tenure.family f WHERE t.kin AND f.task = t.id), 0)
+                        || CASE WHEN t.deadline IS NOT NULL THEN ARRAY[greatest(0, t.deadline - leased[3])] END
+                    END,
                 ARRAY[t.progress, t.payload, t.failure, t.meta, t.group_name]
             FROM tenure.task t
             WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
@@ -336,7 +345,8 @@ END $$;
 
 -- An aging of NULL is none, a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
--- waited, entries; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
+-- waited, entries, time until the deadline; progress, payload, failure or NULL, meta or NULL, group) of each that is
+-- leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _settle tenure.settlements, _want bigint,
     _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _dead_ttl bigint

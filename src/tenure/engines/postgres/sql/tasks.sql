@@ -1,7 +1,7 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
 -- A function that changes the counters of a queue takes the row and returns it; `save_queue` writes it once.
--- Needs: families, groups, state, verdicts
+-- Needs: families, groups, records, state, verdicts
 
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -362,7 +362,9 @@ BEGIN
     queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
     silent := task.deliveries - task.attempts;
-    IF task.stop IS NOT NULL THEN
+    IF task.deadline <= _now THEN
+        queue := tenure.finish_task(_now, queue, task, 'expired', '', 3600000000, 0);
+    ELSIF task.stop IS NOT NULL THEN
         queue := tenure.finish_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.finish_task(
@@ -377,7 +379,7 @@ BEGIN
     PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
 END $$;
 
--- The time of a task has come, unless it is leased. False if no step is left.
+-- The time has come at which a task expires, if it has not begun, or is late. False if no step is left.
 CREATE FUNCTION tenure.expire_task(_now bigint, _queue bytea, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
@@ -387,15 +389,17 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.expires <= _now;
     IF NOT FOUND THEN
         RETURN true;
-    ELSIF task.session > 0 OR task.ending THEN
-        UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
+    ELSIF task.session IS NOT NULL AND NOT coalesce(task.deadline <= _now, false) THEN
+        UPDATE tenure.task t SET expires = t.deadline WHERE t.queue = _queue AND t.id = _id;
         RETURN true;
     ELSIF NOT tenure.step() THEN
         RETURN false;
+    ELSIF task.session IS NOT NULL OR task.kin THEN
+        UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
     END IF;
     queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
-    queue := tenure.finish_task(_now, queue, task, 'expired', '', 3600000000, 0);
+    queue := (tenure.cancel_task(_now, queue, _id, 3600000000, 'expired'))._q;
     PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN true;
 END $$;

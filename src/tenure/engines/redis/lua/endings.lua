@@ -2,7 +2,7 @@
 -- Reads: add_soon, cold, due_at, families, groups, now, remove_soon, set, write
 
 local PART = 4096 -- endings in a part of a list of records
-local LEFT, NONE = {'stop', 'keep', 'expires', 'first'}, {}
+local LEFT, NONE = {'stop', 'keep', 'expires', 'first', 'deadline'}, {}
 
 -- Take back the lease, but for the field of the task.
 local function unlease(queue, task)

@@ -5,10 +5,10 @@
 -- failure, the failure, and the result
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
--- {progress, failure, meta, group, entries}; or the group, if there is none of the others, which may be ""
+-- {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the others, which may be ""
 -- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
---     groups, leave_lessees, made_families, new_token, now, offer_tasks, read_queue, read_task, save_numbers,
---     save_queue, set, token, unlease, write, write_endings
+--     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, read_queue, read_task,
+--     save_numbers, save_queue, set, token, unlease, write, write_endings
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
@@ -26,10 +26,10 @@ local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
     fields[last + 1], fields[last + 2] = task_id, its_token
     fields[last + 3], fields[last + 4] = task.payload or '', task.priority or '0'
-    local has_more, group = task.progress or task.failure or task.meta or task.kin, task.group or ''
+    local has_more, group = task.progress or task.failure or task.meta or task.kin or task.deadline, task.group or ''
     local entries = task.kin and call('HGET', P .. name .. ':' .. task_id .. ':family', 'total') or 0
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
-        has_more and {task.progress or '', task.failure or '', task.meta or '', group, entries} or group
+        has_more and {task.progress or '', task.failure or '', task.meta or '', group, entries, task.deadline or ''} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
@@ -67,6 +67,8 @@ local function settle_task(task, verdict, time, result)
     if task.kin or verdict == 'wait' or verdict == 'wait for' then
         write_endings()
         return families().settle(queue, task, verdict, time, result, ttl)
+    elseif verdict ~= 'done' and is_late(task) then
+        return end_task(queue, task, 'expired', '', 3600e6, ttl)
     elseif verdict == 'dead' or verdict == 'retry' and not task.stop then
         task.attempts = task.attempts + 1
     end
@@ -85,7 +87,7 @@ local function settle_task(task, verdict, time, result)
 end
 
 local LEASES = P .. session .. ' ' .. name .. ':leases'
-local refused, settlements, start_at, behind = {}, ARGV, 12, nil -- tasks with a family come behind the others
+local refused, settlements, start_at, behind = {}, ARGV, 12, nil -- tasks with a family, and late ones, come behind
 repeat
     for i = start_at, #settlements do
         local settlement = settlements[i]
@@ -93,7 +95,7 @@ repeat
         local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
         if not task or task.session ~= session or tonumber(task.token) ~= its_token then
             refused[#refused + 1] = its_token
-        elseif task.kin and settlements == ARGV then
+        elseif settlements == ARGV and (task.kin or is_late(task)) then
             behind = behind or {}
             behind[#behind + 1] = settlement
         else

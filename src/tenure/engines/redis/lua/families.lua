@@ -10,7 +10,7 @@
 -- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
 --
 -- The caller has written what it gathered.
--- Reads: cold, due_at, end_task, families, groups, leave_queue, now, offer_tasks, read_queue, read_task,
+-- Reads: cold, due_at, end_task, families, groups, is_late, leave_queue, now, offer_tasks, read_queue, read_task,
 --     save_queue, set, set_expiry, step, write_endings
 -- Writes: expiry, gained, is_unfinished
 
@@ -87,12 +87,11 @@ local function update(family, changes)
     call('HSET', family.key, unpack(list))
 end
 
--- A task does not expire from now on.
+-- A task does not expire before its deadline from now on.
 local function drop_expiry(queue, task)
-    if task.expires then
-        call('HDEL', task.hash, 'expires')
-        call('ZREM', P .. 'expiring', task.id .. queue.name)
-        task.expires = nil
+    local deadline = tonumber(task.deadline or nil)
+    if task.expires and tonumber(task.expires) ~= deadline then
+        cold().look_at(queue, task, deadline)
     end
 end
 
@@ -351,8 +350,8 @@ local function ended(queue, task, state, result)
     end
 end
 
--- Cancel a task, or have its holder cancel it; the caller offers what can be taken.
-local function cancel(queue, task, ttl)
+-- Have a task end as cancelled or in another state, or its holder cancel it; the caller offers what can be taken.
+local function cancel(queue, task, ttl, state)
     use(queue)
     if task.token then
         if cold().request_stop(queue, task, ttl) then
@@ -362,11 +361,11 @@ local function cancel(queue, task, ttl)
             end
         end
     elseif task.kin ~= 'ending' then
-        end_untaken(queue, task, 'cancelled', ttl)
+        end_untaken(queue, task, state or 'cancelled', ttl)
     else
         local family = read_family(queue, task.id)
         if family.ending == 'retry' then
-            update(family, {ending = 'cancelled', ttl = ttl or ''})
+            update(family, {ending = state or 'cancelled', ttl = ttl or ''})
         end
     end
 end
@@ -443,7 +442,9 @@ local function settle(queue, task, verdict, time, result, session_ttl)
     use(queue)
     local unfinished = task.kin and read_family(queue, task.id).unfinished or 0
     local follows
-    if verdict == 'done' and unfinished == 0 or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
+    if is_late(task) and (verdict ~= 'done' or unfinished > 0) then
+        follows = {state = 'expired', result = '', ttl = EXPIRED_TTL}
+    elseif verdict == 'done' and unfinished == 0 or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
         task.attempts = task.attempts + (verdict == 'dead' and 1 or 0)
         follows = {state = verdict, result = result, ttl = time >= 0 and time or nil}
     elseif task.stop then

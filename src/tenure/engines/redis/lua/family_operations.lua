@@ -1,5 +1,5 @@
 -- Children and entries of tasks. ARGV[3] is the operation.
--- Reads: cold, families, gained, groups, now, offer_tasks, read_task, set, write
+-- Reads: cold, due_at, families, gained, groups, now, offer_tasks, read_task, set, write
 -- Writes: operations
 
 local F = families()
@@ -14,8 +14,9 @@ local function read_leased(queue, task_id, its_token)
     return not task.stop and task, 'requested'
 end
 
--- Put a child of a family: its name, payload, priority, delay, meta and group -> its id
-local function put_child(family, queue, child, name, payload, priority, delay, meta, group)
+-- Put a child of a family: its name, payload, priority, delay, meta, group and deadline ("": none) -> its id. `latest` is
+-- the deadline of its parent.
+local function put_child(family, queue, child, latest, name, payload, priority, delay, meta, group, deadline)
     local hash = queue.key .. ':' .. F.digits(child)
     call('HSET', hash, 'payload', payload, 'kin', 1)
     if priority ~= '0' then
@@ -30,13 +31,20 @@ local function put_child(family, queue, child, name, payload, priority, delay, m
     end
     call('HSET', hash .. ':family', 'parent_queue', family.queue.name, 'parent', tonumber(family.id), 'name', name, 'depth',
         family.depth + 1)
+    latest = math.min(tonumber(latest or math.huge), deadline == '' and math.huge or now + deadline)
+    if latest < math.huge then
+        call('HSET', hash, 'deadline', latest)
+        cold().look_at(queue, {id = F.digits(child), hash = hash}, latest)
+        due_at(latest)
+    end
     set(queue, 'put', queue.put + 1)
     set(queue, 'tasks', queue.tasks + 1)
     cold().enqueue(queue, {id = F.digits(child), priority = tonumber(priority), group = group}, now + delay)
     return child
 end
 
--- ARGV: queue, id, token, queue of the children, most, then for each name, payload, priority, delay, meta and group
+-- ARGV: queue, id, token, queue of the children, most, then for each name, payload, priority, delay, meta, group and
+-- deadline
 -- -> accepted: ids; entry: the first that is no child's; toomany: most; refused, requested
 function operations.put_children(name)
     local queue = F.queue_of(name)
@@ -46,7 +54,7 @@ function operations.put_children(name)
     end
     F.use(queue)
     local family, former, ids, new, more = F.family_of(queue, task), {}, {}, 0, 0
-    for i = 9, #ARGV, 6 do
+    for i = 9, #ARGV, 7 do
         local entry, is_there = F.read_entry(family, ARGV[i])
         if is_there and entry[2] ~= 'child' then
             return {'entry', unpack(entry)}
@@ -67,10 +75,10 @@ function operations.put_children(name)
     local answer, last = {}, tonumber(call('HGET', P .. 'state', 'task') or 0)
     local before = to.takers > 0 and cold().first_delayed(to)
     F.switch(to)
-    for i = 9, #ARGV, 6 do
+    for i = 9, #ARGV, 7 do
         if not ids[i] then
             last = last + 1
-            ids[i] = put_child(family, to, last, unpack(ARGV, i, i + 5))
+            ids[i] = put_child(family, to, last, task.deadline, unpack(ARGV, i, i + 6))
             F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, last, 0})
         end
         answer[#answer + 1] = ids[i]

@@ -79,7 +79,8 @@ local function take_over(queue, task_id)
     local was_tried = task.attempts ~= '0' or task.deliveries ~= '0'
     task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or now
     cold().dequeue(queue, task)
-    call('HDEL', task.hash, 'priority', 'expires', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts', 'deliveries')
+    call('HDEL', task.hash, 'priority', 'expires', 'deadline', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts',
+        'deliveries')
     if task.expires then
         call('ZREM', P .. 'expiring', task.id .. queue.name)
     end

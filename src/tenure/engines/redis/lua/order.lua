@@ -146,6 +146,18 @@ local function has_more(hash)
     end
 end
 
+-- Look at a task at that time since it expires or is late, or no more.
+local function look_at(queue, task, time)
+    task.expires = time
+    if time then
+        call('HSET', task.hash, 'expires', time)
+        call('ZADD', P .. 'expiring', time, task.id .. queue.name)
+    else
+        call('HDEL', task.hash, 'expires')
+        call('ZREM', P .. 'expiring', task.id .. queue.name)
+    end
+end
+
 -- Ask the holder of a task to cancel it, which has a record for `ttl` then; false if that was done before.
 local function request_stop(queue, task, ttl)
     if task.stop and not task.superseded then

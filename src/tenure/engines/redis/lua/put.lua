@@ -3,10 +3,10 @@
 -- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "="
 -- and the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several),
 -- number of tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a
--- key (or what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, expires ("":
--- never), meta, group -> put: one behind the other for each request how many tasks and for each its id, or {id} of the
--- one whose duplicate it is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in};
--- gone
+-- key (or what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, when it is
+-- looked at ("": never) and the deadline, meta, group
+-- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it
+-- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 -- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
 --     now, offer_tasks, read_queue, save_numbers, save_queue, set, write
 -- Writes: gained
@@ -99,9 +99,13 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
         end
     end
     if expires ~= '' then
-        call('HSET', hash, 'expires', now + expires)
-        call('ZADD', P .. 'expiring', now + expires, task_id .. name)
-        due_at(now + expires)
+        local looked_at, deadline = match(expires, '^(%S+) ?(%S*)$')
+        call('HSET', hash, 'expires', now + looked_at)
+        call('ZADD', P .. 'expiring', now + looked_at, task_id .. name)
+        due_at(now + looked_at)
+        if deadline ~= '' then
+            call('HSET', hash, 'deadline', now + deadline)
+        end
     end
     if delay == '0' and group ~= '' then
         groups().enqueue(queue, group, tonumber(priority), NOW, task_id)

@@ -2,10 +2,10 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
--- Reads: cold, end_rest, end_task, ending_of, families, forget_taker, groups, leave_lessees, made_families,
---     notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue, read_resource, read_task,
---     remove_claim, remove_hold, remove_participant, save_numbers, save_queue, serve_key, set_due, step, unlease,
---     unsubscribe, write, write_endings
+-- Reads: cold, end_rest, end_task, ending_of, families, forget_taker, groups, is_late, leave_lessees,
+--     made_families, notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue,
+--     read_resource, read_task, remove_claim, remove_hold, remove_participant, save_numbers, save_queue,
+--     serve_key, set_due, step, unlease, unsubscribe, write, write_endings
 -- Writes: gained, is_unfinished
 
 local droppers = {arrival = remove_participant}
@@ -58,7 +58,9 @@ local function drop_task(session, name)
     local limit, dead_ttl = match(task.limit, '^(%d+) (%d*)$')
     local silent = (task.deliveries or 0) - (task.attempts or 0)
     local state, result, ttl = nil, '', nil
-    if task.stop then
+    if is_late(task) then
+        state, ttl = 'expired', 3600e6
+    elseif task.stop then
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
         state, result, ttl = 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl)
@@ -182,12 +184,16 @@ local function expire_task(member)
     elseif found then
         local _, seq = ending_of(found[2])
         purge_dead_letter(queue, task_id, seq)
-    elseif task.token then
-        call('ZREM', P .. 'expiring', member)
-        call('HDEL', task.hash, 'expires') -- its followers need not ask again then
+    elseif not is_late(task) and (task.token or (task.kin or '1') ~= '1') then
+        cold().look_at(queue, task, tonumber(task.deadline or nil)) -- it began before its time came
     else
+        if task.token or task.kin then
+            cold().look_at(queue, task, nil)
+        end
         if task.kin then
-            families().end_untaken(queue, task, 'expired', 3600e6)
+            families().cancel(queue, task, 3600e6, 'expired')
+        elseif task.token then
+            cold().request_stop(queue, task, 3600e6)
         else
             cold().dequeue(queue, task)
             end_task(queue, task, 'expired', '', 3600e6)

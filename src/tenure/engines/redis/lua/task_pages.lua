@@ -1,12 +1,12 @@
 -- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
--- Reads: R, ask_again_in, digits, ending_of, families, groups, now, owner_of, page_from, place_of, read_queue,
---     read_task, save_queue, subscribe_once, waiting, walk_endings
+-- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, page_from, place_of,
+--     read_queue, read_task, save_queue, subscribe_once, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
 local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group', 'kin')
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group', 'kin', 'deadline')
     local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
     local seq = 0
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
@@ -21,6 +21,7 @@ local function record(queue, task_id, state, since)
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
         found[11] or '', found[12] or '', found[13] or '', found[14] or '',
         tonumber(tree[1] or 0), tree[2] or '', tonumber(tree[3] or 0),
+        found[16] and math.max(0, found[16] - now) or nil,
     }
 end
 
@@ -39,10 +40,11 @@ local function one_task(name, task_id)
         subscribe_once(ARGV[8], task.hash, 'follow')
         R.has_more(task.hash)
     end
+    local last = not is_late(task) and tonumber(task.deadline or nil) or nil
     if task.token then
-        return {ARGV[3], {record(queue, task_id, 'leased', tonumber(task.since))}, '', ask_again_in()}
+        return {ARGV[3], {record(queue, task_id, 'leased', tonumber(task.since))}, '', ask_again_in(last)}
     elseif (task.kin or '1') ~= '1' then
-        return {ARGV[3], {record(queue, task_id, task.kin, since_apart(queue, task_id))}, '', ask_again_in()}
+        return {ARGV[3], {record(queue, task_id, task.kin, since_apart(queue, task_id))}, '', ask_again_in(last)}
     end
     local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
     local is_delayed = due_time and due_time > now

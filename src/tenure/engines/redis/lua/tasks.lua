@@ -1,10 +1,11 @@
 -- The tasks of a queue, as they are read; `write` follows, which writes what many tasks change.
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
--- 0; key, and first, when it was put; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
--- payload; watched, followed; kin, see families.lua; lease while it is leased: token, ready since, limit of deliveries, the
--- ttl of a dead letter ("": for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session,
--- byte 255 and the group; stop, the ttl of its record (-1: for good, -2: it is superseded), when it shall be cancelled}.
+-- 0; key, and first, when it was put; deadline; expires, when it is looked at since it expires or is late; progress;
+-- failure; meta; group; keep, 1 if its record shall hold the payload; watched, followed; kin, see families.lua; lease
+-- while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("": for good), keep, 1 if it
+-- has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of
+-- its record (-1: for good, -2: it is superseded), when it shall be cancelled}.
 -- Once it has ended it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires,
 -- but for a dead letter, which the sweep deletes.
 --
@@ -15,7 +16,8 @@
 -- set of the numbers of its parts, and `done:<number>` one of ids by seq, which expires with the last of its records.
 -- `keys` is a hash of key -> id, of unfinished tasks; the name of the queue, byte 255 and a key name a text, until
 -- when a task has the key and its id, which expires then. Of the shard: `expiring`, a sorted set of tasks and dead
--- letters by the time when they expire; of a session: `stops`.
+-- letters by the time when they expire or are late; of a session: `stops`.
+-- Reads: now
 
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
@@ -60,12 +62,12 @@ local function read_task(queue, task_id)
     if more == '1' then
         task.more = true
         local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'keep',
-            'attempts', 'deliveries', 'followed', 'group', 'kin')
+            'attempts', 'deliveries', 'followed', 'group', 'kin', 'deadline')
         if found[2] or not found[1] then
             return
         end
         task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
-        task.watched, task.followed, task.kin = found[7], found[11], found[13]
+        task.watched, task.followed, task.kin, task.deadline = found[7], found[11], found[13], found[14]
         task.stop = found[6] and tonumber(found[6])
         if task.stop == -2 then
             task.stop, task.superseded = 3600e6, true
@@ -76,4 +78,9 @@ local function read_task(queue, task_id)
         end
     end
     return task
+end
+
+-- Whether the deadline of a task has passed.
+local function is_late(task)
+    return task.deadline and tonumber(task.deadline) <= now
 end

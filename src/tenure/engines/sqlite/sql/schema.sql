@@ -131,7 +131,8 @@ CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
 -- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
 -- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number
--- beyond 64 bits would come out of JSON as a float.
+-- beyond 64 bits would come out of JSON as a float. expires is when a task is looked at: when it expires, unless it has begun
+-- by then, or when its deadline passes.
 CREATE TABLE task (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -155,7 +156,8 @@ CREATE TABLE task (
   failure BLOB NOT NULL DEFAULT x'',
   meta BLOB NOT NULL DEFAULT x'',
   payload BLOB NOT NULL,
-  first_put INTEGER
+  first_put INTEGER,
+  deadline INTEGER
 )
 
 -- task_priority: Those that wait, by group and in the order of priority.
@@ -186,7 +188,7 @@ CREATE INDEX task_stop ON task (session, queue, stop) WHERE stop IS NOT NULL
 -- task_key: One unfinished task for each key of a queue.
 CREATE UNIQUE INDEX task_key ON task (queue, key) WHERE key IS NOT NULL
 
--- task_expiry: Those that expire, in the order in which they do.
+-- task_expiry: Those that are looked at when they expire or are late, in the order in which they are.
 CREATE INDEX task_expiry ON task (expires) WHERE expires IS NOT NULL
 
 -- kept_key: The keys with a ttl, whose tasks may have ended.

@@ -1,13 +1,13 @@
 -- insert: Put tasks. `repeated` makes one row of parameters several.
--- in: id, queue, place, priority, ready_at, expires, meta, key, group, first_put, payload
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, first_put, payload)
-VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :first_put, :payload)
+-- in: id, queue, place, priority, ready_at, expires, deadline, meta, key, group, first_put, payload
+INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, meta, key, group_name, first_put, payload)
+VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :deadline, :meta, :key, :group, :first_put, :payload)
 
 -- insert_alike: Put tasks that differ in their payload and group alone, and have no key: one statement for all of them.
--- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, in_groups (whether any has
---     one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, payload)
-SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, deadline, meta, in_groups (whether any
+--     has one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, meta, group_name, payload)
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :deadline, :meta,
   CASE WHEN :in_groups THEN substr(:bytes, json_extract(value, '$[2]'), json_extract(value, '$[3]')) ELSE x'' END,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
@@ -48,8 +48,8 @@ UPDATE task SET key = NULL, stop_ttl = CASE WHEN stop IS NULL THEN :ttl ELSE sto
 WHERE id = :id
 
 -- replace: It becomes another one.
--- in: id, place, priority, ready_at, expires, meta, group, first_put, payload
-UPDATE task SET place = :place, priority = :priority, ready_at = :ready_at, expires = :expires, meta = :meta,
+-- in: id, place, priority, ready_at, expires, deadline, meta, group, first_put, payload
+UPDATE task SET place = :place, priority = :priority, ready_at = :ready_at, expires = :expires, deadline = :deadline, meta = :meta,
   group_name = :group, first_put = :first_put, payload = :payload, attempts = 0, deliveries = 0, keep = 0,
   progress = x'', failure = x''
 WHERE id = :id
@@ -72,10 +72,11 @@ UPDATE task SET place = 0 WHERE id IN
 -- first_by_priority: The next tasks without a group in the order of priority.
 -- in: queue, count
 -- out: JSON arrays of id, priority, attempts, deliveries, ready_at, kin, the length of the payload, and those of progress,
---      failure and meta in one text (NULL if all are empty, as they usually are: that costs nothing); the bytes of all four
+--      failure and meta in one text, with the deadline if it has one (NULL if it has none of these, as most have none: that
+--      costs nothing); the bytes of all four
 SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, kin, length(payload),
-    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
-    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' AND deadline IS NULL THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) || coalesce(' ' || deadline, '') END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
     ELSE payload || progress || failure || meta END, '') AS BLOB)
 FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
@@ -85,8 +86,8 @@ FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
 -- in: queue, count, before
 -- out: as `first_by_priority`
 SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, kin, length(payload),
-    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
-    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' AND deadline IS NULL THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) || coalesce(' ' || deadline, '') END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
     ELSE payload || progress || failure || meta END, '') AS BLOB)
 FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0 AND ready_at < :before
@@ -96,8 +97,8 @@ FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
 -- in: ids (a JSON array)
 -- out: as `first_by_priority`
 SELECT json_group_array(json_array(task.id, priority, attempts, deliveries, ready_at, kin, length(payload),
-    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
-    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' AND deadline IS NULL THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) || coalesce(' ' || deadline, '') END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
     ELSE payload || progress || failure || meta END, '') AS BLOB)
 FROM json_each(:ids) AS taken CROSS JOIN task ON task.id = taken.value
@@ -133,9 +134,9 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
 
--- set_kin: Tasks have families, and do not expire.
+-- set_kin: Tasks have families, and do not expire before their deadlines.
 -- in: ids (a JSON array)
-UPDATE task SET kin = 1, expires = NULL WHERE id IN (SELECT value FROM json_each(:ids))
+UPDATE task SET kin = 1, expires = deadline WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- kin: The tasks among these that have families.
 -- in: ids (a JSON array)
@@ -170,7 +171,7 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 -- in: id, queue
 -- out: the columns of a `rules.Task`
 SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session, max_deliveries,
-  dead_ttl, expires, first_put
+  dead_ttl, expires, first_put, deadline
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -198,19 +199,19 @@ WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
 SELECT task.token, queue.name, task.id FROM task JOIN queue ON queue.id = task.queue
 WHERE session = :session AND place = 2 AND token > :token ORDER BY token LIMIT :limit
 
--- expired: Tasks that have expired, in the order of their time and id.
+-- expired: Tasks that expire or are late, in the order of their time and id.
 -- in: now, count
 -- out: queue (its name), and as `task`
 SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session,
-  max_deliveries, dead_ttl, expires, first_put
+  max_deliveries, dead_ttl, expires, first_put, deadline
 FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
 
--- expire_no_more: It had been taken when its time came.
--- in: id
-UPDATE task SET expires = NULL WHERE id = :id
+-- set_expiry: A task is looked at at another time, or no more.
+-- in: id, expires
+UPDATE task SET expires = :expires WHERE id = :id
 
--- soonest: When the next task expires.
+-- soonest: When the next task expires or is late.
 -- out: expires
 SELECT min(expires) FROM task WHERE expires IS NOT NULL
 
@@ -331,8 +332,8 @@ SELECT id, place FROM task WHERE queue = :queue AND kin = 1 AND place = :place A
 
 -- show: The shown fields of these tasks, in their order.
 -- in: ids (a JSON array)
--- out: kin, id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
-SELECT kin, task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+-- out: kin, deadline, id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+SELECT kin, deadline, task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
 FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
