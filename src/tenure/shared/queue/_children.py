@@ -264,7 +264,7 @@ class Children(AsyncBlock, Generic[P]):
             given["meta"] = item.meta
         if item.group is not None:
             given["group"] = item.group
-        if wrong := sorted(given.keys() - {"priority", "delay", "meta", "group"}):
+        if wrong := sorted(given.keys() - {"priority", "delay", "deadline", "meta", "group"}):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
         task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
         return replace(task, group=group_of_children(task.group))
