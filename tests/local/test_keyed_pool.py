@@ -396,7 +396,7 @@ async def test_an_error_of_create_does_not_wait_for_the_garbage_collector(virtua
     class Big(ConnectionError):
         pass
 
-    caplog.set_level(logging.CRITICAL)  # records keep their errors
+    caplog.set_level(logging.CRITICAL, logger="tenure")  # records keep their errors
 
     works = Works()
     works.errors = [Big()]

@@ -199,6 +199,8 @@ ASKS = {
         "WorkQueue.cursors",
     ),
     "Job.try_put",
+    *("Children.put", "Children.put_many", "WorkQueue.signal"),
+    *("Task.suspend", "Task.wait_for"),  # they interrupt their handler, and wait in no process
     *("Schedule.drain", "Schedule.next", "WorkQueue.groups", "WorkQueue.set_groups"),
     *("WorkQueue.dead", "WorkQueue.pause", "WorkQueue.purge", "WorkQueue.requeue", "WorkQueue.resume"),
     *("WorkQueue.statistics", "WorkQueue.try_put", "WorkQueue.verify", "Processor.fleet"),
