@@ -40,7 +40,7 @@ SCRIPTS = (
     "put",
     "exchange",
     "records",
-    "survey",
+    "scan",
     "sweep",
 )
 

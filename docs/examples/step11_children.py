@@ -17,7 +17,8 @@ async def count(page: tenure.Task[str]) -> int:
     links = await page.step("links", lambda: SITE.get(page.payload, []))
     async with page.children() as children:  # of its own queue
         await children.put_many(links)
-    return len(page.payload) + sum(child.result for child in children)
+    below: int = sum(child.result for child in children)
+    return len(page.payload) + below
 
 
 async def main(where: str = "memory:") -> None:

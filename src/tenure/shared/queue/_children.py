@@ -85,7 +85,7 @@ class Child:
     def __init__(self, codec: Codec[Any], name: str, entry: Entry) -> None:
         self._codec = codec
         self._value = entry.value
-        self.name = name
+        self.name: str = name
         self.queue: str = entry.queue
         self.id: int = entry.id
         self.state: str = entry.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from anyio import CancelScope
@@ -27,7 +28,7 @@ class HandlerScope:
     __slots__ = ("cancel", "host")
 
     def __init__(self, scope: CancelScope) -> None:
-        self.cancel = scope.cancel
+        self.cancel: Callable[[str], None] = scope.cancel
         self.host: object = this_task()
 
 
@@ -42,11 +43,11 @@ class Family:
 
     def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
         queue.store.check_families()
-        self.store = queue.store
+        self.store: Store = queue.store
         self.codec: Codec[Any] = queue.store.codec
-        self.key = queue.key
-        self.id = task_id
-        self.token = token
+        self.key: str = queue.key
+        self.id: int = task_id
+        self.token: int = token
         self.used: set[str] = set()
         self.wait: Settle | None = None
         self.left: bool = False

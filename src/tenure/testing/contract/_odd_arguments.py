@@ -179,7 +179,7 @@ def _odd(value: Any) -> Iterator[Any]:
         case bytes():
             yield from _PAYLOADS
         case _ if is_dataclass(value):
-            for field in fields(value):
+            for field in (field for field in fields(value) if field.init):
                 for odd in _odd(getattr(value, field.name)):
                     yield from _made(value, field.name, odd)
         case _:
