@@ -288,7 +288,7 @@ BEGINNINGS = {
 
 @pytest.mark.parametrize("name", BEGINNINGS)
 def test_the_laws_hold_in_each_state(name):
-    states, path, troubles = explored(6_000 if depth.full else 260, first=BEGINNINGS[name])
+    states, path, troubles = explored(3_000 if depth.full else 260, first=BEGINNINGS[name])
     assert not troubles, path
     assert states >= 260
 
