@@ -168,9 +168,9 @@ class Task(Generic[P_co]):
         call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
         synchronous code needs a blocking connection.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
-        and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
-        what the driver raises.
+        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
+        task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
+        engine that cannot do it, `StoreClosed`, and what the driver raises.
         Interruption: roll back; it may have been applied in the transaction."""
 
     @property
@@ -583,10 +583,10 @@ class WorkQueue(Generic[P]):
         Raises `StoreClosed`, `EngineError`."""
 
     def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
-        """Look at the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+        """List the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
 
         A task without children, or that is not known, has an empty page. Children are listed for as long as their
-        parent is unfinished, or a dead letter; those that failed, until the end of its try. Raises `StoreClosed`,
+        parent is unfinished, or a dead letter; failed children, until the end of its try. Raises `StoreClosed`,
         `EngineError`."""
 
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:

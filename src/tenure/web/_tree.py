@@ -37,15 +37,15 @@ async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenCh
     root = SeenChild("", queue, task_id, "")
     level, left, more = [root], _MOST, False
     while level and left and store.has_families:
-        reads = (partial(read_children, store, _key(store, one), one.id, "", left) for one in level)
+        reads = (partial(read_children, store, _key(store, task), task.id, "", left) for task in level)
         pages: list[ChildPage] = await together(*reads)
         found: list[SeenChild] = []
-        for one, page in zip(level, pages, strict=True):
-            one.below = [_seen(child) for child in page.children[:left]]
-            left -= len(one.below)
-            found += one.below
-            more = more or page.next != "" or len(one.below) < len(page.children)
-        await _look_at(store, [child for child in found if child.state == "unfinished"])
+        for task, page in zip(level, pages, strict=True):
+            task.below = [_seen(child) for child in page.children[:left]]
+            left -= len(task.below)
+            found += task.below
+            more = more or page.next != "" or len(task.below) < len(page.children)
+        await _read_states(store, [child for child in found if child.state == "unfinished"])
         level = [
             child
             for child in found
@@ -62,7 +62,7 @@ async def waits_for(store: Store, child: ChildRecord | None) -> list[SeenChild]:
     path: list[SeenChild] = []
     while child is not None:
         path.append(seen := _seen(child))
-        (page,) = await _look_at(store, [seen])
+        (page,) = await _read_states(store, [seen])
         child = await unfinished_child(store, _key(store, seen), page.rows[0]) if page.rows else None
     return path
 
@@ -79,8 +79,8 @@ def described(child: SeenChild) -> dict[str, Any]:
     return {name: getattr(child, name) for name in ("name", "queue", "id", "state", "unfinished")}
 
 
-async def _look_at(store: Store, children: Sequence[SeenChild]) -> list[TaskPage]:
-    """Take in the states that unfinished children have in their queues."""
+async def _read_states(store: Store, children: Sequence[SeenChild]) -> list[TaskPage]:
+    """Read the states that unfinished children have in their queues into them."""
     pages: list[TaskPage] = await ask(
         store, [Scan(TASK, _key(store, child), only=str(child.id)) for child in children]
     )

@@ -379,6 +379,45 @@ async def test_a_shield_keeps_a_task_from_being_suspended(store):
     assert record.state == "dead" and "shielded" in record.error
 
 
+async def test_a_handler_that_leaves_its_shield_is_suspended_all_the_same(store):
+    queue, runs = WorkQueue(store, "jobs", retry=ONCE), Counter()
+
+    async def handler(task: tenure.Task):
+        runs[task.payload] += 1
+        if task.payload == "parent":
+            with anyio.CancelScope(shield=True):
+                try:
+                    async with task.children() as children:
+                        await children.put("child")
+                except RuntimeError:
+                    pass
+            await anyio.sleep(1)
+        return runs[task.payload]
+
+    task_id = await queue.put("parent")
+    await workers.work_off(queue, Worker(queue, handler))
+    assert await queue.result(task_id) == 2
+    assert runs == {"parent": 2, "child": 1}
+
+
+async def test_long_names_are_listed_in_pages(store):
+    queue = WorkQueue(store, "jobs")
+    names = [f"{n}{'x' * 511}" for n in range(3)]
+
+    async def handler(task: tenure.Task):
+        if task.payload == "parent":
+            async with task.children(name="b" * 512) as children:
+                await children.put_many(ChildItem(n, name) for n, name in enumerate(names))
+                first = await queue.children(task.id, limit=2)
+                second = await queue.children(task.id, after=first.next, limit=2)
+                found = [child.name for page in (first, second) for child in page.children]
+                assert found == [f"{'b' * 512}/{name}" for name in names] and second.next == ""
+
+    task_id = await queue.put("parent")
+    await workers.work_off(queue, Worker(queue, handler))
+    assert await queue.result(task_id) is None
+
+
 # signals
 
 

@@ -88,6 +88,29 @@ def queue(store):
     return WorkQueue(store, "jobs", retry=Retry(attempts=3, backoff=1, jitter=0))
 
 
+async def test_a_task_with_unfinished_children_is_not_completed(queue, connect):
+    refused = []
+
+    async def handler(task: tenure.Task):
+        if task.payload == "parent":
+            async with task.children() as children:
+                child = await children.put("child")
+                if not child.ended:
+                    refused.append(child.id)
+                    db = connect()
+                    with db, pytest.raises(RuntimeError, match="has unfinished children"):
+                        db.execute("INSERT INTO effect VALUES (1)")
+                        task.complete_in(db)
+        return task.payload
+
+    task_id = await queue.put("parent")
+    async with anyio.create_task_group() as group:
+        group.start_soon(Worker(queue, handler).run)
+        assert await queue.result(task_id) == "parent"
+        group.cancel_scope.cancel()
+    assert len(refused) == 1
+
+
 @pytest.fixture
 def db(store, connect):
     return connect()

@@ -57,7 +57,18 @@ async def test_an_exception_is_not_stored(store):
     async with queue.take() as task:
         with pytest.raises(ZeroDivisionError):
             await task.step("divide", lambda: 1 // 0)
+        with anyio.move_on_after(0):
+            await task.step("wait", anyio.sleep_forever)
         assert (await store.call(Scan(ENTRIES, queue.key, only=str(task.id)))).rows == ()
+
+
+async def test_a_step_that_failed_may_be_tried_again(store):
+    queue, numbers = WorkQueue(store, "jobs"), iter([0, 2])
+    await queue.put(1)
+    async with queue.take() as task:
+        with pytest.raises(ZeroDivisionError):
+            await task.step("divide", lambda: 4 // next(numbers))
+        assert await task.step("divide", lambda: 4 // next(numbers)) == 2
 
 
 async def test_a_name_is_used_once_in_a_delivery(store):

@@ -80,7 +80,8 @@ class BatchRunners(Runners):
         scope.deadline = inf
         try:
             timely = [task for task in batch.left() if not task.late]
-            if failure is None and interruption is not None and scope.cancel_called and timely:
+            timed_out = self._timeout is not None and scope.cancel_called and timely
+            if failure is None and interruption is not None and timed_out:
                 failure = TimeoutError(f"not done within {self._timeout:g} s")
                 failure.__cause__ = interruption  # its traceback says where the handler was
             for task in batch.tasks:

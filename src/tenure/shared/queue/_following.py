@@ -22,8 +22,8 @@ from ._payload import P_co
 from ._records import TaskRecord
 from ._reports import is_older
 
-_LOOK_AGAIN = 2.0
-"""Seconds after which a task that waits for its children is looked at again: the end of a child sends no hint."""
+_POLL_EVERY = 2.0
+"""Seconds between two readings of a task that waits for its children: the end of a child sends no hint."""
 
 
 class Feed:
@@ -87,7 +87,7 @@ class Feed:
                         self._publish(record, child)
                         if not self.over:
                             again = answer.ask_again_in
-                            await watch.changed(again if child is None else min(again, _LOOK_AGAIN))
+                            await watch.changed(again if child is None else min(again, _POLL_EVERY))
         except (EngineError, StoreClosed) as problem:
             self.fail(partial(type(problem), *problem.args))
 

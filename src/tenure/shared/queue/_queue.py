@@ -426,15 +426,16 @@ class WorkQueue(Target[P], Generic[P]):
         return self._read(record, await unfinished_child(self.store, self.key, record))
 
     async def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
-        """Look at the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+        """List the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
 
         A task without children, or that is not known, has an empty page. Children are listed for as long as their
-        parent is unfinished, or a dead letter; those that failed, until the end of its try. Raises `StoreClosed`,
+        parent is unfinished, or a dead letter; failed children, until the end of its try. Raises `StoreClosed`,
         `EngineError`.
         """
         self.store.check_families()
         task_id = check_task_id("task_id", task_id)
-        after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
+        # the name of a block, "/", and a name in it
+        after = "" if after == "" else check_text("after", after, most=2 * LONGEST_NAME + 1)
         return await read_children(self.store, self.key, task_id, after, check_count("limit", limit))
 
     def follow(self, task_id: int) -> TaskChanges[P]:

@@ -257,9 +257,9 @@ class Runners:
         return inf if self._timeout is None else now() + self._timeout
 
     def _is_timed_out(self, task: Task, scope: CancelScope) -> bool:
-        return (
-            scope.cancel_called and not (task.cancelled or task.suspended or task.late) and task.lost is None
-        )
+        if self._timeout is None or not scope.cancel_called:
+            return False
+        return task.lost is None and not (task.cancelled or task.suspended or task.late)
 
     def _verdict(
         self, task: Task, failure: BaseException | None, interruption: BaseException | None

@@ -27,12 +27,16 @@ async def step(
     Cancellation: the value may or may not be stored.
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
-    if (entry := (await family.stored(STEP)).get(name)) is not None:
-        data = entry.value
-    else:
-        made = function()
-        data = encode(await made if inspect.isawaitable(made) else made)
-        data = await family.write(STEP + name, data)
-        if isinstance(data, Reply):
-            return data
+    try:
+        if (entry := (await family.stored(STEP)).get(name)) is not None:
+            data = entry.value
+        else:
+            made = function()
+            data = encode(await made if inspect.isawaitable(made) else made)
+            data = await family.write(STEP + name, data)
+    except BaseException:
+        family.used.remove(STEP + name)  # the handler may try the step again
+        raise
+    if isinstance(data, Reply):
+        return data
     return decoded(family.codec, f"{family}: the step {name!r}", data)

@@ -366,9 +366,9 @@ class Task(Guarded, Held, Generic[P_co]):
         call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
         synchronous code needs a blocking connection.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
-        and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
-        what the driver raises.
+        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
+        task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
+        engine that cannot do it, `StoreClosed`, and what the driver raises.
         Cancellation: roll back; it may have been applied in the transaction.
         """
         self.check()
@@ -377,6 +377,8 @@ class Task(Guarded, Held, Generic[P_co]):
         return run_enlisted(connection, joining, self._completed)
 
     def _completed(self, answer: Reply) -> None:
+        if answer is Reply.CHILDREN:
+            raise RuntimeError(f"{self._name} has unfinished children: complete it after their block")
         if answer is not Reply.OK:
             raise LeaseLost(self._name, self.lost or answer.value)
         self._joined = True
@@ -411,7 +413,7 @@ class Task(Guarded, Held, Generic[P_co]):
         family.wait = Settle(self.id, self.token, verdict, until.encode(), delay)
         scope.cancel(f"task {self.id} is suspended")
         await anyio.lowlevel.checkpoint_if_cancelled()
-        family.wait = None
+        # `wait` stays: a handler that catches this is interrupted where its shield ends
         raise RuntimeError(f"{self._name}: a task cannot be suspended within a shielded cancel scope")
 
     @property
