@@ -57,12 +57,16 @@ async def test_suspended_parents_hold_nothing_of_the_store(store):
     async with anyio.create_task_group() as group:
         worker = Worker(parents, wait, concurrency=10)
         group.start_soon(worker.run)
-        await anyio.wait_all_tasks_blocked()
-        before = await store.statistics()
-        await parents.put_many(range(200))
-        while worker.statistics().suspended < 200:
-            await anyio.sleep(0.01)
-        await anyio.sleep(1)
-        after = await store.statistics()
+
+        async def suspend(parents_in_all):
+            while worker.statistics().suspended < parents_in_all:
+                await anyio.sleep(0.01)
+            await anyio.sleep(1)
+            return await store.statistics()
+
+        await parents.put(0)
+        before = await suspend(1)
+        await parents.put_many(range(1, 200))
+        after = await suspend(200)
         group.cancel_scope.cancel()
     assert (after.jobs, after.held, after.sessions) == (before.jobs, before.held, before.sessions)
