@@ -14,7 +14,7 @@ from explored.world import world
 
 from tenure.testing import cancel_everywhere, explore
 
-SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS") or (20 if depth.full else 2))
+SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS") or (10 if depth.full else 2))
 LONG = SEEDS >= 200
 # A file takes about five times as long as memory.
 SHARE = {"sqlite": 5}
@@ -108,15 +108,7 @@ def test_explored(scenario, engine):
 # a large one has hundreds of places in memory, and several times as many on a wire
 @entries(CANCELLED_ON, full=["wire", *LARGEST], not_on_wire=() if LONG else LARGE)
 def test_cancelled_everywhere(scenario, engine):
-    if not LONG and (engine == "wire" or (engine and str(scenario) in LARGE)):
-        # many more places: in turn on one loop, where a large one is cancelled natively too, and on the other
-        turn = scenarios().index(scenario) % 2
-        cancel_everywhere(
-            on(engine, scenario),
-            backends=[("asyncio", "trio")[turn]],
-            cancel=True if depth.full and engine != "wire" and not turn else "scope",
-        )
-    else:
-        cancel_everywhere(
-            on(engine, scenario), backends=depth.loops(scenario), cancel=True if depth.full else "scope"
-        )
+    # one loop for each scenario, except in a long run
+    backends = ("asyncio", "trio") if LONG else [("asyncio", "trio")[scenarios().index(scenario) % 2]]
+    natively = LONG or (depth.full and engine != "wire")
+    cancel_everywhere(on(engine, scenario), backends=backends, cancel=True if natively else "scope")
