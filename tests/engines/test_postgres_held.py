@@ -221,6 +221,9 @@ CYCLE = {
 }
 
 
+OFTEN = {"plain", "delayed", "groups", "results", "heartbeats", "a_lock"}
+
+
 @pytest.fixture
 def program(postgres_server):
     program = Program(postgres_server.url())
@@ -239,7 +242,9 @@ def entries_read(program):
     return {result.get_value(i, 0).decode(): int(result.get_value(i, 1)) for i in range(result.ntuples)}
 
 
-@pytest.mark.parametrize("cycle", CYCLE)
+@pytest.mark.parametrize(
+    "cycle", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.full]) for name in CYCLE]
+)
 def test_a_cycle_passes_few_dead_entries(program, postgres_server, cycle):
     def look(cycles):
         before = entries_read(program)
