@@ -193,10 +193,21 @@ def test_dead_letters_say_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_a_task_is_put_with_its_own_timeout_and_tries(inhabitant, command, tell, url):
+    own = ("--timeout", "2.5", "--retries", "1")
+    code, put = tell("queue", "put", "mail", '{"to": "ann"}', *own)
+    assert code == 0
+    task = tell("queue", "show", "mail", str(put["id"]))[1]["task"]
+    assert (task["timeout"], task["retry"][:17]) == (2.5, "Retry(attempts=1,")
+    assert "'0' is not a number of seconds above 0" in command("queue", "put", "mail", "--timeout", "0").err
+    assert "'0' is not a whole number from 1" in command("queue", "put", "mail", "--retries", "0").err
+
+
 def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
     async def fill():
-        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=2, backoff=60))
-        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"})
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        own = {"timeout": 300, "retry": tenure.Retry(attempts=2, backoff=60)}
+        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"}, **own)
         with contextlib.suppress(LookupError):
             async with queue.take() as task:
                 await task.progress("half")
@@ -209,9 +220,11 @@ def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tel
         task = document["task"]
         assert (code, task["id"], task["state"], task["progress"]) == (0, task_id, "delayed", "half")
         assert (task["error"], task["meta"]) == ("LookupError: no such address", {"request": "r-42"})
+        assert (task["timeout"], task["retry"][:18]) == (300, "Retry(attempts=2, ")
     ended = command("queue", "show", "mail", str(task_id), "--store", url)
     assert "meta request r-42" in ended.out
     assert "progress   half" in ended.out
+    assert "timeout    5 min for each try\nretry      Retry(attempts=2, backoff=60.0," in ended.out
     assert ended.out.endswith("LookupError: no such address\n")
     assert "Traceback" in ended.out
     for one in ((str(task_id + 1),), ("--key", "bob")):

@@ -84,10 +84,12 @@ async def test_dead_letters_are_listed_with_their_errors_the_newest_first_a_page
 
 async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
     queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=2, backoff=0.001))
-    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"})
+    own = {"timeout": 5, "retry": tenure.Retry(attempts=2, backoff=0)}
+    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"}, **own)
     await fails(queue, 2)
     task = await Asker(store)("/queues/mails/tasks/1")
     assert (task["state"], task["attempts"], task["meta"]) == ("dead", 2, {"tenant": "acme"})
+    assert (task["timeout"], task["retry"]) == (5.0, repr(own["retry"]))
     assert task["traceback"].startswith("Traceback (most recent call last)")
     assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
     await Asker(store)("/queues/mails/tasks/77", 404)

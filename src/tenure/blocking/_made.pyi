@@ -78,7 +78,8 @@ class Task(Generic[P_co]):
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
+    `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -478,7 +479,9 @@ class WorkQueue(Generic[P]):
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
         if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
         handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns.
+        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
+        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
+        exceptions in `on` and `never` of `retry` travel by their names.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
