@@ -300,6 +300,26 @@ def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):
     assert tell("queue", "show", "mail", str(task_id))[1]["task"]["state"] == "delayed"
 
 
+def test_a_task_that_waits_is_edited(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        return [await queue.put("taken", priority=1), await queue.put("old", key="ann", group="a")]
+
+    taken, task_id = inhabitant.do(fill)
+    inhabitant.hold(tenure.WorkQueue(inhabitant.store, "mail").take)
+    changes = ("--payload", '"new"', "--priority", "-2", "--delay", "60", "--no-group")
+    assert tell("queue", "edit", "mail", "--key", "ann", *changes) == (0, {"name": "mail", "id": task_id})
+    task = tell("queue", "show", "mail", str(task_id))[1]["task"]
+    assert (task["state"], task["payload"], task["priority"], task["group"]) == ("delayed", "new", -2, None)
+    ended = command("queue", "edit", "mail", str(task_id), "--group", "b", "--store", url)
+    assert (ended.code, ended.out) == (0, f"mail: task {task_id} changed\n")
+    ended = command("queue", "edit", "mail", str(taken), "--priority", "1", "--store", url)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"mail: not changed: task {taken} is leased" in ended.err
+    ended = command("queue", "edit", "mail", "--key", "bob", "--priority", "1", "--store", url)
+    assert "mail: not changed: the task with the key 'bob' is unknown" in ended.err
+
+
 def test_a_stuck_holder_is_broken(inhabitant, command, tell, url):
     inhabitant.hold(tenure.Lock(inhabitant.store, "x").hold)
     inhabitant.hold(tenure.Semaphore(inhabitant.store, "y", 2).hold)
@@ -653,6 +673,8 @@ def wait_for(condition):
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "edit", "mail"), "name a task by its ID or by --key"),
+        (("queue", "edit", "mail", "1"), "say what to change"),
         (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
         (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),
         (("queue", "signal", "mail", "1"), "name the task by its ID or by --key, then the signal"),

@@ -465,7 +465,12 @@ async def test_the_other_actions(store):
     assert await ask.act(action="pause", queue="mails") == {"changed": 0}
     assert (await queue.statistics()).paused
     assert await ask.act(action="resume", queue="mails") == {"changed": 1}
+    assert await ask.act(action="edit", queue="mails", id=3, priority=2, group="a", delay=9) == {"changed": 1}
+    record = await queue.get(3)
+    assert (record.state, record.priority, record.group) == ("delayed", 2, "a")
     assert await ask.act(action="cancel", queue="mails", ids=[1, 2]) == {"changed": 2}
+    said = await ask.act(400, action="edit", queue="mails", id=1, group=None)
+    assert said == {"error": "task 1 is cancelled, and was not changed"}
     assert await ask.act(action="purge", queue="mails", states=["waiting", "delayed"]) == {"changed": 3}
     assert (await queue.statistics()).cancelled == 2
 
@@ -499,6 +504,9 @@ async def test_a_lock_is_broken(store, virtual_clock):
         {"action": "requeue", "queue": "mails", "ids": []},
         {"action": "requeue", "queue": "mails", "ids": ["1"]},
         {"action": "cancel", "queue": "mails", "ids": [True]},
+        {"action": "edit", "queue": "mails", "id": 1},
+        {"action": "edit", "queue": "mails", "id": 1, "priority": "high"},
+        {"action": "edit", "queue": "mails", "id": 99, "priority": 1},
         {"action": "cancel", "queue": "mails", "ids": list(range(1, 10_002))},
         {"action": "purge", "queue": "mails"},
         {"action": "purge", "queue": "mails", "states": []},

@@ -607,6 +607,28 @@ class WorkQueue(Generic[P]):
 
         Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
 
+    def edit(
+        self,
+        task_id: int = 0,
+        *,
+        key: str | None = None,
+        payload: P = ...,
+        priority: int | None = None,
+        delay: float | None = None,
+        group: str | None = ...,
+    ) -> int:
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
+
+        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
+        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
+        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
+        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
+        a group. No limit of the queue or the group holds a change up.
+
+        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Interruption: the change may or may not be applied."""
+
     def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if no worker has taken it, else its block is cancelled.
 

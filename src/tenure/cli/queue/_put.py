@@ -26,7 +26,7 @@ def put(words: Sequence[str]) -> int:
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
     )
-    p.add_argument("--key", type=_name, help="only one task of the queue has this key while it is unfinished")
+    p.add_argument("--key", type=name, help="only one task of the queue has this key while it is unfinished")
     p.add_argument(
         "--on-duplicate",
         choices=get_args(OnDuplicate),
@@ -38,8 +38,8 @@ def put(words: Sequence[str]) -> int:
         "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
     )
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
-    p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
-    p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
+    p.add_argument("--priority", metavar="N", type=priority, default=0, help="higher first (default: 0)")
+    p.add_argument("--group", type=name, help="the tasks with which it takes turns: a tenant, an account")
     p.add_argument(
         "--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: the worker's)"
     )
@@ -84,14 +84,16 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
 
 
-def _name(text: str) -> str:
+def name(text: str) -> str:
+    """An option that is a key or a group."""
     try:
         return check_name("it", text)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
 
 
-def _priority(text: str) -> int:
+def priority(text: str) -> int:
+    """An option that is a priority."""
     try:
         number = int(text)
     except ValueError:
