@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TaskCancelled,
         TaskFailed,
+        TaskNotWaiting,
         TenureError,
         TooManyChildren,
         WouldExceedDeadline,
@@ -168,6 +169,7 @@ __all__ = (
     "TaskCancelled",
     "TaskChanges",
     "TaskFailed",
+    "TaskNotWaiting",
     "TaskPage",
     "TaskRecord",
     "TenureError",
@@ -190,7 +192,7 @@ _exported = exports(
         "tenure.errors": """
             AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen CursorConflict
             DuplicateTask EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
-            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TenureError
+            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TaskNotWaiting TenureError
             TooManyChildren WouldExceedDeadline
         """,
         "tenure.processor": "Processor",

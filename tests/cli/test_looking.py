@@ -193,10 +193,21 @@ def test_dead_letters_say_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_a_task_is_put_with_its_own_timeout_and_tries(inhabitant, command, tell, url):
+    own = ("--timeout", "2.5", "--retries", "1")
+    code, put = tell("queue", "put", "mail", '{"to": "ann"}', *own)
+    assert code == 0
+    task = tell("queue", "show", "mail", str(put["id"]))[1]["task"]
+    assert (task["timeout"], task["retry"][:17]) == (2.5, "Retry(attempts=1,")
+    assert "'0' is not a number of seconds above 0" in command("queue", "put", "mail", "--timeout", "0").err
+    assert "'0' is not a whole number from 1" in command("queue", "put", "mail", "--retries", "0").err
+
+
 def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
     async def fill():
-        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=2, backoff=60))
-        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"})
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        own = {"timeout": 300, "retry": tenure.Retry(attempts=2, backoff=60)}
+        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"}, **own)
         with contextlib.suppress(LookupError):
             async with queue.take() as task:
                 await task.progress("half")
@@ -209,9 +220,11 @@ def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tel
         task = document["task"]
         assert (code, task["id"], task["state"], task["progress"]) == (0, task_id, "delayed", "half")
         assert (task["error"], task["meta"]) == ("LookupError: no such address", {"request": "r-42"})
+        assert (task["timeout"], task["retry"][:18]) == (300, "Retry(attempts=2, ")
     ended = command("queue", "show", "mail", str(task_id), "--store", url)
     assert "meta request r-42" in ended.out
     assert "progress   half" in ended.out
+    assert "timeout    5 min for each try\nretry      Retry(attempts=2, backoff=60.0," in ended.out
     assert ended.out.endswith("LookupError: no such address\n")
     assert "Traceback" in ended.out
     for one in ((str(task_id + 1),), ("--key", "bob")):
@@ -285,6 +298,26 @@ def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):
     ended = command("queue", "reschedule", "mail", str(task_id), "--delay", "60", "--store", url)
     assert ended.out == f"mail: 1 rescheduled: {task_id}\n"
     assert tell("queue", "show", "mail", str(task_id))[1]["task"]["state"] == "delayed"
+
+
+def test_a_task_that_waits_is_edited(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        return [await queue.put("taken", priority=1), await queue.put("old", key="ann", group="a")]
+
+    taken, task_id = inhabitant.do(fill)
+    inhabitant.hold(tenure.WorkQueue(inhabitant.store, "mail").take)
+    changes = ("--payload", '"new"', "--priority", "-2", "--delay", "60", "--no-group")
+    assert tell("queue", "edit", "mail", "--key", "ann", *changes) == (0, {"name": "mail", "id": task_id})
+    task = tell("queue", "show", "mail", str(task_id))[1]["task"]
+    assert (task["state"], task["payload"], task["priority"], task["group"]) == ("delayed", "new", -2, None)
+    ended = command("queue", "edit", "mail", str(task_id), "--group", "b", "--store", url)
+    assert (ended.code, ended.out) == (0, f"mail: task {task_id} changed\n")
+    ended = command("queue", "edit", "mail", str(taken), "--priority", "1", "--store", url)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"mail: not changed: task {taken} is leased" in ended.err
+    ended = command("queue", "edit", "mail", "--key", "bob", "--priority", "1", "--store", url)
+    assert "mail: not changed: the task with the key 'bob' is unknown" in ended.err
 
 
 def test_a_stuck_holder_is_broken(inhabitant, command, tell, url):
@@ -640,6 +673,8 @@ def wait_for(condition):
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "edit", "mail"), "name a task by its ID or by --key"),
+        (("queue", "edit", "mail", "1"), "say what to change"),
         (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
         (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),
         (("queue", "signal", "mail", "1"), "name the task by its ID or by --key, then the signal"),

@@ -78,7 +78,8 @@ class Task(Generic[P_co]):
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
+    `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -478,7 +479,9 @@ class WorkQueue(Generic[P]):
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
         if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
         handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns.
+        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
+        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
+        exceptions in `on` and `never` of `retry` travel by their names.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
@@ -603,6 +606,28 @@ class WorkQueue(Generic[P]):
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
         Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
+
+    def edit(
+        self,
+        task_id: int = 0,
+        *,
+        key: str | None = None,
+        payload: P = ...,
+        priority: int | None = None,
+        delay: float | None = None,
+        group: str | None = ...,
+    ) -> int:
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
+
+        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
+        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
+        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
+        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
+        a group. No limit of the queue or the group holds a change up.
+
+        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Interruption: the change may or may not be applied."""
 
     def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if no worker has taken it, else its block is cancelled.

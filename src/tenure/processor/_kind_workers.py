@@ -131,6 +131,7 @@ class KindWorkers:
         self._runners = Runners(
             queue,
             [self._handle] * most,
+            limits=False,
             retry=retry,
             slots=self._gate.slot if adaptive or permits or parts.places else None,
             judge=self._judge,
@@ -266,10 +267,11 @@ class KindWorkers:
     async def _call(self, task: Task, context: Context, taken: float, started: float) -> Any:
         parts = self._parts
         try:
-            if parts.timeout is None:
+            timeout = parts.timeout if task.timeout is None else task.timeout
+            if timeout is None:
                 result = await parts.handler(task, context)
             else:
-                result = await self._call_in_time(parts.timeout, task, context)
+                result = await self._call_in_time(timeout, task, context)
         except BaseException as error:
             if not is_closing(error) and split_failure(error)[0] is not None:
                 self._ended_at(now(), task.waited, taken, started)

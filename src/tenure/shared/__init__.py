@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .limits._limiter import RateLimiter
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
+    from .queue._editing import edit_task
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics, group_statistics
+    from .queue._groups import GroupStatistics, check_group, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
@@ -91,6 +92,8 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "check_group",
+    "edit_task",
     "group_statistics",
     "is_failure",
     "read_children",
@@ -110,8 +113,9 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._election": "Election Term",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
+        "queue._editing": "edit_task",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics group_statistics",
+        "queue._groups": "GroupStatistics check_group group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",

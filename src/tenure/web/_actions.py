@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from tenure.arguments import check_count, check_name, check_task_id
-from tenure.engine import CAP, Count, Move, MovedCount, QueueCounts, SetPaused
+from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_task_id
+from tenure.engine import CAP, TASK, Count, Move, MovedCount, QueueCounts, Scan, SetPaused
+from tenure.errors import TaskNotWaiting
 from tenure.observe import log
-from tenure.shared import break_holder
+from tenure.shared import break_holder, check_group, edit_task
 from tenure.store import Store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
@@ -20,6 +21,7 @@ _CANCELLED_TTL = 3600.0
 _FIELDS = {
     "requeue": {"queue", "ids", "all"},
     "cancel": {"queue", "ids"},
+    "edit": {"queue", "id", "priority", "delay", "group"},
     "purge": {"queue", "states"},
     "pause": {"queue"},
     "resume": {"queue"},
@@ -70,6 +72,8 @@ class Actions:
                 return int(counts.paused is not (action == "pause"))
             case "purge":
                 return await self._purge(key, body.get("states"))
+            case "edit":
+                return await self._edit(key, body)
             case "requeue" if "all" in body:
                 if body["all"] is not True or "ids" in body:
                     raise ValueError("requeue takes ids or all, which must be true")
@@ -85,6 +89,23 @@ class Actions:
         if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
             raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
         return await self._move_all(Move(key, chosen, "purged"))
+
+    async def _edit(self, key: str, body: dict[str, Any]) -> int:
+        if not body.keys() & {"priority", "delay", "group"}:
+            raise ValueError("edit takes at least one of priority, delay and group")
+        found = Scan(TASK, key, only=str(check_task_id("id", body.get("id"))))
+        priority, delay, group = body.get("priority"), body.get("delay"), body.get("group")
+        move = Move(
+            *(key, (), "delayed"),
+            delay=None if delay is None else check_seconds("delay", delay),
+            priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
+            group=None if "group" not in body else "" if group is None else check_group("group", group),
+        )
+        try:
+            await edit_task(self._store, found, move)
+        except TaskNotWaiting as refused:
+            raise ValueError(f"{refused.named} is {refused.state}, and was not changed") from None
+        return 1
 
     async def _move_all(self, move: Move) -> int:
         total, moved = 0, MovedCount(0, more=True)

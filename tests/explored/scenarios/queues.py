@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.world import at_rest, pause
 
-from tenure import DuplicateTask, Item, QueueFull, Retry, WorkQueue
+from tenure import DuplicateTask, Item, QueueFull, Retry, TaskNotWaiting, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 
@@ -269,3 +270,38 @@ async def dead_letters_are_looked_at_requeued_and_purged(world):
             await queue.purge("waiting")
         await queue.purge("waiting")
         await all_is_done(queue, store, done=1, purged=2, dead=0, put=3)
+
+
+@on_every_engine("shared.WorkQueue.edit", "shared.WorkQueue.put", "shared.WorkQueue.take")
+async def an_accepted_edit_reaches_the_taker(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "q")
+        ids = [await queue.put("put", delay=0.02 * n) for n in range(3)]
+        tried, accepted, done = {"put"}, set(), {}
+
+        async def editor(queue, name):
+            for step, task_id in enumerate(ids):
+                tried.add(name)
+                with suppress(TaskNotWaiting):
+                    await queue.edit(task_id, payload=name, priority=step, group=name if step else None)
+                    accepted.add(task_id)
+
+        async def victim():
+            with cancellable():
+                await editor(other, "victim")
+
+        async def taker():
+            await newcomer()
+            while len(done) < len(ids):
+                async with other.take() as task:
+                    await pause()
+                    done[task.id] = task.payload
+
+        async with world.group() as group:
+            group.start_soon(editor, queue, "a")
+            group.start_soon(editor, other, "b")
+            group.start_soon(victim)
+            group.start_soon(taker)
+        assert set(done.values()) <= tried
+        assert [task_id for task_id in accepted if done[task_id] == "put"] == []
+        await all_is_done(queue, store, elsewhere, done=len(ids))

@@ -23,6 +23,7 @@ from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web import names, read_queues
 
+from ._edit import edit
 from ._follow import follow
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
@@ -46,6 +47,7 @@ usage: tenure queue COMMAND ...
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
+  edit NAME ID            change the payload, priority, delay or group of a task that waits
   signal NAME ID SIGNAL [JSON]
                           send a task the signal that its handler waits for
   cancel NAME ID...       cancel tasks that have not ended
@@ -242,6 +244,7 @@ _COMMANDS: Commands = {
     "groups": _groups,
     "requeue": requeue,
     "reschedule": reschedule,
+    "edit": edit,
     "signal": signal,
     "cancel": cancel,
     "purge": purge,

@@ -10,6 +10,7 @@ from itertools import islice
 from tenure.engine import (
     EXPIRED_TTL,
     Exchange,
+    Move,
     NewTask,
     Notice,
     Outcome,
@@ -259,6 +260,15 @@ class TaskRows:
         task.attempts, task.deliveries = attempts, deliveries
         if place <= DELAYED:
             queue.enter(task)
+        self.changed(task)
+
+    def change(self, _queue: Queue, task: Task, op: Move) -> None:
+        if (op.payload, op.priority, op.group) == (None, None, None):
+            return
+        new = task.new
+        payload = new.payload if op.payload is None else op.payload
+        priority = new.priority if op.priority is None else op.priority
+        task.new = replace(new, payload=payload, priority=priority, group=task.group)
         self.changed(task)
 
     def record(

@@ -49,5 +49,6 @@ def _dumped(meta: Mapping[object, object]) -> bytes:
 
 
 def decode_meta(data: bytes) -> dict[str, str]:
-    """The meta that was put; empty if there was none."""
-    return json.loads(data) if data else {}
+    """The meta that was put, without the task's own options beside it; empty if there was none."""
+    found = json.loads(data) if data else {}
+    return found[0] if isinstance(found, list) else found

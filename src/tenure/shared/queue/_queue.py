@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
+    LARGEST,
     LONGEST_NAME,
     check_count,
     check_flag,
@@ -52,11 +53,13 @@ from ._child_records import ChildPage, ChildRecord, read_children, unfinished_ch
 from ._children import Target
 from ._client import QueueClient
 from ._completing import complete_all
+from ._editing import UNCHANGED, edit_task
 from ._family import SIGNAL
 from ._following import TaskChanges
 from ._groups import (
     GroupStatistics,
     OnRetry,
+    check_group,
     group_statistics,
     settings,
 )
@@ -184,7 +187,9 @@ class WorkQueue(Target[P], Generic[P]):
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
         if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
         handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns.
+        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
+        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
+        exceptions in `on` and `never` of `retry` travel by their names.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
@@ -415,11 +420,7 @@ class WorkQueue(Target[P], Generic[P]):
         """
         if (key is None) is (task_id == 0):
             raise TypeError("get takes a task_id or a key")
-        if key is None:
-            wanted = Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
-        else:
-            wanted = Scan(KEYED_TASK, self.key, only=check_name("key", key))
-        page = await read_pages(self.store, wanted)
+        page = await read_pages(self.store, self._scan_of(task_id, key))
         if not page.rows:
             return None
         (record,) = page.rows
@@ -487,6 +488,44 @@ class WorkQueue(Target[P], Generic[P]):
         """
         task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
         return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
+
+    async def edit(
+        self,
+        task_id: int = 0,
+        *,
+        key: str | None = None,
+        payload: P = UNCHANGED,
+        priority: int | None = None,
+        delay: float | None = None,
+        group: str | None = UNCHANGED,
+    ) -> int:
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
+
+        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
+        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
+        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
+        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
+        a group. No limit of the queue or the group holds a change up.
+
+        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Cancellation: the change may or may not be applied.
+        """
+        if (key is None) is (task_id == 0):
+            raise TypeError("edit takes a task_id or a key")
+        if payload is UNCHANGED and group is UNCHANGED and priority is delay is None:
+            raise TypeError("edit takes at least one of payload, priority, delay and group")
+        move = Move(
+            *(self.key, (), "delayed"),
+            delay=None if delay is None else check_seconds("delay", delay),
+            priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
+        )
+        if payload is not UNCHANGED:
+            data = encode(self.codec, self.key, "payload", payload, self.max_payload)
+            move = replace(move, payload=data)
+        if group is not UNCHANGED:
+            move = replace(move, group="" if group is None else check_group("group", group))
+        return await edit_task(self.store, self._scan_of(task_id, key), move)
 
     async def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if no worker has taken it, else its block is cancelled.
@@ -604,6 +643,11 @@ class WorkQueue(Target[P], Generic[P]):
         return payload, {}
 
     # inside
+
+    def _scan_of(self, task_id: int, key: str | None) -> Scan[TaskPage]:
+        if key is None:
+            return Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
+        return Scan(KEYED_TASK, self.key, only=check_name("key", key))
 
     def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
         return record_of(record, self.codec, self.store.codec, self.store, child)
