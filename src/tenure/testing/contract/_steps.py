@@ -356,7 +356,7 @@ def claim_operation(d: Draw) -> Operation[Any]:
     session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
     match d.number(0, 6):
         case 0 | 1:
-            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag())
+            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.number(1, 3))
         case 2:
             return RemoveResource(pool, resource)
         case 3:
@@ -386,7 +386,7 @@ async def lend(d: Draw) -> None:
     """Claim a resource, change it, and part with it in one of several ways."""
     walk, session, holder, pool = d.walk, d.session(), d.holder(), d.walk.name("k")
     how = d.one_of(("give back", "retire", "remove", "close"))
-    await walk.send(AddResource(pool, "x", ()), AddResource(pool, "y", ()))
+    await walk.send(AddResource(pool, "x", (), slots=d.number(1, 2)), AddResource(pool, "y", ()))
     (answer,) = await walk.send(Claim(session, pool, holder, (), d.delay()))
     if isinstance(answer, Claimed):
         retire = "broken" if how == "retire" else None
@@ -413,7 +413,9 @@ async def wait_for_a_match(d: Draw) -> None:
     session, pool = d.session(), d.key()
     how = (0.0, True)
     await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata(), *how, d.tenant())))
-    await d.walk.send(*d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata())))
+    await d.walk.send(
+        *d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata(), slots=d.number(1, 3)))
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ counters
