@@ -40,10 +40,10 @@ class RemoveResource(Operation[Reply]):
 class Claim(Operation[ClaimAnswer]):
     """Take a slot of a free resource that matches `where`: higher preference first, then the least recently used.
 
-    Use is the return of a claim, and of a resource with a slot left the claim too: so claims are spread.
+    A resource is used when a claim returns, and when a claim leaves it a free slot: so claims are spread.
 
     -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served in the order of the line among those that match. One
-    that begins to wait gets a number: that of the head of the line (0 without waiters), or one more than the highest of
+    that begins to wait gets the number of the head of the line (0 without waiters), or one more than the highest of
     the waiters of its `group`, whichever is greater. The line is in the order of the numbers, and of equal ones, in
     that of coming. So the waiters of one group, "" too, are served first come, first served, and groups take turns.
     `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again,
@@ -74,8 +74,8 @@ class EditClaim(Operation[Reply]):
     """Change the claimed resource, by its claimer. -> OK, REFUSED (not the claimer with this token), MORE
 
     `cool_down` seconds (from now) must pass before it can be claimed again; `retire` takes it out of the pool with a
-    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are. All this is of
-    the resource with all its slots: where slots are free, it takes effect at once, and other claims of it stay.
+    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are. A change counts
+    for the resource with all its slots: where slots are free, it takes effect at once, and other claims of it stay.
     """
 
     key: str
@@ -114,7 +114,7 @@ class ResourcePage(Page[Resource]):
 
     def slots(self) -> dict[str, int]:
         """Return the number of slots in each state; those that are not claimed are in the state of their resource."""
-        counts = dict.fromkeys(("free", "claimed", "resting", "retired"), 0)
+        counts: dict[str, int] = {"free": 0, "claimed": 0, "resting": 0, "retired": 0}
         for resource in self.rows:
             counts["claimed"] += resource.claimed
             if resource.state != "claimed":

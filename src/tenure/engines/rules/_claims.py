@@ -29,7 +29,7 @@ from ._tables import OF_SESSION, Layout, Order, Table
 
 _FREE, _CLAIMED, _RESTING, _RETIRED = "free", "claimed", "resting", "retired"
 _OUT_OF_ORDERS = ("metadata", "session", "token", "reason", "removed", "slots", "claimed")
-"""What else changes of a resource; no order reads it."""
+"""The other fields of a resource that change; no order reads them."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Pool:
 class Resource:
     """A resource. `used` is the rank of its last use; `reason` belongs to its retirement, also while it is claimed.
 
-    `claimed` of its slots are claimed; `session` and `token` are those of the last claim, until it ends.
+    `claimed` of its slots are claimed; `session` and `token` belong to the last claim, until it ends.
     """
 
     key: str

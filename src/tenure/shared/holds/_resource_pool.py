@@ -19,7 +19,7 @@ class PooledResource:
     """A resource of a pool, at one moment.
 
     `state` is "free", "claimed" (no slot is left, or it leaves with its last claim), "resting" (for `rest` more
-    seconds) or "retired" (for that `reason`). `claimed` of its `slots` are claimed. `process` and `token` are those of
+    seconds) or "retired" (for that `reason`). `claimed` of its `slots` are claimed. `process` and `token` belong to
     the last claim, until it ends.
     """
 

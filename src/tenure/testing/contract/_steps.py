@@ -356,7 +356,7 @@ def claim_operation(d: Draw) -> Operation[Any]:
     session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
     match d.number(0, 6):
         case 0 | 1:
-            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.number(1, 3))
+            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.one_of((1, 1, 2)))
         case 2:
             return RemoveResource(pool, resource)
         case 3:
@@ -406,6 +406,19 @@ async def rest(d: Draw) -> None:
             await d.walk.send(EditClaim(pool, "a", answer.token, cool_down=seconds))
         await d.walk.send(GiveBack(pool, "a"), Scan(RESOURCES, pool))
         await d.walk.advance(seconds)
+
+
+async def die_with_claims(d: Draw) -> None:
+    """Claimers die, the last by name first, and what they had is used again in that order."""
+    pool, names = d.walk.name("k"), [d.walk.name(name) for name in list(SESSIONS)[1::-1]]
+    for ttl, resource, session in zip((0.25, 0.5), "xy", names, strict=True):
+        await d.walk.send(
+            AddResource(pool, resource, (), 1, revive=True),
+            OpenSession(session, "p1", ttl if d.timed else LASTING),
+        )
+        await d.walk.send(Claim(session, pool, resource))
+    await d.walk.advance(1.0)
+    await d.walk.send(*(Claim(d.session(), pool, holder) for holder in "ab"), Scan(RESOURCES, pool))
 
 
 async def wait_for_a_match(d: Draw) -> None:
@@ -930,7 +943,10 @@ _ALWAYS: tuple[Step, ...] = (
     look_around,
 )
 _HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold)
-_CLAIMS: tuple[Step, ...] = (claim, claim, claim, edit, edit, lend, rest, wait_for_a_match)
+_CLAIMS: tuple[Step, ...] = (
+    *(claim, claim, claim, edit, edit, lend, rest),
+    *(wait_for_a_match, die_with_claims),
+)
 _COUNTERS: tuple[Step, ...] = (
     spend,
     spend,

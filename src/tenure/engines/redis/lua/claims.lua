@@ -223,8 +223,8 @@ end
 -- Lend the slots of a resource to the first claimers in the line that it suits, and add it to the free ones if any is left.
 -- Of a long line 256 are compared at a time, from the place `after`; the sweep goes on before anything else is done.
 local function offer_resource(pool, item, after)
-    local compared, was_head, is_last = 0, false, false
-    repeat
+    local was_head, is_last = false, false
+    for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
             local claimer = read_claimer(pool, sub(member, 33))
@@ -233,8 +233,11 @@ local function offer_resource(pool, item, after)
             end
             after = '(' .. member
         end
-        compared, is_last = compared + #some, #some < 64 or is_full(item)
-    until is_last or compared == 256
+        is_last = #some < 64 or is_full(item)
+        if is_last then
+            break
+        end
+    end
     if was_head then
         hint_head(pool)
     end
