@@ -101,7 +101,8 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
             keys=(SeenKey("lock", "report", 1, 1, (holder,), (waiter,)),),
             pools=(
                 SeenPool(
-                    "keys", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), waiting=4)
+                    "keys",
+                    ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, "", claimed=1),), waiting=4),
                 ),
             ),
             processes=(SeenProcess("host:1:ab", {"mail": 2}, {"idle"}, 1, 0, 3),),

@@ -175,6 +175,7 @@ def claims(words: Sequence[str]) -> int:
             pool.name,
             r.resource,
             r.state,
+            f"{r.claimed} of {r.slots}",
             r.process,
             str(r.preference),
             spoken(r.rest) if r.rest else "",
@@ -183,7 +184,7 @@ def claims(words: Sequence[str]) -> int:
         for pool in pools
         for r in pool.page.rows
     ]
-    header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
+    header = ("pool", "resource", "state", "claimed", "process", "preference", "rests for", "reason")
     nothing = printable(f"pool {args.pool} has no resources") if args.pool else "there are no resources"
     print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
     for pool in pools:
@@ -198,7 +199,7 @@ async def _pools(only: str | None, store: Store) -> tuple[SeenPool, ...]:
 
 def _pool(pool: SeenPool) -> dict[str, Any]:
     # metadata may hold secrets, such as the keys that a pool lends
-    shown = ("resource", "state", "process", "preference", "token", "rest", "reason")
+    shown = ("resource", "state", "process", "preference", "token", "rest", "reason", "slots", "claimed")
     return {
         "name": pool.name,
         "waiting": pool.page.waiting,

@@ -1,17 +1,19 @@
-"""Claims: named resources, matched by metadata, lent to one holder each."""
+"""Claims: named resources, matched by metadata, each with slots, of which a claimer has one."""
 
 from __future__ import annotations
 
-from ._answers import ClaimAnswer, Metadata, Operation, Reply
+from ._answers import CAP, ClaimAnswer, Metadata, Operation, Reply
 from ._scan import Index, Page
 from ._value import value
 
 
 @value
 class AddResource(Operation[Reply]):
-    """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE
+    """Put a resource into the pool, or change its metadata, preference and slots (also while claimed). -> OK, MORE
 
-    A retired resource stays retired; with `revive` it can be claimed again.
+    A retired resource stays retired; with `revive` it can be claimed again. As many claimers as it has `slots`, up to
+    `CAP`, can have it at once. With more slots than before, waiters are served; with fewer, the claims stay, and no
+    slot is lent until fewer claims than slots are left. Raises `ValueError` for other numbers of slots.
     """
 
     key: str
@@ -19,11 +21,16 @@ class AddResource(Operation[Reply]):
     metadata: Metadata
     preference: int = 0
     revive: bool = False
+    slots: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slots <= CAP:
+            raise ValueError(f"slots must be between 1 and {CAP}, not {self.slots}")
 
 
 @value
 class RemoveResource(Operation[Reply]):
-    """Take a resource out of the pool; a claimed resource leaves when given back. -> OK, UNKNOWN, MORE"""
+    """Take a resource out of the pool; if it is claimed, it leaves with its last claim. -> OK, UNKNOWN, MORE"""
 
     key: str
     resource: str
@@ -31,13 +38,16 @@ class RemoveResource(Operation[Reply]):
 
 @value
 class Claim(Operation[ClaimAnswer]):
-    """Take a free resource that matches `where`: higher preference first, then the least recently used.
+    """Take a slot of a free resource that matches `where`: higher preference first, then the least recently used.
+
+    A resource is used when a claim returns, and when a claim leaves it a free slot: so claims are spread.
 
     -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served in the order of the line among those that match. One
-    that begins to wait gets a number: that of the head of the line (0 without waiters), or one more than the highest of
+    that begins to wait gets the number of the head of the line (0 without waiters), or one more than the highest of
     the waiters of its `group`, whichever is greater. The line is in the order of the numbers, and of equal ones, in
     that of coming. So the waiters of one group, "" too, are served first come, first served, and groups take turns.
-    `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again.
+    `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again,
+    with all its slots: none is lent, and other claims of it stay.
     While resources rest, the head of the queue is hinted ASK when it becomes the head, and when one begins to rest that
     is due before the others: so some waiter knows when to ask.
     """
@@ -64,7 +74,8 @@ class EditClaim(Operation[Reply]):
     """Change the claimed resource, by its claimer. -> OK, REFUSED (not the claimer with this token), MORE
 
     `cool_down` seconds (from now) must pass before it can be claimed again; `retire` takes it out of the pool with a
-    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are.
+    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are. A change counts
+    for the resource with all its slots: where slots are free, it takes effect at once, and other claims of it stay.
     """
 
     key: str
@@ -77,7 +88,11 @@ class EditClaim(Operation[Reply]):
 
 @value
 class Resource:
-    """`state` is free, claimed, resting (cooling down or in quarantine, `rest` seconds left) or retired."""
+    """A resource of which `claimed` slots are claimed, the last one by `process` with `token`, unless that has ended.
+
+    `state` is claimed while no slot is left, or it leaves with its last claim; else retired, resting (cooling down or
+    in quarantine, `rest` seconds left) or free.
+    """
 
     resource: str
     metadata: Metadata
@@ -87,6 +102,8 @@ class Resource:
     token: int
     rest: float
     reason: str
+    slots: int = 1
+    claimed: int = 0
 
 
 @value
@@ -94,6 +111,15 @@ class ResourcePage(Page[Resource]):
     """The resources of a pool, in the order of their names, for one of which `waiting` claimers wait."""
 
     waiting: int = 0
+
+    def slots(self) -> dict[str, int]:
+        """Return the number of slots in each state; those that are not claimed are in the state of their resource."""
+        counts: dict[str, int] = {"free": 0, "claimed": 0, "resting": 0, "retired": 0}
+        for resource in self.rows:
+            counts["claimed"] += resource.claimed
+            if resource.state != "claimed":
+                counts[resource.state] += resource.slots - resource.claimed
+        return counts
 
 
 RESOURCES = Index("resources", "pool", Resource, ResourcePage)

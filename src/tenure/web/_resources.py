@@ -7,7 +7,7 @@ from typing import Any
 from tenure.engine import RESOURCES, ResourcePage, Scan
 from tenure.store import Store
 
-_SHOWN = ("resource", "state", "process", "preference", "token", "rest")
+_SHOWN = ("resource", "state", "process", "preference", "token", "rest", "slots", "claimed")
 
 
 async def resources(store: Store, pool: str, after: str, *, reasons: bool) -> dict[str, Any] | None:

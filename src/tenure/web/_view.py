@@ -57,8 +57,8 @@ class SeenPool:
     page: ResourcePage
 
     def count(self, state: str) -> int:
-        """The number of resources in that state."""
-        return sum(resource.state == state for resource in self.page.rows)
+        """The number of slots in that state."""
+        return self.page.slots()[state]
 
 
 @dataclass(slots=True)

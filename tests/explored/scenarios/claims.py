@@ -121,6 +121,43 @@ async def claimers_get_what_they_ask_for(world):
         await all_is_free(pool, store, elsewhere)
 
 
+@on_every_engine("shared.ResourcePool.add", "shared.ResourcePool.claim", "shared.ResourcePool.statistics")
+async def no_more_claim_a_resource_than_it_has_slots(world):
+    async with world.open() as store, world.open() as elsewhere:
+        await store.session(TTL)
+        pool, inside, served = ResourcePool(store, "keys"), [], []
+        await pool.add("one", slots=2)
+
+        async def use(pool, arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            async with pool.claim() as claim:
+                inside.append(claim.token)
+                assert len(set(inside)) <= 2
+                await pause()
+                inside.remove(claim.token)
+            served.append(claim.token)
+
+        async def victim():
+            with cancellable():
+                async with pool.claim():
+                    pass
+
+        async def fewer_and_more():
+            with cancellable():
+                await pool.add("one", slots=1)
+            await pool.add("one", slots=2)
+
+        async with world.group() as group:
+            for _ in range(3):
+                group.start_soon(use, pool)
+            group.start_soon(victim)
+            group.start_soon(fewer_and_more)
+            group.start_soon(use, ResourcePool(elsewhere, "keys"))
+            group.start_soon(use, pool, newcomer)
+        assert len(set(served)) == 5
+        await all_is_free(pool, store, elsewhere)
+
+
 @on_every_engine("shared.Claim.cool_down", "shared.Claim.set_metadata", "shared.ResourcePool.claim")
 async def what_cools_down_is_not_lent_meanwhile(world):
     async with world.open() as store:

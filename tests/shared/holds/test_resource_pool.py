@@ -46,6 +46,7 @@ async def test_it_shows_its_resources_in_the_order_of_their_names(pool, store):
                 claim.token,
                 0.0,
                 "",
+                claimed=1,
             ),
             PooledResource("eu", {"tier": "free", "region": "eu"}, 0, "free", "", 0, 0.0, ""),
             PooledResource("paid", {"tier": "paid", "region": "eu"}, 0, "free", "", 0, 0.0, ""),
@@ -94,6 +95,37 @@ async def test_adding_again_changes_it(pool):
     assert [r for r in await pool.resources() if r.resource == "us"] == [
         PooledResource("us", {}, 0, "free", "", 0, 0.0, "")
     ]
+
+
+async def test_several_claims_share_a_resource_with_slots(store):
+    pool = ResourcePool(store, "keys")
+    await pool.add("key-1", slots=3)
+    await pool.add("key-2")
+    async with pool.claim() as one, pool.claim() as other, pool.claim() as third:
+        assert [one.resource, other.resource, third.resource] == ["key-1", "key-2", "key-1"]
+        assert one.token < third.token
+        assert await pool.statistics() == ResourcePoolStatistics(1, 3, 0, 0, 0)
+        await one.cool_down(60)
+        assert await pool.statistics() == ResourcePoolStatistics(0, 3, 1, 0, 0)
+        with pytest.raises(AcquireTimeout):
+            await use(pool)
+        await third.cool_down(0)
+        assert await use(pool) == "key-1"
+        await pool.add("key-1", slots=1)
+        shown = (await pool.resources())[0]
+        assert (shown.state, shown.slots, shown.claimed) == ("claimed", 1, 2)
+        assert (await pool.statistics()).size == 3
+    assert await pool.statistics() == ResourcePoolStatistics(2, 0, 0, 0, 0)
+
+
+async def test_slots_are_a_number_from_1_to_256(pool):
+    for odd in (0, -1, 257):
+        with pytest.raises(ValueError, match="slots must be at"):
+            await pool.add("key-1", slots=odd)
+    for odd in (True, 1.0, "4", None):
+        with pytest.raises(TypeError, match="slots must be"):
+            await pool.add("key-1", slots=odd)
+    assert len(await pool.resources()) == 4
 
 
 async def test_removing(pool):

@@ -1,8 +1,9 @@
-"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers."""
+"""Claims: pools of named resources with slots, matched by metadata, least recently used first; lines of claimers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from tenure.engine import (
     AddResource,
@@ -27,6 +28,8 @@ from ._state import State
 from ._tables import OF_SESSION, Layout, Order, Table
 
 _FREE, _CLAIMED, _RESTING, _RETIRED = "free", "claimed", "resting", "retired"
+_OUT_OF_ORDERS = ("metadata", "session", "token", "reason", "removed", "slots", "claimed")
+"""The other fields of a resource that change; no order reads them."""
 
 
 @dataclass(slots=True)
@@ -40,7 +43,10 @@ class Pool:
 
 @dataclass(slots=True)
 class Resource:
-    """A resource. `used` is the rank of its last use; `reason` belongs to its retirement, also while it is claimed."""
+    """A resource. `used` is the rank of its last use; `reason` belongs to its retirement, also while it is claimed.
+
+    `claimed` of its slots are claimed; `session` and `token` belong to the last claim, until it ends.
+    """
 
     key: str
     name: str
@@ -54,6 +60,13 @@ class Resource:
     token: int = 0
     reason: str | None = None
     removed: bool = False
+    slots: int = 1
+    claimed: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if no slot is lent, whatever else is true of it."""
+        return self.removed or self.claimed >= self.slots
 
 
 @dataclass(slots=True)
@@ -100,28 +113,28 @@ class Claims(Places[Claimer]):
     def add_resource(self, op: AddResource) -> Reply:
         pool, resource = self._pool(op.key), self._resources.get(op.key, op.resource)
         if resource is None:
-            resource = Resource(op.key, op.resource, op.metadata, -op.preference)
+            resource = Resource(op.key, op.resource, op.metadata, -op.preference, slots=op.slots)
             self._resources.save(resource)
             pool.size += 1
             self._pools.save(pool)
         else:
-            self._resources.move(resource, metadata=op.metadata, dislike=-op.preference, removed=False)
-        if op.revive and resource.reason is not None:
-            state = _FREE if resource.state == _RETIRED else resource.state
-            self._resources.move(resource, reason=None, state=state)
-        if resource.state == _FREE and pool.waiting:
-            self._offer(pool, resource, resource.used)
+            resource.slots, resource.removed = op.slots, False
+            if op.revive:
+                resource.reason = None
+            self._resources.move(resource, metadata=op.metadata, dislike=-op.preference)
+        self._place(pool, resource, resource.used, resource.rest_until)
         return Reply.OK
 
     def remove_resource(self, op: RemoveResource) -> Reply:
         resource = self._resources.get(op.key, op.resource)
         if resource is None:
             return Reply.UNKNOWN
-        if resource.state == _CLAIMED:
+        pool = self._pool(op.key)
+        if resource.claimed:
             resource.removed = True
-            self._resources.save(resource)
+            self._place(pool, resource, resource.used, resource.rest_until)
         else:
-            self._delete(self._pool(op.key), resource)
+            self._delete(pool, resource)
         return Reply.OK
 
     def claim(self, op: Claim) -> ClaimAnswer:
@@ -170,11 +183,11 @@ class Claims(Places[Claimer]):
             return Reply.REFUSED
         resource = self._resource_of(claimer)
         if op.metadata is not None:
-            self._resources.move(resource, metadata=op.metadata)
-        if op.cool_down is not None:
-            self._resources.move(resource, rest_until=self._state.now + op.cool_down)
+            resource.metadata = op.metadata
         if op.retire is not None:
-            self._resources.move(resource, reason=op.retire)
+            resource.reason = op.retire
+        rest_until = resource.rest_until if op.cool_down is None else self._state.now + op.cool_down
+        self._place(self._pool(op.key), resource, resource.used, rest_until)
         return Reply.OK
 
     def resources(self, op: Scan[ResourcePage]) -> ResourcePage:
@@ -198,13 +211,13 @@ class Claims(Places[Claimer]):
     def _status(self, claimer: Claimer) -> ClaimAnswer:
         if claimer.waits:
             return self._queued(self._pool(claimer.key))
-        return _claimed(self._resource_of(claimer))
+        return _claimed(self._resource_of(claimer), claimer)
 
     def _queued(self, pool: Pool) -> Queued:
         return Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
 
     def _remove(self, claimer: Claimer, quarantine: float) -> None:
-        """Remove a claimer; its resource rests for the quarantine or its cool-down, or goes to the next claimer."""
+        """Remove a claimer; its resource rests for the quarantine or its cool-down, or a slot goes to the next one."""
         pool = self._pool(claimer.key)
         if claimer.waits:
             was_head = self._head(pool) == claimer
@@ -218,41 +231,56 @@ class Claims(Places[Claimer]):
         rest_until = resource.rest_until
         if quarantine > 0:
             rest_until = max(rest_until, state.now + quarantine)
-        used = state.rank()
-        if resource.removed:
+        resource.claimed -= 1
+        if resource.token == claimer.token:
+            resource.session = resource.token = 0
+        if resource.removed and not resource.claimed:
             self._delete(pool, resource)
+        else:
+            self._place(pool, resource, state.rank(), rest_until)
+
+    def _place(self, pool: Pool, resource: Resource, used: int, rest_until: float) -> None:
+        """A resource has changed: it is full, retired, rests, or goes to the claimers in the line."""
+        if resource.is_full:
+            self._move(resource, _CLAIMED, used, rest_until)
         elif resource.reason is not None:
-            self._put_back(resource, _RETIRED, used)
-        elif rest_until > state.now:
+            self._move(resource, _RETIRED, used)
+        elif rest_until > self._state.now:
             soonest = self._next_rested(pool.key)
-            self._put_back(resource, _RESTING, used, rest_until)
-            state.wake_at("rest", rest_until)
+            self._move(resource, _RESTING, used, rest_until)
+            self._state.wake_at("rest", rest_until)
             if soonest is None or rest_until < soonest:
                 self._hint_head(pool)
         else:
             self._offer(pool, resource, used)
 
     def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
-        """Lend a resource to the first claimer in the line that it matches; it is free if there is none."""
-        for place, claimer in enumerate(self._places.each("line", pool.key) if pool.waiting else ()):
-            if _matches(resource, claimer.wanted):
-                self._places.move(claimer, waits=False, resource=resource.name, token=self._state.token())
-                self._count_out(pool)
-                self._hint(claimer, self._lend(resource, claimer, used))
-                if place == 0:
-                    self._hint_head(pool)
-                return
-        self._put_back(resource, _FREE, used)
+        """Lend the slots of a resource to the first claimers in the line that it matches; it is free if any is left."""
+        line = enumerate(self._places.each("line", pool.key) if pool.waiting else ())
+        matching = ((place, claimer) for place, claimer in line if _matches(resource, claimer.wanted))
+        served = list(islice(matching, resource.slots - resource.claimed))
+        for _, claimer in served:
+            self._places.move(claimer, waits=False, resource=resource.name, token=self._state.token())
+            self._count_out(pool)
+            self._hint(claimer, self._lend(resource, claimer, used))
+            used = resource.used
+        if not served:
+            self._move(resource, _FREE, used)
+        elif served[0][0] == 0:
+            self._hint_head(pool)
 
     def _lend(self, resource: Resource, claimer: Claimer, used: int) -> Claimed:
-        session, token = claimer.session, claimer.token
-        self._resources.move(
-            resource, state=_CLAIMED, session=session, token=token, used=used, rest_until=-1.0
-        )
-        return _claimed(resource)
+        resource.claimed += 1
+        resource.session, resource.token = claimer.session, claimer.token
+        if resource.is_full:
+            self._move(resource, _CLAIMED, used)
+        else:
+            self._move(resource, _FREE, self._state.rank())
+        return _claimed(resource, claimer)
 
-    def _put_back(self, resource: Resource, state: str, used: int, rest_until: float = -1.0) -> None:
-        self._resources.move(resource, state=state, session=0, token=0, used=used, rest_until=rest_until)
+    def _move(self, resource: Resource, state: str, used: int, rest_until: float = -1.0) -> None:
+        changed = {name: getattr(resource, name) for name in _OUT_OF_ORDERS}
+        self._resources.move(resource, state=state, used=used, rest_until=rest_until, **changed)
 
     def _head(self, pool: Pool) -> Claimer | None:
         return self._places.first("line", pool.key)
@@ -277,10 +305,10 @@ class Claims(Places[Claimer]):
     def _show(self, resource: Resource) -> ShownResource:
         state = self._state
         rest = max(0.0, resource.rest_until - state.now) if resource.state == _RESTING else 0.0
-        process = state.process(resource.session) if resource.state == _CLAIMED else ""
+        process = state.process(resource.session) if resource.session else ""
         return ShownResource(
             *(resource.name, resource.metadata, -resource.dislike, resource.state),
-            *(process, resource.token, rest, resource.reason or ""),
+            *(process, resource.token, rest, resource.reason or "", resource.slots, resource.claimed),
         )
 
     def _delete(self, pool: Pool, resource: Resource) -> None:
@@ -310,8 +338,8 @@ class Claims(Places[Claimer]):
         return claimer.token
 
 
-def _claimed(resource: Resource) -> Claimed:
-    return Claimed(resource.name, resource.metadata, resource.token)
+def _claimed(resource: Resource, claimer: Claimer) -> Claimed:
+    return Claimed(resource.name, resource.metadata, claimer.token)
 
 
 def _matches(resource: Resource, where: Metadata) -> bool:

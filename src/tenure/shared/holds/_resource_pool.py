@@ -1,15 +1,14 @@
-"""The resource pool: named resources, each lent to one claimer at a time."""
+"""The resource pool: named resources, each lent to as many claimers at a time as it has slots."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.arguments import LARGEST, NotABlock, check_count, check_flag, check_name, check_seconds, hinted
-from tenure.engine import RESOURCES, AddResource, RemoveResource, Reply, ResourcePage, Scan
+from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, ResourcePage, Scan
 from tenure.store import Store, check_ttl, read_pages
 
 from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
@@ -19,8 +18,9 @@ from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 class PooledResource:
     """A resource of a pool, at one moment.
 
-    `state` is "free", "claimed" (by `process`, with `token`), "resting" (for `rest` more seconds) or "retired" (for
-    that `reason`).
+    `state` is "free", "claimed" (no slot is left, or it leaves with its last claim), "resting" (for `rest` more
+    seconds) or "retired" (for that `reason`). `claimed` of its `slots` are claimed. `process` and `token` belong to
+    the last claim, until it ends.
     """
 
     resource: str
@@ -31,11 +31,16 @@ class PooledResource:
     token: int
     rest: float
     reason: str
+    slots: int = 1
+    claimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcePoolStatistics:
-    """The number of resources of a pool in each state, and of waiting claimers, over all processes."""
+    """The number of slots of a pool in each state, and of waiting claimers, over all processes.
+
+    Slots that are not claimed are in the state of their resource. A resource that was added without `slots` has one.
+    """
 
     free: int
     claimed: int
@@ -45,12 +50,14 @@ class ResourcePoolStatistics:
 
     @property
     def size(self) -> int:
-        """The number of resources."""
+        """The number of slots."""
         return self.free + self.claimed + self.resting + self.retired
 
 
 class ResourcePool(NotABlock):
-    """Named resources (API keys, accounts, ports, devices) over all processes that use the store, one claimer each.
+    """Named resources (API keys, accounts, ports, devices) over all processes that use the store.
+
+    Each is lent to one claimer at a time, or to as many as it has slots.
 
     `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
     values: higher preference first, then the least recently used. Claimers that have to wait are served first come,
@@ -121,10 +128,13 @@ class ResourcePool(NotABlock):
         metadata: Mapping[str, Any] | None = None,
         preference: int = 0,
         *,
+        slots: int = 1,
         revive: bool = False,
     ) -> None:
-        """Put a resource into the pool, or change its metadata and preference; higher preference is lent first.
+        """Put a resource into the pool, or change its metadata, preference and slots; higher preference is lent first.
 
+        Up to `slots` claimers (at most 256) have it at the same time. More slots than before serve those who wait. With
+        fewer, all claims stay, and none is added until fewer than `slots` are left.
         A claimed resource stays claimed, a resting one goes on resting. A retired one stays retired: a program can add
         its resources whenever it starts. With `revive` a retired one can be lent again. Raises `StoreClosed`,
         `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
@@ -133,7 +143,8 @@ class ResourcePool(NotABlock):
         resource = check_name("resource", resource)
         rank = check_count("preference", preference, least=-LARGEST)
         revive = check_flag("revive", revive)
-        await self._store.call(AddResource(self._key, resource, fields, rank, revive))
+        slots = check_count("slots", slots, least=1, most=CAP)
+        await self._store.call(AddResource(self._key, resource, fields, rank, revive, slots))
 
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool; a claimed resource leaves when it is given back. False: there is none.
@@ -149,17 +160,15 @@ class ResourcePool(NotABlock):
         return [
             PooledResource(
                 *(r.resource, decode(codec, r.metadata), r.preference, r.state),
-                *(r.process, r.token, r.rest, r.reason),
+                *(r.process, r.token, r.rest, r.reason, r.slots, r.claimed),
             )
             for r in (await self._page()).rows
         ]
 
     async def statistics(self) -> ResourcePoolStatistics:
-        """Count the resources by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
+        """Count the slots by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
         page = await self._page()
-        states = Counter(r.state for r in page.rows)
-        counted = (states[state] for state in ("free", "claimed", "resting", "retired"))
-        return ResourcePoolStatistics(*counted, waiting=page.waiting)
+        return ResourcePoolStatistics(**page.slots(), waiting=page.waiting)
 
     async def _page(self) -> ResourcePage:
         return await read_pages(self._store, Scan(RESOURCES, self._key))

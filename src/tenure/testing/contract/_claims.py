@@ -219,6 +219,73 @@ class ClaimContract(ContractBase):
         await advance(2.0)
         assert isinstance(await do(Claim(session, "pool", "d")), Claimed)
 
+    # slots
+
+    async def test_a_resource_has_as_many_claimers_as_slots(self, do: Do, hints: Hints) -> None:
+        session = await do.open("p1")
+        news = await hints("p1")
+        for resource in "xy":
+            await do(AddResource("pool", resource, (), slots=2))
+        claimed = [await _claim(do, session, holder) for holder in "abcd"]
+        assert [claim.resource for claim in claimed] == ["x", "y", "x", "y"]  # each claim is a use
+        assert await do(Claim(session, "pool", "a")) == claimed[0]
+        shown = (await _pool(do))["x"]
+        assert (shown.state, shown.slots, shown.claimed) == ("claimed", 2, 2)
+        assert (shown.process, shown.token) == ("p1", claimed[2].token)
+        for holder in "efgh":
+            await _queue(do, session, holder)
+        await _back(do, "c")
+        assert (await _handed_over(news))[0] == "e"
+        await do(AddResource("pool", "x", (), slots=4))
+        assert [hint.name for hint in await news.new()] == ["f", "g"]
+        await do(AddResource("pool", "x", ()))
+        await _back(do, "e", "f", "g")
+        assert await news.new() == []
+        shown = (await _pool(do))["x"]
+        assert (shown.state, shown.slots, shown.claimed, shown.process, shown.token) == (
+            "claimed",
+            1,
+            1,
+            "",
+            0,
+        )
+        await _back(do, "a")
+        assert (await _handed_over(news))[0] == "h"
+        with pytest.raises(ValueError, match="slots must be between 1 and 256, not 0"):
+            AddResource("pool", "x", (), slots=0)
+
+    async def test_what_one_claimer_says_of_a_resource_is_true_of_all_slots(
+        self, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        dead, session = await do.open("dead", 1.0), await do.open("p1", 60.0)
+        news = await hints("p1")
+        await do(AddResource("pool", "x", (), slots=3))
+        claimed = await _claim(do, session, "a")
+        await _claim(do, dead, "b", quarantine=4.0)
+        await _edit(do, "a", claimed, cool_down=2.0)
+        shown = (await _pool(do))["x"]
+        assert (shown.state, shown.claimed) == ("resting", 2)
+        assert await do(Claim(session, "pool", "c", wait=False)) is Reply.REFUSED
+        waiting = await _queue(do, session, "d", EU)
+        assert 0 < waiting.ask_again_in <= 2.0
+        await _edit(do, "a", claimed, metadata=EU, cool_down=0.0)
+        assert (await _handed_over(news))[0] == "d"
+        await _back(do, "d")
+        await advance(1.5)  # the dead one's
+        await do(Ping())
+        shown = (await _pool(do))["x"]
+        assert (shown.state, shown.claimed) == ("resting", 1)
+        await _edit(do, "a", claimed, retire="revoked")
+        shown = (await _pool(do))["x"]
+        assert (shown.state, shown.claimed, shown.reason) == ("retired", 1, "revoked")
+        await do(AddResource("pool", "x", EU, revive=True, slots=3))
+        await _claim(do, session, "e")
+        await do(RemoveResource("pool", "x"))
+        assert (await _pool(do))["x"].state == "claimed"
+        assert await do(Claim(session, "pool", "f", wait=False)) is Reply.REFUSED
+        await _back(do, "a", "e")
+        assert await _pool(do) == {}
+
     # the pool
 
     async def test_a_large_pool_is_shown_in_pages(self, do: Do) -> None:

@@ -99,7 +99,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Release("key", "holder"),
     ),
     "claims": (
-        e.AddResource("pool", "resource", _METADATA, 1),
+        e.AddResource("pool", "resource", _METADATA, 1, slots=2),
         e.Claim("odd", "pool", "holder", _METADATA, 0.001, True, "group"),
         e.EditClaim("pool", "holder", 1, _METADATA, 0.001, "reason"),
         e.Scan(e.RESOURCES, "pool"),

@@ -356,7 +356,7 @@ def claim_operation(d: Draw) -> Operation[Any]:
     session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
     match d.number(0, 6):
         case 0 | 1:
-            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag())
+            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.one_of((1, 1, 2)))
         case 2:
             return RemoveResource(pool, resource)
         case 3:
@@ -386,7 +386,7 @@ async def lend(d: Draw) -> None:
     """Claim a resource, change it, and part with it in one of several ways."""
     walk, session, holder, pool = d.walk, d.session(), d.holder(), d.walk.name("k")
     how = d.one_of(("give back", "retire", "remove", "close"))
-    await walk.send(AddResource(pool, "x", ()), AddResource(pool, "y", ()))
+    await walk.send(AddResource(pool, "x", (), slots=d.number(1, 2)), AddResource(pool, "y", ()))
     (answer,) = await walk.send(Claim(session, pool, holder, (), d.delay()))
     if isinstance(answer, Claimed):
         retire = "broken" if how == "retire" else None
@@ -408,12 +408,27 @@ async def rest(d: Draw) -> None:
         await d.walk.advance(seconds)
 
 
+async def die_with_claims(d: Draw) -> None:
+    """Claimers die, the last by name first, and what they had is used again in that order."""
+    pool, names = d.walk.name("k"), [d.walk.name(name) for name in list(SESSIONS)[1::-1]]
+    for ttl, resource, session in zip((0.25, 0.5), "xy", names, strict=True):
+        await d.walk.send(
+            AddResource(pool, resource, (), 1, revive=True),
+            OpenSession(session, "p1", ttl if d.timed else LASTING),
+        )
+        await d.walk.send(Claim(session, pool, resource))
+    await d.walk.advance(1.0)
+    await d.walk.send(*(Claim(d.session(), pool, holder) for holder in "ab"), Scan(RESOURCES, pool))
+
+
 async def wait_for_a_match(d: Draw) -> None:
     """Claimers with different needs wait, and something comes for some of them."""
     session, pool = d.session(), d.key()
     how = (0.0, True)
     await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata(), *how, d.tenant())))
-    await d.walk.send(*d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata())))
+    await d.walk.send(
+        *d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata(), slots=d.number(1, 3)))
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ counters
@@ -947,7 +962,10 @@ _ALWAYS: tuple[Step, ...] = (
     look_around,
 )
 _HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold)
-_CLAIMS: tuple[Step, ...] = (claim, claim, claim, edit, edit, lend, rest, wait_for_a_match)
+_CLAIMS: tuple[Step, ...] = (
+    *(claim, claim, claim, edit, edit, lend, rest),
+    *(wait_for_a_match, die_with_claims),
+)
 _COUNTERS: tuple[Step, ...] = (
     spend,
     spend,

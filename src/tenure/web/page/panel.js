@@ -44,6 +44,6 @@ async function lookAtPool(where) {
   const said = await ask(`pools/${encodeURIComponent(where.pool)}/resources?` + new URLSearchParams({after: where.after || ""}));
   const more = said.next ? element("p", {}, link("More", {pool: where.pool, after: said.next})) : null;
   return [element("p", {}, said.waiting === 1 ? "1 task waits for a resource" : `${count(said.waiting)} tasks wait for a resource`),
-    table([" resource", " state", " claimed by", "rests for", "preference", " reason"],
-      said.resources.map(r => [r.resource, r.state, r.process || "-", r.rest ? spoken(r.rest) : "-", count(r.preference), r.reason || "-"])), more].filter(Boolean);
+    table([" resource", " state", "claimed", " last claimed by", "rests for", "preference", " reason"],
+      said.resources.map(r => [r.resource, r.state, r.slots === 1 ? count(r.claimed) : `${count(r.claimed)} of ${count(r.slots)}`, r.process || "-", r.rest ? spoken(r.rest) : "-", count(r.preference), r.reason || "-"])), more].filter(Boolean);
 }

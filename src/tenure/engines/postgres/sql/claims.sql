@@ -27,44 +27,66 @@ BEGIN
         ORDER BY c.number, c.ordinal LIMIT 1);
 END $$;
 
--- The resource is claimed -> its token
+-- A slot of the resource is claimed -> the token of the claim. Unless it was the last slot, the resource has been used.
 CREATE FUNCTION tenure.lend_resource(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     fresh bigint := tenure.new_tokens(_now, 1);
 BEGIN
-    UPDATE tenure.resource r SET token = fresh, rest_until = 0, holder = _claim.holder, process = _claim.process,
-        quarantine = _claim.quarantine
+    UPDATE tenure.resource r SET token = fresh, rest_until = 0, process = _claim.process, claimed = r.claimed + 1,
+        used = CASE WHEN r.claimed + 1 < r.slots THEN nextval('tenure.last_use') ELSE r.used END
     WHERE r.pool = _claim.pool AND r.name = _resource;
-    UPDATE tenure.claim c SET resource = _resource WHERE c.pool = _claim.pool AND c.holder = _claim.holder;
+    UPDATE tenure.claim c SET resource = _resource, token = fresh WHERE c.pool = _claim.pool AND c.holder = _claim.holder;
     RETURN fresh;
 END $$;
 
--- Grant a free resource to the first waiter in the line whose request it matches.
+-- Lend the slots of a resource to the first waiters in the line whose requests it matches.
 CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     item tenure.resource;
     first tenure.claim;
-    was_head boolean;
+    was_head boolean := false;
     token bigint;
 BEGIN
     SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource
-        AND r.holder IS NULL AND NOT r.rests AND r.retired IS NULL;
+        AND r.claimed < r.slots AND NOT r.removed AND NOT r.rests AND r.retired IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT * INTO first FROM tenure.claim c
-    WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata ORDER BY c.number, c.ordinal LIMIT 1;
-    IF FOUND THEN
-        was_head := tenure.is_head(first);
+    FOR first IN SELECT * FROM tenure.claim c
+            WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata
+            ORDER BY c.number, c.ordinal LIMIT item.slots - item.claimed LOOP
+        was_head := was_head OR tenure.is_head(first);
         token := tenure.lend_resource(_now, _resource, first);
         PERFORM tenure.hint(first.process, _pool, first.holder, 'claimed', concat(
             ' ', token, ' ', tenure.base64(_resource),
             (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
                 FROM unnest(item.metadata) WITH ORDINALITY AS m (field, n))));
-        IF was_head THEN
-            PERFORM tenure.hint_head(_pool);
-        END IF;
+    END LOOP;
+    IF was_head THEN
+        PERFORM tenure.hint_head(_pool);
+    END IF;
+END $$;
+
+-- Store what has changed of a resource: it is full, retired, rests, or goes to the claimers in the line.
+CREATE FUNCTION tenure.update_resource(_now bigint, _item tenure.resource) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    is_full boolean := _item.removed OR _item.claimed >= _item.slots;
+    sooner boolean;
+BEGIN
+    IF NOT is_full AND _item.retired IS NOT NULL THEN
+        _item.rest_until := 0;
+    END IF;
+    _item.rests := NOT is_full AND _item.rest_until > _now;
+    sooner := _item.rests AND _item.rest_until < coalesce(tenure.next_rested(_item.pool), 'infinity'::float8);
+    UPDATE tenure.resource r SET metadata = _item.metadata, preference = _item.preference, used = _item.used,
+        rests = _item.rests, rest_until = _item.rest_until, slots = _item.slots, claimed = _item.claimed,
+        process = _item.process, token = _item.token, retired = _item.retired, removed = _item.removed
+    WHERE r.pool = _item.pool AND r.name = _item.name;
+    IF sooner THEN
+        PERFORM tenure.hint_head(_item.pool);
+    ELSIF NOT _item.rests THEN
+        PERFORM tenure.offer_resource(_now, _item.pool, _item.name);
     END IF;
 END $$;
 
@@ -77,34 +99,27 @@ BEGIN
     END IF;
 END $$;
 
--- Release a claimed resource; `_dead`: because its session ended.
-CREATE FUNCTION tenure.free_resource(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
-LANGUAGE plpgsql AS $$
+-- A claim ends that had a slot; `_dead`: because its session ended.
+CREATE FUNCTION tenure.free_slot(_now bigint, _claim tenure.claim, _dead boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     item tenure.resource;
-    sooner boolean;
 BEGIN
-    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
-    IF _dead AND item.quarantine > 0 THEN
-        item.rest_until := greatest(item.rest_until, _now + item.quarantine);
-    END IF;
-    IF item.removed THEN
-        DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
-        PERFORM tenure.tidy_pool(_pool);
+    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _claim.pool AND r.name = _claim.resource;
+    IF item.removed AND item.claimed = 1 THEN
+        DELETE FROM tenure.resource r WHERE r.pool = _claim.pool AND r.name = _claim.resource;
+        PERFORM tenure.tidy_pool(_claim.pool);
         RETURN;
     END IF;
-    item.rests := item.retired IS NULL AND item.rest_until > _now;
-    sooner := item.rests AND item.rest_until < coalesce(tenure.next_rested(_pool), 'infinity'::float8);
-    UPDATE tenure.resource r SET holder = NULL, process = NULL, quarantine = 0, token = 0,
-        used = nextval('tenure.last_use'), rests = item.rests, rest_until = item.rest_until
-    WHERE r.pool = _pool AND r.name = _resource;
-    IF item.rests THEN
-        IF sooner THEN
-            PERFORM tenure.hint_head(_pool);
-        END IF;
-    ELSE
-        PERFORM tenure.offer_resource(_now, _pool, _resource);
+    IF _dead AND _claim.quarantine > 0 THEN
+        item.rest_until := greatest(item.rest_until, _now + _claim.quarantine);
     END IF;
+    IF item.token = _claim.token THEN
+        item.process := NULL;
+        item.token := 0;
+    END IF;
+    item.claimed := item.claimed - 1;
+    item.used := nextval('tenure.last_use');
+    PERFORM tenure.update_resource(_now, item);
 END $$;
 
 -- Release, or leave the line. -> released, left, unknown
@@ -121,7 +136,7 @@ BEGIN
     was_head := claim.resource IS NULL AND tenure.is_head(claim);
     DELETE FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF claim.resource IS NOT NULL THEN
-        PERFORM tenure.free_resource(_now, _pool, claim.resource, _dead);
+        PERFORM tenure.free_slot(_now, claim, _dead);
         RETURN 'released';
     END IF;
     IF was_head THEN
@@ -133,19 +148,29 @@ END $$;
 
 -- -> ok, more
 CREATE FUNCTION tenure.add_resource(
-    _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint, _revive boolean
+    _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint, _revive boolean,
+    _slots bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'pool', _pool);
+    item tenure.resource;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
-    INSERT INTO tenure.resource AS r (pool, name, metadata, preference)
-    VALUES (_pool, _resource, _metadata, _preference)
-    ON CONFLICT (pool, name) DO UPDATE SET metadata = excluded.metadata, preference = excluded.preference,
-        retired = CASE WHEN NOT _revive THEN r.retired END, removed = false;
-    PERFORM tenure.offer_resource(now, _pool, _resource);
+    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
+    IF NOT FOUND THEN
+        INSERT INTO tenure.resource AS r (pool, name, metadata, preference, slots)
+        VALUES (_pool, _resource, _metadata, _preference, _slots) RETURNING r.* INTO item;
+    END IF;
+    item.metadata := _metadata;
+    item.preference := _preference;
+    item.slots := _slots;
+    item.removed := false;
+    IF _revive THEN
+        item.retired := NULL;
+    END IF;
+    PERFORM tenure.update_resource(now, item);
     RETURN tenure.reply('ok');
 END $$;
 
@@ -158,12 +183,12 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
-    DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource AND r.holder IS NULL;
+    DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource AND r.claimed = 0;
     IF FOUND THEN
         PERFORM tenure.tidy_pool(_pool);
         RETURN tenure.reply('ok');
     END IF;
-    UPDATE tenure.resource r SET removed = true WHERE r.pool = _pool AND r.name = _resource;
+    UPDATE tenure.resource r SET removed = true, rests = false WHERE r.pool = _pool AND r.name = _resource;
     RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
 END $$;
 
@@ -198,10 +223,11 @@ BEGIN
     SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF FOUND AND claim.resource IS NOT NULL THEN
         SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = claim.resource;
-        RETURN ROW('claimed', ARRAY[item.token], item.name || item.metadata)::tenure.answer;
+        RETURN ROW('claimed', ARRAY[claim.token], item.name || item.metadata)::tenure.answer;
     ELSIF NOT FOUND THEN
         SELECT * INTO item FROM tenure.resource r
-        WHERE r.pool = _pool AND r.holder IS NULL AND NOT r.rests AND r.retired IS NULL AND r.metadata @> _wanted
+        WHERE r.pool = _pool AND r.claimed < r.slots AND NOT r.removed AND NOT r.rests AND r.retired IS NULL
+            AND r.metadata @> _wanted
         ORDER BY r.preference DESC, r.used, r.name LIMIT 1;
         IF NOT FOUND AND NOT _wait THEN
             RETURN tenure.reply('refused');
@@ -239,13 +265,19 @@ CREATE FUNCTION tenure.edit_claim(
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'pool', _pool);
+    item tenure.resource;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
-    UPDATE tenure.resource r SET metadata = coalesce(_metadata, r.metadata),
-        rest_until = coalesce(now + _cool_down, r.rest_until), retired = coalesce(_retire, r.retired)
-    FROM tenure.claim c
-    WHERE c.pool = _pool AND c.holder = _holder AND r.pool = _pool AND r.name = c.resource AND r.token = _token;
-    RETURN tenure.reply(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
+    SELECT r.* INTO item FROM tenure.claim c JOIN tenure.resource r ON r.pool = c.pool AND r.name = c.resource
+    WHERE c.pool = _pool AND c.holder = _holder AND c.token = _token;
+    IF NOT FOUND THEN
+        RETURN tenure.reply('refused');
+    END IF;
+    item.metadata := coalesce(_metadata, item.metadata);
+    item.rest_until := coalesce(now + _cool_down, item.rest_until);
+    item.retired := coalesce(_retire, item.retired);
+    PERFORM tenure.update_resource(now, item);
+    RETURN tenure.reply('ok');
 END $$;

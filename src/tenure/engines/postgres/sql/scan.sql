@@ -27,17 +27,18 @@ BEGIN
         ORDER BY h.ordinal LIMIT _limit + 1 - listed;
 END $$;
 
--- -> page(waiting), row(preference, token, rest; name, state, process, reason, metadata..., name)
+-- -> page(waiting), row(preference, token, rest, slots, claimed; name, state, process, reason, metadata..., name)
 CREATE FUNCTION tenure.list_resources(_now bigint, _pool bytea, _after bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY SELECT 'page', ARRAY[count(*)], NULL::bytea[] FROM tenure.claim c
         WHERE c.pool = _pool AND c.resource IS NULL;
     RETURN QUERY SELECT 'row',
-        ARRAY[r.preference, r.token, CASE WHEN r.rests THEN greatest(0, r.rest_until - _now) ELSE 0 END],
+        ARRAY[r.preference, r.token, CASE WHEN r.rests THEN greatest(0, r.rest_until - _now) ELSE 0 END,
+            r.slots, r.claimed],
         ARRAY[
             r.name,
-            CASE WHEN r.holder IS NOT NULL THEN 'claimed' WHEN r.retired IS NOT NULL THEN 'retired'
+            CASE WHEN r.removed OR r.claimed >= r.slots THEN 'claimed' WHEN r.retired IS NOT NULL THEN 'retired'
                 WHEN r.rests THEN 'resting' ELSE 'free' END::bytea,
             coalesce(r.process, ''),
             coalesce(r.retired, '')

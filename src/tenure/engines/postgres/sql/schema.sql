@@ -144,7 +144,8 @@ CREATE INDEX hold_session ON tenure.hold (session, made);
 -- How many came to the line of a pool.
 CREATE TABLE tenure.pool (name bytea PRIMARY KEY, ordinal bigint NOT NULL);
 
--- A resource; claimed while it has a holder. Fields: see `fields` in _values.py.
+-- A resource, of which some slots are claimed, the last one with that token by that process, until that claim ends.
+-- Fields: see `fields` in _values.py.
 CREATE TABLE tenure.resource (
     pool bytea NOT NULL,
     name bytea NOT NULL,
@@ -153,16 +154,16 @@ CREATE TABLE tenure.resource (
     used bigint NOT NULL DEFAULT 0,
     rests boolean NOT NULL DEFAULT false,
     rest_until bigint NOT NULL DEFAULT 0,
-    holder bytea,
+    slots bigint NOT NULL,
+    claimed bigint NOT NULL DEFAULT 0,
     process bytea,
-    quarantine bigint NOT NULL DEFAULT 0,
     token bigint NOT NULL DEFAULT 0,
     retired bytea,
     removed boolean NOT NULL DEFAULT false,
     PRIMARY KEY (pool, name)
 ) WITH (fillfactor = 70);
 CREATE INDEX resource_free ON tenure.resource (pool, preference DESC, used, name)
-    WHERE holder IS NULL AND NOT rests AND retired IS NULL;
+    WHERE claimed < slots AND NOT removed AND NOT rests AND retired IS NULL;
 CREATE INDEX resource_rests ON tenure.resource (rest_until, pool, name) WHERE rests;
 CREATE INDEX resource_next ON tenure.resource (pool, rest_until) WHERE rests;
 
@@ -176,6 +177,7 @@ CREATE TABLE tenure.claim (
     quarantine bigint NOT NULL,
     ordinal bigint NOT NULL,
     resource bytea,
+    token bigint NOT NULL DEFAULT 0,
     group_name bytea NOT NULL DEFAULT '',
     number bigint NOT NULL DEFAULT 0,
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),

@@ -55,8 +55,8 @@ BEGIN
             FROM tenure.hold t WHERE t.session = _session AND (0, t.made) > (_rank, _number)
             ORDER BY t.made LIMIT _limit)
         UNION ALL
-        (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL, coalesce(r.token, 0)
-            FROM tenure.claim t LEFT JOIN tenure.resource r ON r.pool = t.pool AND r.name = t.resource
+        (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL, t.token
+            FROM tenure.claim t
             WHERE t.session = _session AND (1, t.made) > (_rank, _number)
             ORDER BY t.made LIMIT _limit)
         UNION ALL

@@ -1,27 +1,22 @@
 -- The operations on pools of resources: claims.lua has the keys. ARGV[3] is the operation.
--- Reads: CLAIM, ask_again_in, attach, change_resource, claim_item, forget_resource, free_place, hand_over,
---     hint_head, join_pool_line, leave_pool_line, matches, next_rested, now, offer_resource, process_of,
---     read_claimer, read_resource, remove_claim, serve_claimer, set_metadata
+-- Reads: CLAIM, add_to_free, ask_again_in, attach, claim_item, forget_resource, free_place, hand_over, hint_head,
+--     join_pool_line, leave_pool_line, matches, next_rested, now, process_of, read_claim, read_claimer,
+--     read_resource, remove_claim, serve_claimer, set_metadata, update_resource
 -- Writes: operations
 
--- ARGV: pool, resource, preference, revive (0 or 1), then names and values of the metadata -> ok
+-- ARGV: pool, resource, preference, revive (0 or 1), slots, then names and values of the metadata -> ok
 function operations.add_resource(pool)
     local item = read_resource(pool, ARGV[5])
     if not item then
-        item = {name = ARGV[5], used = 0}
+        item = {name = ARGV[5], used = 0, slots = 0, claimed = 0}
         call('ZADD', P .. pool .. ':resources', 0, item.name)
         call('ZADD', P .. 'pools', 0, pool)
-    elseif not (item.token or item.rests or item.retired) then
-        call('ZREM', P .. pool .. ':free', free_place(item))
     end
-    change_resource(pool, item, {
-        preference = tonumber(ARGV[6]), used = item.used, removed = false,
+    set_metadata(pool, item, 9)
+    update_resource(pool, item, {
+        preference = tonumber(ARGV[6]), used = item.used, removed = false, slots = tonumber(ARGV[8]), claimed = item.claimed,
         retired = ARGV[7] == '0' and item.retired or false,
     })
-    set_metadata(pool, item, 8)
-    if not (item.token or item.rests or item.retired) then
-        offer_resource(pool, item, '-')
-    end
     return 'ok'
 end
 
@@ -30,8 +25,8 @@ function operations.remove_resource(pool)
     local item = read_resource(pool, ARGV[5])
     if not item then
         return 'unknown'
-    elseif item.token then
-        change_resource(pool, item, {removed = 1})
+    elseif item.claimed > 0 then
+        update_resource(pool, item, {removed = 1})
     else
         call('ZREM', P .. pool .. ':free', free_place(item))
         forget_resource(pool, item)
@@ -79,6 +74,12 @@ local function first_comparing(pool, item, place)
     return first
 end
 
+local function lend(pool, item, claimer)
+    local answer = hand_over(pool, item, claimer)
+    add_to_free(pool, item)
+    return answer
+end
+
 -- A claimer that is still being compared, see `best_free`, is in the line: it is offered what becomes free meanwhile.
 --
 -- ARGV: pool, session, holder, quarantine, wait, group, then names and values to match -> claimed, queued, refused, gone,
@@ -88,10 +89,9 @@ function operations.claim(pool)
     if not process_of(session) then
         return 'gone'
     end
-    local resource = call('HGET', P .. pool .. ':claimed', holder)
-    if resource then
-        local item = read_resource(pool, resource)
-        return {'claimed', resource, item.metadata, item.token}
+    local claim = read_claim(pool, holder)
+    if claim then
+        return {'claimed', claim.resource, read_resource(pool, claim.resource).metadata, claim.token}
     end
     local waiting = read_claimer(pool, holder)
     local last = waiting and call('HGET', P .. pool .. ':comparing', holder)
@@ -104,7 +104,11 @@ function operations.claim(pool)
             call('ZREM', P .. pool .. ':free', free_place(item))
         end
         if other then
-            serve_claimer(pool, item, other)
+            local was_head = serve_claimer(pool, item, other)
+            add_to_free(pool, item)
+            if was_head then
+                hint_head(pool)
+            end
             return 'more'
         elseif not item and not seen and ARGV[8] == '0' then
             if waiting then
@@ -115,11 +119,11 @@ function operations.claim(pool)
             if leave_pool_line(pool, claimer) then
                 hint_head(pool)
             end
-            return hand_over(pool, item, claimer)
+            return lend(pool, item, claimer)
         elseif not waiting then
             attach(session, CLAIM, claim_item(pool, holder))
             if item then
-                return hand_over(pool, item, claimer)
+                return lend(pool, item, claimer)
             end
             join_pool_line(pool, claimer)
         end
@@ -140,19 +144,20 @@ end
 -- ARGV: pool, holder, token, cool-down ("": none), "=" and why it retires ("": it does not), "=" and then the metadata
 -- ("": as it is) -> ok, refused
 function operations.edit_claim(pool)
-    local resource = call('HGET', P .. pool .. ':claimed', ARGV[5])
-    local item = resource and read_resource(pool, resource)
-    if not item or item.token ~= tonumber(ARGV[6]) then
+    local claim = read_claim(pool, ARGV[5])
+    if not claim or claim.token ~= tonumber(ARGV[6]) then
         return 'refused'
     end
+    local item, fields = read_resource(pool, claim.resource), {}
     if ARGV[7] ~= '' then
-        change_resource(pool, item, {rest_until = now + tonumber(ARGV[7])})
+        fields.rest_until = now + tonumber(ARGV[7])
     end
     if ARGV[8] ~= '' then
-        change_resource(pool, item, {retired = sub(ARGV[8], 2)})
+        fields.retired = sub(ARGV[8], 2)
     end
     if ARGV[9] ~= '' then
         set_metadata(pool, item, 10)
     end
+    update_resource(pool, item, fields)
     return 'ok'
 end

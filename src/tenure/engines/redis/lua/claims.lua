@@ -1,9 +1,10 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers.
 --
--- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; token, holder, session,
--- quarantine while claimed; rests; rest_until; retired, with the reason; removed; metadata, a JSON array of names and
--- values}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
--- `resting` of those that rest by the time when they may be claimed; `claimed` a hash of holder -> resource; `claiming` a
+-- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; slots, and how many of them
+-- are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason; removed;
+-- metadata, a JSON array of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
+-- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claimed` a hash of
+-- holder -> resource, token, session and quarantine, as JSON; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
 -- (`line` is the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers,
 -- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata
@@ -13,7 +14,7 @@
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
 -- Writes: id, is_unfinished
 
-local NUMBERS = {preference = 1, used = 1, token = 1, quarantine = 1, rests = 1, rest_until = 1, removed = 1}
+local NUMBERS = {preference = 1, used = 1, slots = 1, claimed = 1, token = 1, rests = 1, rest_until = 1, removed = 1}
 
 local function escaped(name)
     return (string.gsub(name, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -46,6 +47,24 @@ local function read_resource(pool, resource)
     end
     item.metadata = cjson.decode(item.metadata)
     return item
+end
+
+-- No slot is lent, whatever else is true of it.
+local function is_full(item)
+    return item.removed or item.claimed >= item.slots
+end
+
+local function is_free(item)
+    return not (is_full(item) or item.rests or item.retired)
+end
+
+-- What a holder has of the pool.
+local function read_claim(pool, holder)
+    local text = call('HGET', P .. pool .. ':claimed', holder)
+    if text then
+        local resource, its_token, session, quarantine = unpack(cjson.decode(text))
+        return {resource = resource, token = tonumber(its_token), session = session, quarantine = tonumber(quarantine)}
+    end
 end
 
 -- Sets fields of a resource; those with the value false are removed.
@@ -172,45 +191,87 @@ local function leave_pool_line(pool, claimer)
     return was_head
 end
 
+-- Lend a slot of a resource, which has then been used unless it was the last one.
 local function hand_over(pool, item, claimer)
     change_resource(pool, item, {
-        token = tonumber(new_token()), rest_until = false, holder = claimer.holder, session = claimer.session,
-        quarantine = claimer.quarantine,
+        token = tonumber(new_token()), rest_until = false, session = claimer.session, claimed = item.claimed + 1,
     })
-    call('HSET', P .. pool .. ':claimed', claimer.holder, item.name)
+    if not is_full(item) then
+        id = id + 1
+        change_resource(pool, item, {used = id})
+    end
+    call('HSET', P .. pool .. ':claimed', claimer.holder,
+        cjson.encode({item.name, token, claimer.session, format('%.0f', claimer.quarantine)}))
     return {'claimed', item.name, item.metadata, item.token}
 end
 
--- Hand a resource over to a waiting claimer.
+-- Add a resource to the free ones, if it has a free slot.
+local function add_to_free(pool, item)
+    if not is_full(item) then
+        call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
+    end
+end
+
+-- Lend a slot to a waiting claimer -> whether it was the head of the line.
 local function serve_claimer(pool, item, claimer)
     local was_head = leave_pool_line(pool, claimer)
     hand_over(pool, item, claimer)
     hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
-    if was_head then
-        hint_head(pool)
-    end
+    return was_head
 end
 
--- Hand a free resource over to the first claimer in the line that it suits, or add it to the free ones. Of a long line 256
--- are compared at a time, from the place `after`; the sweep goes on before anything else is done.
+-- Lend the slots of a resource to the first claimers in the line that it suits, and add it to the free ones if any is left.
+-- Of a long line 256 are compared at a time, from the place `after`; the sweep goes on before anything else is done.
 local function offer_resource(pool, item, after)
+    local was_head, is_last = false, false
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
             local claimer = read_claimer(pool, sub(member, 33))
-            if matches(item.metadata, claimer.where) then
-                return serve_claimer(pool, item, claimer)
+            if not is_full(item) and matches(item.metadata, claimer.where) then
+                was_head = serve_claimer(pool, item, claimer) or was_head
             end
             after = '(' .. member
         end
-        if #some < 64 then
-            call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
-            return
+        is_last = #some < 64 or is_full(item)
+        if is_last then
+            break
         end
+    end
+    if was_head then
+        hint_head(pool)
+    end
+    if is_last then
+        add_to_free(pool, item)
+        return
     end
     call('SADD', P .. 'unoffered', cjson.encode({pool, item.name, after}))
     due_at(0)
     is_unfinished = true
+end
+
+-- Change a resource: it is full, retired, rests, or goes to the claimers in the line.
+local function update_resource(pool, item, fields)
+    local rest_until = fields.rest_until or item.rest_until or 0
+    local soonest = rest_until > now and (next_rested(pool) or math.huge)
+    if item.rests then
+        stop_resting(pool, item)
+    elseif is_free(item) then
+        call('ZREM', P .. pool .. ':free', free_place(item))
+    end
+    change_resource(pool, item, fields)
+    if is_full(item) then
+        return
+    elseif item.retired then
+        change_resource(pool, item, {rest_until = false})
+    elseif soonest then
+        let_rest(pool, item)
+        if rest_until < soonest then
+            hint_head(pool)
+        end
+    else
+        offer_resource(pool, item, '-')
+    end
 end
 
 local function forget_resource(pool, item)
@@ -220,26 +281,6 @@ local function forget_resource(pool, item)
     call('ZREM', P .. pool .. ':resources', item.name)
     call('DEL', resource_key(pool, item.name))
     tidy_pool(pool)
-end
-
--- A claimed resource is given back.
-local function free_resource(pool, item)
-    call('HDEL', P .. pool .. ':claimed', item.holder)
-    id = id + 1
-    change_resource(pool, item, {token = false, used = id, holder = false, session = false, quarantine = false})
-    if item.removed then
-        forget_resource(pool, item)
-    elseif item.retired then
-        return
-    elseif (item.rest_until or 0) > now then
-        local sooner = item.rest_until < (next_rested(pool) or math.huge)
-        let_rest(pool, item)
-        if sooner then
-            hint_head(pool)
-        end
-    else
-        offer_resource(pool, item, '-')
-    end
 end
 
 -- The claimer gives back or leaves, or its session has ended; then the resource rests for the quarantine.
@@ -254,16 +295,26 @@ local function remove_claim(pool, holder, ended)
         tidy_pool(pool)
         return 'left'
     end
-    local resource = call('HGET', P .. pool .. ':claimed', holder)
-    if not resource then
+    local claim = read_claim(pool, holder)
+    if not claim then
         return 'unknown'
     end
-    local item = read_resource(pool, resource)
-    detach(item.session, claim_item(pool, holder))
-    if ended and item.quarantine > 0 then
-        change_resource(pool, item, {rest_until = math.max(item.rest_until or 0, now + item.quarantine)})
+    local item = read_resource(pool, claim.resource)
+    detach(claim.session, claim_item(pool, holder))
+    call('HDEL', P .. pool .. ':claimed', holder)
+    if item.removed and item.claimed == 1 then
+        forget_resource(pool, item)
+        return 'released'
     end
-    free_resource(pool, item)
+    id = id + 1
+    local fields = {used = id, claimed = item.claimed - 1}
+    if item.token == claim.token then
+        fields.token, fields.session = false, false
+    end
+    if ended and claim.quarantine > 0 then
+        fields.rest_until = math.max(item.rest_until or 0, now + claim.quarantine)
+    end
+    update_resource(pool, item, fields)
     return 'released'
 end
 

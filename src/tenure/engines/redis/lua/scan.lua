@@ -1,7 +1,7 @@
 -- Reads a page of an index. ARGV[3] is the index; then come the object, the end of the page before ("": none), how many rows
 -- are wanted, to what the index is narrowed, and the session that watches ("": none).
 -- -> the index, its rows, where to go on ("": nowhere), and what more is said of the object; gone
--- Reads: now, process_of, read_barrier, read_resource, subscribe_once
+-- Reads: is_full, now, process_of, read_barrier, read_resource, subscribe_once
 -- Writes: operations
 
 -- A holder as it is listed, from its stored fields.
@@ -59,9 +59,9 @@ function operations.resources(pool)
         local item = read_resource(pool, names[i])
         rows[i] = {
             names[i], item.metadata, item.preference,
-            item.token and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
+            is_full(item) and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
             item.session and process_of(item.session) or '', item.token or 0,
-            item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '',
+            item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '', item.slots, item.claimed,
         }
     end
     return {'resources', rows, #names > limit and names[limit] or '', call('ZCARD', P .. pool .. ':claiming')}

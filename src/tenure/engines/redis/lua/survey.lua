@@ -1,6 +1,6 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV is that
 -- of `scan.lua`.
--- Reads: CAP, now, process_of, read_participant, read_resource
+-- Reads: CAP, now, process_of, read_claim, read_participant
 -- Writes: operations
 
 local function starts_with(text, prefix)
@@ -118,8 +118,8 @@ function shows.hold(key, name)
 end
 
 function shows.claim(pool, name)
-    local resource = call('HGET', P .. pool .. ':claimed', name)
-    return resource, resource and read_resource(pool, resource).token
+    local claim = read_claim(pool, name)
+    return claim, claim and claim.token
 end
 
 function shows.arrival(key, name)
