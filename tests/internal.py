@@ -3,6 +3,7 @@
 import re
 
 FOR_OTHER_ROOMS = {
+    "DeadLetters",
     "Hold",
     "HoldRequest",
     "Report",
@@ -15,6 +16,7 @@ FOR_OTHER_ROOMS = {
     "answering",
     "break_holder",
     "check_observer",
+    "dead_letter_worker",
     "group_statistics",
     "is_failure",
     "is_ours",

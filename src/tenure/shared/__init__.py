@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .limits._limiter import RateLimiter
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
+    from .queue._dead_letters import DeadLetters
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._task import Task
-    from .queue._worker import Worker, WorkerStatistics
+    from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
     "Arrival",
@@ -51,6 +52,7 @@ __all__ = (
     "Claim",
     "Completed",
     "Dead",
+    "DeadLetters",
     "Discard",
     "Election",
     "GroupStatistics",
@@ -91,6 +93,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "dead_letter_worker",
     "group_statistics",
     "is_failure",
     "read_children",
@@ -110,6 +113,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._election": "Election Term",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
+        "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
         "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
@@ -129,7 +133,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._task": "Task",
-        "queue._worker": "Worker WorkerStatistics",
+        "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },
 )
 

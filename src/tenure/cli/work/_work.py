@@ -102,6 +102,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             timeout=args.timeout,
             retries=args.retries,
             executor=args.executor,
+            on_dead=args.on_dead,
             health=_address(args.health, number),
             grace=args.grace,
             backend=args.backend,
@@ -154,6 +155,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--tz", metavar="ZONE", help="the time zone of --cron (default: UTC)")
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
+    add(
+        "--on-dead",
+        metavar="module:function",
+        help="the function to call, once on record, with the record of each task that is dead",
+    )
     add(
         "--health",
         metavar="ADDRESS",

@@ -55,6 +55,7 @@ class Options:
     timeout: float | None
     retries: int | None
     executor: Literal["thread", "process"] | None
+    on_dead: str | None
     health: tuple[str | None, int] | None
     grace: float
     backend: str
@@ -66,15 +67,16 @@ class Options:
 def work_here(options: Options) -> int:
     """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
     handler = load_handler(options.handler)
-    _check(options, handler)
+    on_dead = None if options.on_dead is None else load_handler(options.on_dead)
+    _check(options, handler, on_dead)
     # after the import of the handler, which may set up logging itself
     start_logging(options.log_level, options.log_format)
     loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
     backend = "trio" if options.backend == "trio" else "asyncio"
-    return anyio.run(_serve, options, handler, backend=backend, backend_options=loop)
+    return anyio.run(_serve, options, handler, on_dead, backend=backend, backend_options=loop)
 
 
-def _check(options: Options, handler: Handler) -> None:
+def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
     if not handler.wants_store:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
@@ -83,6 +85,12 @@ def _check(options: Options, handler: Handler) -> None:
             raise UsageError("--linger is for a handler of batches: add --batch N")
         if options.executor is not None:
             _check_executor(options, handler)
+        if on_dead is not None:
+            if on_dead.wants_store:
+                raise UsageError(
+                    f"--on-dead: {options.on_dead} takes a store; it gets the record of a dead task"
+                )
+            on_dead.of_tasks()
         _check_schedule(options)
         check_visible(options.store, options.store_option)
         return
@@ -99,9 +107,12 @@ def _check(options: Options, handler: Handler) -> None:
         "timeout",
         "retries",
         "executor",
+        "on_dead",
     ):
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for a handler of tasks; {options.handler} takes a store"
+            )
 
 
 def _check_executor(options: Options, handler: Handler) -> None:
@@ -133,8 +144,8 @@ def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
     return Schedule(queue, queue.name, every=options.every, cron=options.cron, tz=options.tz or "UTC")
 
 
-async def _serve(options: Options, handler: Handler) -> int:
-    working = _Working(options, handler)
+async def _serve(options: Options, handler: Handler, on_dead: Handler | None) -> int:
+    working = _Working(options, handler, on_dead)
     serving = Serving([working], grace=options.grace)
     async with AsyncExitStack() as stack:
         on_signal = serving.on_signal if options.parent is None else partial(_on_signal, serving)
@@ -169,10 +180,11 @@ async def _watch_parent(parent: int, serving: Serving) -> None:
 class _Working:
     """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
 
-    def __init__(self, options: Options, handler: Handler) -> None:
+    def __init__(self, options: Options, handler: Handler, on_dead: Handler | None) -> None:
         self.health = ""
         self._options = options
         self._handler = handler
+        self._on_dead = on_dead
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._scope = CancelScope()
@@ -235,6 +247,7 @@ class _Working:
             timeout=options.timeout,
             retry=None if options.retries is None else Retry(attempts=options.retries),
             executor=options.executor,
+            on_dead=None if self._on_dead is None else self._on_dead.function,
         )
         if options.batch is None:
             self._worker = worker()
