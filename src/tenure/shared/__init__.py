@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._at_work import LeasedTask, QueueWorker
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._dead_letters import DeadLetters
+    from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
@@ -63,6 +65,7 @@ __all__ = (
     "Job",
     "LeaderChanges",
     "Lease",
+    "LeasedTask",
     "Limit",
     "LimiterState",
     "Lock",
@@ -71,7 +74,9 @@ __all__ = (
     "MoreOptions",
     "PooledResource",
     "PutOptions",
+    "QueueFigures",
     "QueueStatistics",
+    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
@@ -111,6 +116,8 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._at_work": "LeasedTask QueueWorker",
+        "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._dead_letters": "DeadLetters",

@@ -391,10 +391,11 @@ def test_ready_while_the_server_is_there_and_live_all_the_time(
 
 
 def test_health_checks_are_answered_while_it_drains(worker, url, until, log, free_port):
-    port = free_port()
+    port, metrics = free_port(), free_port()
     put(url, 1000)
-    process = worker("slow", "--health", f"127.0.0.1:{port}", store=url)
+    process = worker("slow", "--health", f"127.0.0.1:{port}", "--metrics", f"127.0.0.1:{metrics}", store=url)
     until(log)
+    until(lambda: get(metrics, "/metrics") == 200)
     # or 503 could mean "not ready yet", and a second signal that comes before the first is handled is lost
     until(lambda: get(port, "/ready") == 200)
     process.send()
@@ -468,6 +469,10 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--on-dead", "work_handlers:none"], "has no 'none'"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),
+        (
+            ["quick", "--queue", "q", "--metrics", ":65535", "--processes", "2"],
+            "--metrics: there are no ports",
+        ),
     ],
 )
 def test_misuse(misused, words, message):

@@ -20,9 +20,9 @@ from tenure.cli._one_queue import queue_to_fill
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError
-from tenure.observe import LoggingObserver, log
+from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import now
@@ -57,6 +57,7 @@ class Options:
     executor: Literal["thread", "process"] | None
     on_dead: str | None
     health: tuple[str | None, int] | None
+    metrics: tuple[str | None, int] | None
     grace: float
     backend: str
     log_level: str
@@ -153,6 +154,11 @@ async def _serve(options: Options, handler: Handler, on_dead: Handler | None) ->
         if options.health is not None:
             ports = stack.enter_context(answering(*options.health, _STALLED, serving.unready))
             working.health = f", health checks at port {ports[0]}"
+        if options.metrics is not None:
+            ports = stack.enter_context(
+                answering(*options.metrics, _STALLED, serving.unready, working.metrics)
+            )
+            working.health += f", metrics at port {ports[0]}"
         async with unwrapped_task_group() as group:
             if options.parent is not None:
                 group.start_soon(_watch_parent, options.parent, serving)
@@ -187,6 +193,7 @@ class _Working:
         self._on_dead = on_dead
         self._store: Store | None = None
         self._worker: Worker | None = None
+        self._figures: QueueFigures | None = None
         self._scope = CancelScope()
 
     def __repr__(self) -> str:
@@ -201,13 +208,25 @@ class _Working:
         works = self._store if self._worker is None else self._worker
         return None if works is None else works.unready
 
+    def metrics(self) -> tuple[bool, str]:
+        """The figures of all queues and of the worker as text, or why there are none. From any thread."""
+        figures, worker = self._figures, self._worker
+        if figures is None or figures.problem is not None:
+            return False, "not connected yet" if figures is None else figures.problem or ""
+        return True, exposition([*figures.samples(), *(() if worker is None else worker.samples())])
+
     async def run(self) -> None:
         with self._scope:
             async with AsyncExitStack() as stack:
                 store = await self._open(stack)
                 began = now()
                 try:
-                    await self._work(store)
+                    async with unwrapped_task_group() as group:
+                        if self._options.metrics is not None:
+                            self._figures = QueueFigures(store)
+                            group.start_soon(self._figures.run)
+                        await self._work(store)
+                        group.cancel_scope.cancel()
                 finally:
                     fields = {} if self._worker is None else _outcomes(self._worker.statistics())
                     store.reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, cast, overload
 
@@ -11,6 +11,7 @@ from tenure.arguments import check_count, check_seconds, check_timeout
 from tenure.engine import CAP, Settle, Verdict
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
+from tenure.observe import Sample
 
 from ._batch_runners import BatchRunners
 from ._dead_letters import DeadLetters
@@ -270,6 +271,19 @@ class Worker:
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
             suspended=counts["task.suspended"],
             expired=counts["task.expired"],
+        )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The figures of the worker, for collectors, as `PrometheusObserver().watch(worker)`. Works from any thread."""
+        seen, of = self.statistics(), {"queue": self._name}
+        return (
+            Sample("worker_concurrency", "gauge", "Runners of the worker.", of, seen.concurrency),
+            Sample("worker_busy", "gauge", "Runners that have a task or a batch.", of, seen.busy),
+            *(
+                Sample("worker_tasks", "counter", "Tasks by outcome.", {**of, "outcome": name}, count)
+                for name, count in asdict(seen).items()
+                if name not in ("concurrency", "busy", "abandoned")
+            ),
         )
 
 
