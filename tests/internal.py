@@ -3,6 +3,7 @@
 import re
 
 FOR_OTHER_ROOMS = {
+    "DeadLetters",
     "Hold",
     "HoldRequest",
     "Report",
@@ -17,11 +18,13 @@ FOR_OTHER_ROOMS = {
     "check_group",
     "check_observer",
     "edit_task",
+    "dead_letter_worker",
     "group_statistics",
     "is_failure",
     "is_ours",
     "latencies",
     "log",
+    "names",
     "parse_address",
     "printable",
     "printable_lines",
@@ -29,6 +32,7 @@ FOR_OTHER_ROOMS = {
     "record_of",
     "schedules_in",
     "signals_received",
+    "together",
     "trimmed",
     "unfinished_child",
     "passes_check",

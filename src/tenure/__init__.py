@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         Job,
         LeaderChanges,
         Lease,
+        LeasedTask,
         Limit,
         LimiterState,
         Lock,
@@ -80,7 +81,9 @@ if TYPE_CHECKING:
         MoreOptions,
         PooledResource,
         PutOptions,
+        QueueFigures,
         QueueStatistics,
+        QueueWorker,
         RateLimiter,
         ResourcePool,
         ResourcePoolStatistics,
@@ -133,6 +136,7 @@ __all__ = (
     "LeaderChanges",
     "Lease",
     "LeaseLost",
+    "LeasedTask",
     "Limit",
     "LimiterState",
     "Lock",
@@ -148,8 +152,10 @@ __all__ = (
     "Processor",
     "PutOptions",
     "PydanticCodec",
+    "QueueFigures",
     "QueueFull",
     "QueueStatistics",
+    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
@@ -199,8 +205,9 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState
-            Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
+            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease LeasedTask Limit
+            LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueFigures QueueStatistics
+            QueueWorker RateLimiter ResourcePool
             ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
             TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,

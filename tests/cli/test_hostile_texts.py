@@ -89,6 +89,7 @@ NAMED = (
     *(("queue", "follow", HOSTILE, n) for n in (1, 2, 99)),
     ("queue", "dead", HOSTILE),
     ("queue", "groups", HOSTILE),
+    ("queue", "workers", HOSTILE),
     ("queue", "put", HOSTILE, json.dumps(HOSTILE), "--key", HOSTILE),
     ("queue", "put", HOSTILE, "null", "--key", f"open{HOSTILE}"),
     *(("queue", change, HOSTILE, 2, 99) for change in ("cancel", "requeue", "reschedule")),

@@ -183,6 +183,12 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
         assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
 
 
+def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):
+    put(inhabitant)
+    assert show("queue", "workers", "mail") == (0, [["no", "process", "works", "on", "it"]])
+    assert tell("queue", "workers", "mail") == (0, {"name": "mail", "workers": []})
+
+
 def test_dead_letters_say_why(inhabitant, show, tell):
     put(inhabitant, dead=2)
     code, lines = show("queue", "dead", "mail")

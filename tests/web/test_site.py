@@ -104,6 +104,13 @@ async def test_progress_is_shown(store):
         assert (await Asker(store)("/queues/mails/tasks/1"))["progress"] == '{"percent": 40}'
 
 
+async def test_the_figures_of_all_queues_are_there_for_prometheus(store):
+    await some_dead(store, 2)
+    answer = await Site(store).answer(Request("GET", "/metrics", "", {}))
+    assert (answer.status, answer.kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert b'tenure_queue_tasks{queue="mails",state="dead"} 2\n' in answer.body
+
+
 async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
     await some_dead(store, 1)
     done = tenure.WorkQueue(store, "done", keep_payloads=True)

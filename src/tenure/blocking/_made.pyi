@@ -22,6 +22,7 @@ from tenure.shared import (
     MoreOptions,
     PutOptions,
     QueueStatistics,
+    QueueWorker,
     Retry,
     Spending,
     SqlGuard,
@@ -639,6 +640,12 @@ class WorkQueue(Generic[P]):
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
+
+    def workers(self) -> list[QueueWorker]:
+        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
+
+        A process that has died is listed until its session ends. The cost grows with the number of processes that use
+        the engine and with what they hold. Raises `StoreClosed`, `EngineError`."""
 
     def groups(self, limit: int = 20) -> list[GroupStatistics]:
         """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).

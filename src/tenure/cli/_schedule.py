@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from tenure.engine import Count, QueueCounts
 from tenure.observe import printable
 from tenure.shared import Schedule, ScheduleRecord, WorkQueue, schedules_in
-from tenure.store import Store
-from tenure.web import names, read_queues
+from tenure.store import Store, names
+from tenure.web import read_queues
 
 from ._answer import answer
 from ._arguments import whole_number

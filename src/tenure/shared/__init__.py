@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._at_work import LeasedTask, QueueWorker
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._editing import edit_task
+    from .queue._dead_letters import DeadLetters
+    from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, check_group, group_statistics
     from .queue._job import Job
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._task import Task
-    from .queue._worker import Worker, WorkerStatistics
+    from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
     "Arrival",
@@ -52,6 +55,7 @@ __all__ = (
     "Claim",
     "Completed",
     "Dead",
+    "DeadLetters",
     "Discard",
     "Election",
     "GroupStatistics",
@@ -62,6 +66,7 @@ __all__ = (
     "Job",
     "LeaderChanges",
     "Lease",
+    "LeasedTask",
     "Limit",
     "LimiterState",
     "Lock",
@@ -70,7 +75,9 @@ __all__ = (
     "MoreOptions",
     "PooledResource",
     "PutOptions",
+    "QueueFigures",
     "QueueStatistics",
+    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
@@ -94,6 +101,7 @@ __all__ = (
     "break_holder",
     "check_group",
     "edit_task",
+    "dead_letter_worker",
     "group_statistics",
     "is_failure",
     "read_children",
@@ -111,9 +119,12 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._at_work": "LeasedTask QueueWorker",
+        "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._editing": "edit_task",
+        "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
         "queue._groups": "GroupStatistics check_group group_statistics",
         "_guard": "LuaGuard SqlGuard",
@@ -133,7 +144,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._task": "Task",
-        "queue._worker": "Worker WorkerStatistics",
+        "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },
 )
 

@@ -10,7 +10,7 @@ import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.world import at_rest, pause
 
-from tenure import DuplicateTask, Item, QueueFull, Retry, TaskNotWaiting, WorkQueue
+from tenure import DuplicateTask, Item, QueueFigures, QueueFull, Retry, TaskNotWaiting, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 
@@ -181,6 +181,41 @@ async def a_key_is_used_by_one_unfinished_task(world):
         assert len({*put, *duplicates}) == 1, "all of them are of one task"
         assert Counter(consumer.taken) == {"once": 1, "twice": 1}
         await all_is_done(queue, store, done=2)
+
+
+@on_every_engine(
+    "shared.WorkQueue.workers",
+    "shared.QueueFigures.read",
+    "shared.QueueFigures.run",
+    "shared.QueueFigures.drain",
+)
+async def who_works_is_seen_and_counted(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, figures = WorkQueue(store, "q"), QueueFigures(elsewhere, every=1)
+        seen = []
+
+        async def look():
+            with cancellable():
+                workers = await WorkQueue(elsewhere, "q").workers()
+                seen.extend(task.id for worker in workers for task in worker.tasks)
+
+        async def read():
+            with cancellable():
+                await figures.read()
+
+        async with world.group() as group:
+            group.start_soon(figures.run)
+            task_id = await queue.put(1)
+            async with queue.take() as task:
+                group.start_soon(look)
+                group.start_soon(read)
+                (worker,) = await queue.workers()
+                assert (worker.process, [task.id for task in worker.tasks]) == (store.process, [task_id])
+                task.check()
+            assert (await figures.read())["q"].done == 1
+            await figures.drain()
+        assert set(seen) <= {task_id}
+        await all_is_done(queue, store, elsewhere, done=1, put=1)
 
 
 @on_every_engine("shared.WorkQueue.pause", "shared.WorkQueue.resume", "shared.WorkQueue.statistics")

@@ -13,8 +13,7 @@ from tenure.cli._one_queue import known, of_one, task_id
 from tenure.cli._with_store import with_store
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
-from tenure.store import Store
-from tenure.web import together
+from tenure.store import Store, together
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _DELETED = ("waiting", "delayed", "dead")

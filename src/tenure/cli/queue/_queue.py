@@ -19,9 +19,9 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
-from tenure.store import Store
-from tenure.web import names, read_queues
+from tenure.shared import GroupStatistics, QueueStatistics, QueueWorker, TaskPage, WorkQueue
+from tenure.store import Store, names
+from tenure.web import read_queues
 
 from ._edit import edit
 from ._follow import follow
@@ -43,6 +43,7 @@ usage: tenure queue COMMAND ...
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
+  workers NAME            the live processes that work on it, and the tasks that they have
   requeue NAME ID... | --all
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
@@ -182,6 +183,31 @@ async def _look_at_groups(args: argparse.Namespace, store: Store) -> list[GroupS
     return await queue.groups(args.limit)
 
 
+def _workers(words: Sequence[str]) -> int:
+    args = of_one("queue workers", "The live processes that work on a queue.").parse_args(words)
+    found = with_store(args, partial(_look_at_workers, args.name))
+    if args.json:
+        return answer({"name": args.name, "workers": [asdict(worker) for worker in found]})
+    rows = [
+        (
+            worker.process,
+            len(worker.tasks),
+            ", ".join(str(task.id) for task in worker.tasks[:3]) + (" ..." if worker.tasks[3:] else ""),
+            spoken(worker.tasks[0].seconds) if worker.tasks else "-",
+            "waits for tasks" if worker.waits else "",
+        )
+        for worker in found
+    ]
+    nothing = "no process works on it"
+    header = ("process", "leased", "tasks", "longest", "")
+    print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
+    return 0
+
+
+async def _look_at_workers(name: str, store: Store) -> list[QueueWorker]:
+    return await WorkQueue(store, name).workers()
+
+
 async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
     of = WorkQueue(store, args.name)
     statistics = await known(of, args.name)
@@ -242,6 +268,7 @@ _COMMANDS: Commands = {
     "put": put,
     "dead": _dead,
     "groups": _groups,
+    "workers": _workers,
     "requeue": requeue,
     "reschedule": reschedule,
     "edit": edit,

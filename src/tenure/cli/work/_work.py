@@ -73,10 +73,12 @@ def work(words: Sequence[str]) -> int:
 def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
     check_backend(args.backend)
     check_names(args)
-    if args.health is not None and args.health[1] and args.health[1] + args.processes - 1 > 65535:
-        raise UsageError(
-            f"--health: there are no ports for {args.processes} processes from {args.health[1]} on"
-        )
+    for name in ("health", "metrics"):
+        address = getattr(args, name)
+        if address is not None and address[1] and address[1] + args.processes - 1 > 65535:
+            raise UsageError(
+                f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
+            )
     if args.child is None and (args.processes > 1 or args.reload):
         if os.name != "posix":
             raise UsageError("--processes and --reload need a POSIX system")
@@ -102,7 +104,9 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             timeout=args.timeout,
             retries=args.retries,
             executor=args.executor,
+            on_dead=args.on_dead,
             health=_address(args.health, number),
+            metrics=_address(args.metrics, number),
             grace=args.grace,
             backend=args.backend,
             log_level=args.log_level,
@@ -155,10 +159,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
     add(
+        "--on-dead",
+        metavar="module:function",
+        help="the function to call, once on record, with the record of each task that is dead",
+    )
+    add(
         "--health",
         metavar="ADDRESS",
         type=_health,
         help="HOST:PORT or :PORT, where /live and /ready are answered; each further process takes the next port",
+    )
+    add(
+        "--metrics",
+        metavar="ADDRESS",
+        type=_health,
+        help="HOST:PORT or :PORT, where /metrics has the figures of all queues and of the worker, for Prometheus",
     )
     add(
         "--grace",

@@ -38,8 +38,16 @@ class BatchRunners(Runners):
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
     ) -> None:
-        super().__init__(queue, handlers, timeout=timeout, retry=retry, prefetch=prefetch, pause=pause)
+        super().__init__(
+            *(queue, handlers),
+            timeout=timeout,
+            retry=retry,
+            prefetch=prefetch,
+            pause=pause,
+            on_settled=on_settled,
+        )
         self._handlers = handlers  # the tries of a batch are traced here
         self._batch = batch
         self._linger = linger

@@ -49,6 +49,7 @@ from tenure.engine import (
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
+from ._at_work import QueueWorker, read_workers
 from ._child_records import ChildPage, ChildRecord, read_children, unfinished_child
 from ._children import Target
 from ._client import QueueClient
@@ -542,6 +543,14 @@ class WorkQueue(Target[P], Generic[P]):
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
         return statistics_of(await self._count(Count(self.key)))
+
+    async def workers(self) -> list[QueueWorker]:
+        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
+
+        A process that has died is listed until its session ends. The cost grows with the number of processes that use
+        the engine and with what they hold. Raises `StoreClosed`, `EngineError`.
+        """
+        return await read_workers(self.store, self.key)
 
     async def groups(self, limit: int = 20) -> list[GroupStatistics]:
         """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
