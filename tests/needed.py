@@ -28,6 +28,7 @@ NO_PYTEST_ASYNCIO = (
 NO_SITE = (
     "the site: TENURE_SITE is not set. mkdocs build -f docs/site/mkdocs.yml, then TENURE_SITE=build/site"
 )
+NO_DJANGO = "Django 6: not there, since it needs Python 3.12. pip install 'tenure[django]' on a later Python"
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -45,6 +46,7 @@ REASONS = {
         NO_CHROMIUM,
         NO_PYTEST_ASYNCIO,
         NO_SITE,
+        NO_DJANGO,
         LONG,
     )
 }

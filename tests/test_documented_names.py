@@ -180,6 +180,21 @@ def test_signatures_and_options_of_the_reference_are_those_of_the_code(page):
     assert [*wrong_headings(prose(page)), *unknown_options(prose(page))] == []
 
 
+def durations():
+    """The names of the arguments in seconds of what several processes share."""
+    rooms = ("engines", "processor", "serving", "shared", "store")
+    files = [file for room in rooms for file in (ROOT / "src" / "tenure").glob(f"{room}/**/*.py")]
+    check = re.compile(r"check_(?:seconds|timeout)\(\s*\"(\w+)\"")
+    return {name for file in files for name in check.findall(file.read_text("utf-8"))}
+
+
+def test_the_table_of_times_has_each_duration():
+    page = (DOCS / "reference" / "times.md").read_text("utf-8")
+    there = {name for cell in re.findall(r"^\|(.*?)\|", page, re.MULTILINE) for name in CODE.findall(cell)}
+    # the argument of hold_off and cool_down
+    assert {"ttl", "key_ttl", "grace"} <= durations() and durations() - there == {"seconds"}
+
+
 # ------------------------------------------------------------------------------------------------------ the commands
 
 COMMANDS = ("run", "work", "queue", "schedule", "lock", "claims", "leader", "doctor", "top", "web", "demo")
