@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .queue._at_work import LeasedTask, QueueWorker
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
-    from .queue._editing import edit_task
     from .queue._dead_letters import DeadLetters
+    from .queue._editing import edit_task
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, check_group, group_statistics
@@ -100,8 +100,8 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "check_group",
-    "edit_task",
     "dead_letter_worker",
+    "edit_task",
     "group_statistics",
     "is_failure",
     "read_children",
