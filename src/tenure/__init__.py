@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
+        Selection,
         Semaphore,
         Spending,
         SqlGuard,
@@ -158,6 +159,7 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -201,8 +203,8 @@ _exported = exports(
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
             Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState
             Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
-            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            ResourcePoolStatistics Retry RetryLater RWLock Schedule Selection Semaphore Spending SqlGuard Task
+            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics
 
@@ -80,6 +81,7 @@ __all__ = (
     "Runners",
     "Schedule",
     "ScheduleRecord",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -93,9 +95,11 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "check_group",
+    "check_selection",
     "edit_task",
     "group_statistics",
     "is_failure",
+    "move_selected",
     "read_children",
     "record_of",
     "schedules_in",
@@ -132,6 +136,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule",
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
+        "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics",
     },
