@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
+        Selection,
         Semaphore,
         Spending,
         SqlGuard,
@@ -165,6 +166,7 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -206,11 +208,11 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease LeasedTask Limit
-            LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueFigures QueueStatistics
-            QueueWorker RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
-            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
+            LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
+            QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
+            RetryLater RWLock Schedule Selection Semaphore Spending SqlGuard Task TaskChanges TaskPage
+            TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -326,6 +326,32 @@ def test_a_task_that_waits_is_edited(inhabitant, command, tell, url):
     assert "mail: not changed: the task with the key 'bob' is unknown" in ended.err
 
 
+def test_tasks_are_selected(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=1))
+        for number in range(4):
+            await queue.put(number, key=f"user-{number}", group="ab"[number % 2], meta={"app": "x"})
+        for _ in range(2):
+            with contextlib.suppress(LookupError):
+                async with queue.take():
+                    raise LookupError("no such address")
+
+    inhabitant.do(fill)
+    page = tell("queue", "show", "mail", "--key-prefix", "user-", "--group", "a", "--meta", "app=x")[1]
+    assert [task["payload"] for task in page["tasks"]] == [2]
+    assert len(tell("queue", "dead", "mail", "--error", "LookupError")[1]["tasks"]) == 2
+    tried = command("queue", "requeue", "mail", "--error", "LookupError", "--dry-run", "--store", url)
+    assert (tried.code, tried.out) == (0, "mail: 2 would be requeued\n")
+    done = ("queue", "requeue", "mail", "--error", "LookupError", "--limit", "1")
+    assert tell(*done) == (0, {"name": "mail", "requeued": 1, "dry_run": False})
+    purged = command("queue", "purge", "mail", "dead", "--older-than", "3600", "--yes", "--store", url)
+    assert purged.out == "mail: 0 purged\n"
+    assert tell("queue", "purge", "mail", "waiting", "--group", "b", "--dry-run")[1]["purged"] > 0
+    cancelled = tell("queue", "cancel", "mail", "--state", "waiting", "--key-prefix", "user-")
+    assert cancelled == (0, {"name": "mail", "cancelled": 3, "dry_run": False})
+    assert tell("queue", "show", "mail", "--state", "dead")[1]["cancelled"] == 3
+
+
 def test_a_stuck_holder_is_broken(inhabitant, command, tell, url):
     inhabitant.hold(tenure.Lock(inhabitant.store, "x").hold)
     inhabitant.hold(tenure.Semaphore(inhabitant.store, "y", 2).hold)
@@ -672,7 +698,6 @@ def wait_for(condition):
         (("queue", "requeue", "mail", "9" * 23), f"ID: '{'9' * 23}' is not a whole number from 1"),
         (("queue", "requeue", "mail", "9" * 5000), "is not a whole number from 1"),
         (("queue", "cancel", "mail", "1.5"), "ID: '1.5' is not a whole number from 1"),
-        (("queue", "cancel", "mail"), "required: ID"),
         (("queue", "purge", "mail", "dead"), "use --yes"),
         (("lock",), "write tenure lock ls or tenure lock break"),
         (("lock", "break", "x"), "required: --token"),
@@ -680,6 +705,14 @@ def wait_for(condition):
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
         (("queue", "edit", "mail"), "name a task by its ID or by --key"),
+        (("queue", "cancel", "mail"), "name the ids of tasks, or the --state"),
+        (("queue", "cancel", "mail", "1", "--error", "X"), "tasks are selected by their --state first"),
+        (("queue", "requeue", "mail", "1", "--error", "X"), "name the ids of dead tasks, or select them"),
+        (("queue", "purge", "mail", "dead", "--meta", "x"), "'x' is not NAME=TEXT"),
+        (
+            ("queue", "show", "mail", "--group", "a", "--no-group"),
+            "--no-group: not allowed with argument --group",
+        ),
         (("queue", "edit", "mail", "1"), "say what to change"),
         (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
         (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),

@@ -482,6 +482,18 @@ async def test_the_other_actions(store):
     assert (await queue.statistics()).cancelled == 2
 
 
+async def test_tasks_are_selected_and_counted_before(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many(tenure.Item(n, key=f"{n % 2}-{n}", group="ab"[n % 2]) for n in range(6))
+    ask, first = Asker(store, actions=True), {"key_prefix": "0-", "limit": 2}
+    purge = {"action": "purge", "queue": "mails", "states": ["waiting", "dead"], **first}
+    assert await ask.act(**purge, dry_run=True) == {"changed": 2}
+    assert await ask.act(**purge) == {"changed": 2}
+    assert await ask.act(action="cancel", queue="mails", state="waiting", group="a") == {"changed": 1}
+    assert await ask.act(action="requeue", queue="mails", error="OSError") == {"changed": 0}
+    assert (await queue.statistics()).waiting == 3
+
+
 async def test_a_lock_is_broken(store, virtual_clock):
     ask = Asker(store, actions=True)
     with pytest.raises(tenure.LeaseLost):
@@ -511,6 +523,12 @@ async def test_a_lock_is_broken(store, virtual_clock):
         {"action": "requeue", "queue": "mails", "ids": []},
         {"action": "requeue", "queue": "mails", "ids": ["1"]},
         {"action": "cancel", "queue": "mails", "ids": [True]},
+        {"action": "cancel", "queue": "mails", "ids": [2], "limit": 1},
+        {"action": "cancel", "queue": "mails", "state": "dead"},
+        {"action": "requeue", "queue": "mails", "all": True, "error": "OSError"},
+        {"action": "requeue", "queue": "mails", "limit": 0},
+        {"action": "purge", "queue": "mails", "states": ["dead"], "older_than": "1"},
+        {"action": "purge", "queue": "mails", "states": ["dead"], "dry_run": 1},
         {"action": "edit", "queue": "mails", "id": 1},
         {"action": "edit", "queue": "mails", "id": 1, "priority": "high"},
         {"action": "edit", "queue": "mails", "id": 99, "priority": 1},

@@ -24,6 +24,7 @@ from tenure.shared import (
     QueueStatistics,
     QueueWorker,
     Retry,
+    Selection,
     Spending,
     SqlGuard,
     TaskPage,
@@ -630,11 +631,18 @@ class WorkQueue(Generic[P]):
         `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
         Interruption: the change may or may not be applied."""
 
+    @overload
     def cancel(self, task_id: int) -> bool:
-        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
+        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
-        Returns False if there is no such task, or it has ended. Interruption: it may or may not be applied."""
+        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
+        and `purge` what `limit` and `dry_run` do. Interruption: it may or may not be applied; of many, to some."""
 
+    @overload
+    def cancel(
+        self, *, state: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+    ) -> int: ...
     def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""
 
@@ -673,8 +681,10 @@ class WorkQueue(Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared."""
 
-    def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time.
+    def browse(
+        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
+    ) -> TaskPage[P]:
+        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
         come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
@@ -683,19 +693,36 @@ class WorkQueue(Generic[P]):
         the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
         ended tasks are None unless the queue keeps them.
 
+        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
+
         Raises `EngineError` for an `after` that no page has returned."""
 
     def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""
 
-    def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
+    def requeue(
+        self,
+        task_ids: Iterable[int] | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
+        many.
 
-        One whose `key` another task has stays dead. Interruption: some may have been requeued."""
+        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
+        `limit` and `dry_run` do. Interruption: some may have been requeued."""
 
-    def purge(self, *states: str) -> int:
+    def purge(
+        self, *states: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+    ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many. Interruption: some may have been purged."""
+        "cancelled", "expired"); returns how many.
+
+        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
+        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
+        and the number is how many would be. Interruption: some may have been purged."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
@@ -87,6 +88,7 @@ __all__ = (
     "Runners",
     "Schedule",
     "ScheduleRecord",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -100,10 +102,12 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "check_group",
+    "check_selection",
     "dead_letter_worker",
     "edit_task",
     "group_statistics",
     "is_failure",
+    "move_selected",
     "read_children",
     "record_of",
     "schedules_in",
@@ -143,6 +147,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule",
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
+        "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },

@@ -10,7 +10,16 @@ import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.world import at_rest, pause
 
-from tenure import DuplicateTask, Item, QueueFigures, QueueFull, Retry, TaskNotWaiting, WorkQueue
+from tenure import (
+    AcquireTimeout,
+    DuplicateTask,
+    Item,
+    QueueFigures,
+    QueueFull,
+    Retry,
+    TaskNotWaiting,
+    WorkQueue,
+)
 from tenure.testing import cancellable, newcomer
 
 
@@ -340,3 +349,40 @@ async def an_accepted_edit_reaches_the_taker(world):
         assert set(done.values()) <= tried
         assert [task_id for task_id in accepted if done[task_id] == "put"] == []
         await all_is_done(queue, store, elsewhere, done=len(ids))
+
+
+@on_every_engine(
+    "shared.WorkQueue.browse", "shared.WorkQueue.cancel", "shared.WorkQueue.purge", "shared.WorkQueue.requeue"
+)
+async def a_selection_changes_what_matches_and_nothing_else(world):
+    async with world.open() as store, world.open() as elsewhere:
+        retry = Retry(attempts=1)
+        queue, other = WorkQueue(store, "q", retry=retry), WorkQueue(elsewhere, "q", retry=retry)
+        await queue.put_many(Item(n, group="ab"[n % 2]) for n in range(6))
+        taken = []
+
+        async def taker(queue):
+            with suppress(AcquireTimeout):
+                while True:
+                    async with queue.take(timeout=world.patience) as task:
+                        taken.append(task.payload)
+                        await pause()
+
+        async def canceller(queue):
+            with cancellable():
+                await queue.cancel(state="waiting", group="a")
+
+        async def purger():
+            await newcomer()
+            await other.purge("waiting", group="a", limit=2)
+            assert {record.group for record in (await other.browse("waiting", group="b")).tasks} <= {"b"}
+            assert await other.requeue(group="b") == 0
+
+        async with world.group() as group:
+            group.start_soon(taker, queue)
+            group.start_soon(canceller, queue)
+            group.start_soon(canceller, other)
+            group.start_soon(purger)
+        await taker(queue)
+        assert {1, 3, 5} <= set(taken), "a task of another group was changed"
+        await all_is_done(queue, store, elsewhere)

@@ -80,10 +80,12 @@ from ._records import (
     statistics_of,
 )
 from ._retry import Retry, check_retry
+from ._selecting import Selection, check_selection, move_selected, read_selected
 from ._takes import Takers
 from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
+_UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
 
@@ -528,13 +530,48 @@ class WorkQueue(Target[P], Generic[P]):
             move = replace(move, group="" if group is None else check_group("group", group))
         return await edit_task(self.store, self._scan_of(task_id, key), move)
 
-    async def cancel(self, task_id: int) -> bool:
-        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
+    @overload
+    async def cancel(self, task_id: int) -> bool: ...
+    @overload
+    async def cancel(
+        self,
+        *,
+        state: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int: ...
+    @shows_options(Selection)
+    async def cancel(
+        self,
+        task_id: int = 0,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
-        Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
+        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
+        and `purge` what `limit` and `dry_run` do. Cancellation: it may or may not be applied; of many, to some.
         """
-        task_id = check_task_id("task_id", task_id)
-        return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+        if state is None:
+            if selection or dry_run is not False or limit is not None:
+                raise TypeError("cancel takes a task_id alone, or a state")
+            task_id = check_task_id("task_id", task_id)
+            return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+        if task_id != 0:
+            raise TypeError("cancel takes a task_id or a state, not both")
+        if state not in _UNFINISHED:
+            raise ValueError(f"state must be one of {', '.join(_UNFINISHED)}, not {state!r}")
+        return await move_selected(
+            *(self.store, self.key, (state,), "cancelled", check_selection(selection)),
+            ttl=self.results_ttl,
+            most=limit,
+            dry_run=dry_run,
+        )
 
     async def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""
@@ -589,8 +626,11 @@ class WorkQueue(Target[P], Generic[P]):
         counted = statistics_of(await self._count(Count(self.key)))
         return audit_of(counted, await self._count(Count(self.key, recount=True)))
 
-    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time.
+    @shows_options(Selection)
+    async def browse(
+        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
+    ) -> TaskPage[P]:
+        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
         come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
@@ -599,13 +639,19 @@ class WorkQueue(Target[P], Generic[P]):
         the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
         ended tasks are None unless the queue keeps them.
 
+        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
+
         Raises `EngineError` for an `after` that no page has returned.
         """
         if state not in TASKS:
             raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
         after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
-        page = await read_pages(self.store, Scan(TASKS[state], self.key, after), limit)
+        scan = Scan(TASKS[state], self.key, after)
+        if (matches := check_selection(selection)) is None:
+            page = await read_pages(self.store, scan, limit)
+        else:
+            page = await read_selected(self.store, scan, matches, limit)
         return TaskPage(list(map(self._read, page.rows)), page.next)
 
     async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
@@ -613,24 +659,58 @@ class WorkQueue(Target[P], Generic[P]):
         after = check_count("after", after, least=0, most=2**63 - 1)
         return (await self.browse("dead", after=str(after), limit=limit)).tasks
 
-    async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
+    @shows_options(Selection)
+    async def requeue(
+        self,
+        task_ids: Iterable[int] | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
+        many.
 
-        One whose `key` another task has stays dead. Cancellation: some may have been requeued.
+        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
+        `limit` and `dry_run` do. Cancellation: some may have been requeued.
         """
+        matches = check_selection(selection)
+        selects = matches is not None or limit is not None or dry_run is not False
+        if task_ids is None and selects:
+            return await move_selected(
+                *(self.store, self.key, ("dead",), "waiting", matches), most=limit, dry_run=dry_run
+            )
+        if selects:
+            raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
         if task_ids is None:
             return await self._move_all("waiting", frozenset({"dead"}))
         ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
         return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
 
-    async def purge(self, *states: str) -> int:
+    @shows_options(Selection)
+    async def purge(
+        self,
+        *states: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many. Cancellation: some may have been purged.
+        "cancelled", "expired"); returns how many.
+
+        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
+        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
+        and the number is how many would be. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        return await self._move_all("purged", frozenset(states))
+        matches = check_selection(selection)
+        if matches is None and limit is None and dry_run is False:
+            return await self._move_all("purged", frozenset(states))
+        return await move_selected(
+            *(self.store, self.key, states, "purged", matches), most=limit, dry_run=dry_run
+        )
 
     async def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
@@ -653,7 +733,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     # inside
 
-    def _scan_of(self, task_id: int, key: str | None) -> Scan[TaskPage]:
+    def _scan_of(self, task_id: int, key: str | None) -> Scan[Any]:
         if key is None:
             return Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
         return Scan(KEYED_TASK, self.key, only=check_name("key", key))
