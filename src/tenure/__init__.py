@@ -90,6 +90,8 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
+        ScheduleRecord,
+        Schedules,
         Semaphore,
         Spending,
         SqlGuard,
@@ -163,6 +165,8 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
+    "ScheduleRecord",
+    "Schedules",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -205,9 +209,9 @@ _exported = exports(
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
             Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease LeasedTask Limit
             LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueFigures QueueStatistics
-            QueueWorker RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
-            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule ScheduleRecord
+            Schedules Semaphore Spending SqlGuard Task TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics
+            WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._schedules import Schedules
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
@@ -86,6 +87,7 @@ __all__ = (
     "Runners",
     "Schedule",
     "ScheduleRecord",
+    "Schedules",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -139,6 +141,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule",
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
+        "queue._schedules": "Schedules",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },
