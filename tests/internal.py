@@ -9,7 +9,6 @@ FOR_OTHER_ROOMS = {
     "Report",
     "Reporter",
     "Runners",
-    "ScheduleRecord",
     "Serving",
     "Sketch",
     "Tally",

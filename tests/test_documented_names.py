@@ -29,7 +29,7 @@ ROOMS = ("", ".blocking", ".dbapi", ".engines", ".local", ".observe", ".sql", ".
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 SECTION = re.compile(r"^## (.*\n)((?:(?!## ).*\n)*)", re.MULTILINE)
-FILE = re.compile(r"\w+\.(py|lua|db)")
+FILE = re.compile(r"[\w/]+\.(py|lua|db)")
 # events whose names are put together, and names of asyncio, anyio, logging, SQLAlchemy, OpenTelemetry and etcd
 OTHERS = re.compile(
     r"processor\.(breaker|limit)|task\.cancel|[Ll]ock\.acquire|record\.(exc_\w+|stack_info)"

@@ -92,6 +92,8 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
+        ScheduleRecord,
+        Schedules,
         Selection,
         Semaphore,
         Spending,
@@ -166,6 +168,8 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
+    "ScheduleRecord",
+    "Schedules",
     "Selection",
     "Semaphore",
     "Spending",
@@ -211,8 +215,8 @@ _exported = exports(
             Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule Selection Semaphore Spending SqlGuard Task TaskChanges TaskPage
-            TaskRecord Term Worker WorkerStatistics WorkQueue
+            RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
+            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

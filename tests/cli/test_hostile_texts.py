@@ -96,7 +96,7 @@ NAMED = (
     ("queue", "signal", HOSTILE, "--key", f"open{HOSTILE}", HOSTILE, json.dumps(HOSTILE)),
     ("queue", "purge", HOSTILE, "expired", "--yes"),
     *(("queue", change, HOSTILE) for change in ("pause", "resume")),
-    *(("schedule", change, HOSTILE, HOSTILE) for change in ("next", "run-now")),
+    *(("schedule", change, HOSTILE, HOSTILE) for change in ("next", "run-now", "pause", "resume", "remove")),
     ("lock", "break", HOSTILE, "--token", 99),
 )
 COMMANDS = (

@@ -78,9 +78,9 @@ class Duplicate:
 class PutRequest:
     """The tasks of one producer's call: all fit, or none is put.
 
-    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read).
-    Unless `expected` is None, nothing is put or stored if the cursor has another value than that at this moment; b""
-    stands for no value.
+    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read);
+    the value b"" removes the cursor. Unless `expected` is None, nothing is put or stored if the cursor has another
+    value than that at this moment; b"" stands for no value.
     """
 
     producer: str

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
@@ -88,6 +89,7 @@ __all__ = (
     "Runners",
     "Schedule",
     "ScheduleRecord",
+    "Schedules",
     "Selection",
     "Semaphore",
     "Spending",
@@ -147,6 +149,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule",
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
+        "queue._schedules": "Schedules",
         "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",

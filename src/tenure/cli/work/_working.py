@@ -22,7 +22,7 @@ from tenure.engines import open_store
 from tenure.errors import EngineError
 from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import QueueFigures, Retry, Schedule, Schedules, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import now
@@ -281,6 +281,7 @@ class _Working:
             f" once{self.health}; Ctrl-C stops it",
         )
         async with unwrapped_task_group() as group:
+            group.start_soon(Schedules(queue).run)
             if (schedule := _schedule(options, queue)) is not None:
                 group.start_soon(schedule.run)
             await self._worker.run()

@@ -90,7 +90,10 @@ class TaskRows:
         return queue.cursors.get(name, b"")
 
     def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        queue.cursors[name] = value
+        if value:
+            queue.cursors[name] = value
+        else:
+            queue.cursors.pop(name, None)
 
     # keys
 

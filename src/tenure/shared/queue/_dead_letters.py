@@ -8,7 +8,6 @@ a dead letter is found however its task died, also if no process ran then, and a
 from __future__ import annotations
 
 import random
-from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, cast
@@ -20,6 +19,7 @@ from tenure.errors import CapacityMismatch, CursorConflict, EngineError, Outcome
 from tenure.store import Codec, JsonCodec, Store, read_pages
 from tenure.upkeep import unwrapped_task_group
 
+from ._as_json import bytes_of, readable
 from ._options import Item
 from ._queue import MEBIBYTE, WorkQueue
 from ._records import TaskRecord, record_of
@@ -59,7 +59,7 @@ class RecordCodec:
             data = getattr(value, name)
             data = report_in(data) if name == "progress" else data
             if data:
-                document |= _readable(name, data)
+                document |= readable(name, data)
         return _JSON.encode(document)
 
     def decode(self, data: bytes, /) -> TaskRecord[Any]:
@@ -67,7 +67,7 @@ class RecordCodec:
         try:
             document = _JSON.decode(data)
             plain = {name: document[name] for name in _PLAIN}
-            of_bytes: dict[str, Any] = {name: _bytes_of(name, document) for name in _BYTES}
+            of_bytes: dict[str, Any] = {name: bytes_of(name, document) for name in _BYTES}
             if of_bytes["progress"]:
                 of_bytes["progress"] = numbered_report(0, 0, of_bytes["progress"])
             result = document["error"].encode(errors="replace")
@@ -75,21 +75,6 @@ class RecordCodec:
             return record_of(record, self._payloads, self._store.codec, self._store)
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"it is no dead letter that on_dead has put: {problem!r}") from problem
-
-
-def _readable(name: str, data: bytes) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        value = _JSON.decode(data)
-        # exactly these bytes, and not nested too deeply for a field of an object
-        if _JSON.encode([[value]]) == b"[[" + data + b"]]":
-            return {name: value}
-    return {f"{name}_base64": b64encode(data).decode()}
-
-
-def _bytes_of(name: str, document: dict[str, Any]) -> bytes:
-    if name in document:
-        return _JSON.encode(document[name])
-    return b64decode(document.get(f"{name}_base64", ""))
 
 
 class _Worker(Protocol):

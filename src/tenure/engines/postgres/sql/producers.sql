@@ -99,7 +99,7 @@ RETURNS boolean LANGUAGE sql VOLATILE
     RETURN _new > 0 AND (_q.max_size - _q.live - _q.reserved < _new OR (_q.producers > 0 AND tenure.has_line(_q))
         OR (_q.group_size > 0 AND _groups IS NOT NULL AND NOT tenure.groups_have_room(_q, _groups, _twins, _firsts)));
 
--- The value of a cursor is set, if it is the expected one. -> the value that it has otherwise; NULL: it was set
+-- The value of a cursor is set, or with an empty one removed, if it is the expected one. -> the value that it has otherwise; NULL: it was set
 CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,6 +108,8 @@ BEGIN
     SELECT * INTO former FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor ORDER BY c.page DESC LIMIT 1;
     IF coalesce(former.value, '') <> _expected THEN
         RETURN coalesce(former.value, '');
+    ELSIF _value = '' THEN
+        DELETE FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor;
     ELSIF former.name IS NULL THEN
         INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursor, _value);
     ELSE
