@@ -225,7 +225,7 @@ BEGIN
         PERFORM tenure.save_queue(now, queue);
         PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
         IF _tasks.about IS NOT NULL THEN
-            PERFORM tenure.sweep_on(now, _cap);
+            PERFORM tenure.sweep_on(now, _clock);
         END IF;
     END IF;
     RETURN QUERY SELECT * FROM unnest(replies);

@@ -299,7 +299,7 @@ BEGIN
         EXIT WHEN rest = 0 OR checks <= 0;
     END LOOP;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    PERFORM tenure.sweep_on(now, _cap);
+    PERFORM tenure.sweep_on(now, _clock);
     IF rest > 0 AND checks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;
