@@ -4,7 +4,7 @@ The rooms of the house, and which may import which (tests/test_rooms.py keeps it
 
     lazy < errors < pages < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store
            < engines/rules < { engines/*, shared, sql } < processor < serving < blocking
-           < { cli, django, web, examples }
+           < { cli, django, pydantic_ai, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
