@@ -270,6 +270,8 @@ def explored(most_states, most_faults=2, first=()):
 
 
 BEGINNINGS = {
+    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
+    "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "a child that ends for a retry": (
         ("take",),
         ("a", 1),
@@ -281,9 +283,7 @@ BEGINNINGS = {
     "one family": (("take",),),
     "a child that waits": (("take",), ("a", 1), ("b", 1), (Verdict.WAIT, 1)),
     "a child that works": (("take",), ("a", 1), ("take",)),
-    "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "three levels": (("take",), ("a", 1), ("take",), ("a", 2)),
-    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
 }
 
 
