@@ -52,11 +52,13 @@ holds 1. Shares of a rate have no ratio. Versions stand where they change."""
 PART = re.compile(r"(<!-- (\w+) of the record: begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 
-def write_pages(folder: Path = DOCS) -> None:
+SIX = re.compile(r"!\[[^]]*\](?=\([\w./]*drawings/speed\.svg\))")
+
+
+def write_pages() -> None:
     """Write the pages and the drawings anew, of what is on record."""
-    records = recorded()
-    for path, text in pages(records).items():
-        (folder / path.relative_to(DOCS)).write_text(text, encoding="utf-8")
+    for path, text in pages(recorded()).items():
+        path.write_text(text, encoding="utf-8")
 
 
 def pages(records: dict[str, Record]) -> dict[Path, str]:
@@ -65,6 +67,9 @@ def pages(records: dict[str, Record]) -> dict[Path, str]:
         PERFORMANCE: rewrite(PERFORMANCE.read_text(encoding="utf-8"), records),
         FIGURES: all_figures(records),
     }
+    words = f"![{_bars.six_say(records)}]"
+    for path in (ROOT / "README.md", DOCS / "index.md"):
+        made[path] = SIX.sub(lambda _: words, path.read_text(encoding="utf-8"))
     for drawing in _bars.drawings(records):
         made[DOCS / "drawings" / f"{drawing.name}.svg"] = drawing.svg()
     return made

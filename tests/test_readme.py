@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -16,13 +17,12 @@ import anyio
 import pytest
 
 import tenure
-from benchmarks._bars import six_say
-from benchmarks._record import recorded
 from benchmarks.soak import evidence
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text("utf-8")
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FLAGS = re.MULTILINE | re.DOTALL
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", FLAGS)
 
 
 def section(heading):
@@ -158,6 +158,7 @@ def test_the_line_of_evidence_is_what_the_soaks_have_recorded():
     line = evidence.sentence(evidence.read())
     assert f"\n{line}: [how tenure is" in TEXT
     assert f"\n{line}.\n" in (ROOT / "docs/explanations/how-it-is-tested.md").read_text("utf-8")
+    assert f"\n{line}: [how tenure is" in (ROOT / "docs/index.md").read_text("utf-8")
 
 
 def test_a_soak_is_put_on_record(tmp_path, monkeypatch):
@@ -178,8 +179,24 @@ def test_a_soak_is_put_on_record(tmp_path, monkeypatch):
     assert evidence.sentence([run]) == "1 violations in 20 writes and 10 tasks, through 3 kills"
 
 
-def test_the_six_bars_are_what_is_on_record():
-    assert f"![{six_say(recorded())}](docs/drawings/speed.svg)" in TEXT
+def test_the_landing_page_and_the_tutorial_begin_with_the_same_program():
+    """What is tested here goes for them, too."""
+    landing, tutorial = (
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("index.md", "tutorial/0-worker.md")
+    )
+    for page in (landing, tutorial):
+        (program,) = (
+            code for code in re.findall(r"^```python[^\n]*\n(.*?)^```$", page, FLAGS) if "resize" in code
+        )
+        assert ast.dump(ast.parse(program)) == ast.dump(ast.parse(programs()[0]))
+    assert consoles()[0] in landing
+    assert f"\n    {tenure_line(consoles()[0])}\n" in tutorial
+
+
+def tenure_line(console):
+    """The command of a worker, as a page shows it that has no prompt."""
+    line = next(line for line in console.splitlines() if "tenure work" in line)
+    return line.removeprefix("$ ").partition(" &")[0]
 
 
 @pytest.mark.slow
