@@ -441,6 +441,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is not an engine"),
         (["quick", "--queue", "q", "--health", "8081"], "HOST:PORT"),
         (["quick", "--queue", "q", "--concurrency", "0"], "--concurrency"),
+        (["quick", "--queue", "q", "--ttl", "0.1"], "ttl must be at least 0.5 seconds"),
         (["quick", "--queue", "q", "--batch", "9"], "is for a single task; annotate it list[tenure.Task]"),
         (
             ["bare", "--queue", "q"],

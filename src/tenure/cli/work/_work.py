@@ -95,6 +95,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             store=store_url(args.store),
             store_option=store_option(args.store),
             namespace=args.namespace,
+            ttl=args.ttl,
             concurrency=args.concurrency,
             batch=args.batch,
             linger=args.linger,
@@ -129,6 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue", metavar="NAME", type=_name, help="the queue; needed with a handler")
     add("--store", metavar="URL", help=STORE_DEFAULT)
     add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
+    add(
+        "--ttl",
+        metavar="S",
+        type=seconds,
+        default=30.0,
+        help="seconds after which others get the tasks of a worker that died, at least 0.5 (default: 30)",
+    )
     add(
         "--concurrency", metavar="N", type=count, help="how many tasks at once, in each process (default: 10)"
     )

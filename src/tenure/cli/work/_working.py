@@ -46,6 +46,7 @@ class Options:
     store: str
     store_option: str
     namespace: str
+    ttl: float
     concurrency: int | None
     batch: int | None
     linger: float | None
@@ -242,6 +243,7 @@ class _Working:
             self._store = open_store(
                 self._options.store,
                 namespace=self._options.namespace,
+                ttl=self._options.ttl,
                 codec=None if self._handler.wants_store else HandlerCodec(),
                 retry=LONGEST,
                 observer=LoggingObserver() if self._options.log_level == "debug" else None,
