@@ -21,7 +21,7 @@ PERFORMANCE, FIGURES = (DOCS / "explanations" / f"{name}.md" for name in ("perfo
 AREAS = {
     "Queues and workers": (
         *("redis_queue", "postgres", "queues", "held_transaction", "groups", "batches", "processor"),
-        *("schedules", "costs"),
+        *("schedules", "children", "costs"),
     ),
     "Locks and limits over a store": (
         "locks",
