@@ -449,7 +449,7 @@ def test_the_commands_of_the_supervisors_are_ones():
     port = re.search(r"name: health\n +containerPort: (\d+)", MANIFEST.read_text())[1]
     assert _parser().parse_args(manifest[2:]).health[1] == int(port)
     assert "KillSignal=SIGTERM\n" in UNIT.read_text()
-    page = (DOCS / "how-to" / "run-workers.md").read_text()
+    page = (DOCS / "how-to" / "operate-workers.md").read_text()
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert shown in MANIFEST.read_text()
 

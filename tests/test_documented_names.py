@@ -213,7 +213,8 @@ def options_in(text):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_of_a_command_are_those_of_its_section(command):
-    sections = SECTION.findall((DOCS / "reference" / "cli.md").read_text("utf-8"))
+    pages = ("cli.md", "cli-run-work.md")
+    sections = SECTION.findall("".join((DOCS / "reference" / name).read_text("utf-8") for name in pages))
     own = "".join(title + body for title, body in sections if re.match(rf"`tenure {command}\b", title))
     of_all = "".join(body for title, body in sections if title == "Reading a store\n")
     text = helped(command)

@@ -69,8 +69,14 @@ def test_the_pages_most_read_are_two_screens():
         "index.md",
         "tutorial/0-worker.md",
         "how-to/which-pattern.md",
+        "how-to/run-workers.md",
     )
     assert {page: words_of(DOCS / page) for page in pages if words_of(DOCS / page) > 800} == {}
+
+
+def test_no_page_of_the_reference_is_longer_than_ten_screens():
+    pages = sorted((DOCS / "reference").glob("*.md"))
+    assert {page.name: words_of(page) for page in pages if words_of(page) > 4000} == {}
 
 
 def words_of(page):
