@@ -16,6 +16,7 @@ from tenure.observe import Sample
 from tenure.store import Store, names, together
 
 from ._records import QueueStatistics, statistics_of
+from ._schedule import Alarm
 
 _STATES = ("waiting", "delayed", "leased", "suspended", "ending", "dead")
 _TIMEOUT = 10.0
@@ -36,6 +37,7 @@ class QueueFigures:
     def __init__(self, store: Store, *, every: float = 5.0) -> None:
         self._store = store
         self._every = check_seconds("every", every, least=0.1)
+        self._alarm = store.listen(store.key("figures", "all"), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._samples = tuple(_samples({}))
         self.problem: str | None = "not read yet"
@@ -73,7 +75,7 @@ class QueueFigures:
                         await self.read()
                 except (EngineError, TimeoutError) as problem:
                     self.problem = str(problem) or f"{self._store.url}: no answer within {_TIMEOUT:g} s"
-                await anyio.sleep(self._every)
+                await self._alarm.sleep(self._every)
 
     async def drain(self) -> None:
         """End `run`. Cancellation: it ends all the same."""
