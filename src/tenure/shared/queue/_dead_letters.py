@@ -1,8 +1,9 @@
 """The task that follows a dead letter: in a queue of its own, put once on record, whichever process sees it first.
 
 The dead letters of a queue have ranks, in the order in which their tasks died. The queue of the handler has a cursor,
-the highest rank of which it has a task, that is compared and set in the step that puts the tasks of the next ones. So
-a dead letter is found however its task died, also if no process ran then, and a search costs what it finds.
+the highest rank of which it has a task, which is compared and set in the step that puts the tasks of the next dead
+letters. So a dead letter is found however its task died, also if no process ran then, and a search costs what it
+finds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CURSOR = "dead letters up to rank"
 _PORTION = 32
 """The number of dead letters, with their payloads, that are read and put at once."""
 _PERIOD = 10.0
-"""Seconds between two looks for the dead letters of other processes and of tasks that nobody has settled."""
+"""Seconds between two searches for the dead letters of other processes, and of tasks that nobody has settled."""
 
 _JSON = JsonCodec()
 _BYTES = ("payload", "progress", "failure", "meta")
@@ -107,7 +108,7 @@ class DeadLetters:
         self._ended: anyio.Event | None = None
 
     def wake(self) -> None:
-        """Look for dead letters now: a task has died. Synchronous."""
+        """Search for dead letters now: a task has died. Synchronous."""
         self._news.set()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -135,7 +136,7 @@ class DeadLetters:
         try:
             async with unwrapped_task_group() as group:
                 group.start_soon(guarded, self._worker.run, name=f"tenure handles {self._own.name}")
-                group.start_soon(guarded, self._keep_looking, name=f"tenure fills {self._own.name}")
+                group.start_soon(guarded, self._poll, name=f"tenure fills {self._own.name}")
                 await guarded(work_and_drain)
                 group.cancel_scope.cancel()
         finally:
@@ -148,7 +149,7 @@ class DeadLetters:
         if self._ended is not None:
             await self._ended.wait()
 
-    async def _keep_looking(self) -> None:
+    async def _poll(self) -> None:
         while True:
             self._news = anyio.Event()
             await self._hand_over_all()

@@ -26,8 +26,8 @@ from ._schedule_record import ScheduleRecord, record_in, schedules_in
 MOST = 256
 """The most schedules that are kept for a queue, since all cursors are read whenever it is counted."""
 
-_LOOK = 5.0
-"""Seconds: schedules that another process has set are noticed within them."""
+_PERIOD = 5.0
+"""Seconds between two reads of the schedules that other processes may have set."""
 
 
 class Schedules(Generic[P]):
@@ -180,8 +180,8 @@ class Schedules(Generic[P]):
     # inside
 
     async def _step(self) -> float:
-        """Put what is due; return the seconds after which to look again."""
-        soonest, counts = _LOOK, await self._count()
+        """Put what is due; return the seconds after which to check again."""
+        soonest, counts = _PERIOD, await self._count()
         stored = dict(counts.cursors)
         for record in schedules_in(counts, self.queue.store.codec, self.queue.codec):
             if not record.kept_in_store or record.paused:

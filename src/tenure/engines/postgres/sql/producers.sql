@@ -99,7 +99,8 @@ RETURNS boolean LANGUAGE sql VOLATILE
     RETURN _new > 0 AND (_q.max_size - _q.live - _q.reserved < _new OR (_q.producers > 0 AND tenure.has_line(_q))
         OR (_q.group_size > 0 AND _groups IS NOT NULL AND NOT tenure.groups_have_room(_q, _groups, _twins, _firsts)));
 
--- The value of a cursor is set, or with an empty one removed, if it is the expected one. -> the value that it has otherwise; NULL: it was set
+-- Set the value of a cursor if the cursor has the expected value; an empty value removes the cursor.
+-- -> NULL: the value was set; else the value that the cursor has
 CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -294,8 +294,8 @@ BEGIN
     RETURN EXISTS (SELECT FROM tenure.ended e WHERE e.id = _id AND e.queue = _queue AND e.state = _state);
 END $$;
 
--- Move tasks to where they are `_to` be: those with ids, if they are in the state `_only` or that is empty, and those in
--- states, in their order; a ttl of NULL is for good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
+-- Move tasks: those with ids, if `_only` is empty or their state, and those in states, in their order; a ttl of NULL is
+-- for good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
 CREATE FUNCTION tenure.move(
     _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
     _delay bigint, _payload bytea, _priority bigint, _group bytea, _only text
