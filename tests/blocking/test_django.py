@@ -239,15 +239,23 @@ def test_a_queue_has_a_short_name(tasks):
                 chores.add.using(queue_name=wrong)
 
 
-def test_a_task_of_a_transaction_is_enqueued_by_its_commit(tmp_path, monkeypatch):
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    """A database in a file: Django closes no connection to a database in memory."""
     file = tmp_path / "shop.db"
     databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": file}}
     monkeypatch.setattr(connections, "settings", connections.configure_settings(databases))
     here = connections["default"]
     del connections["default"]
-    with override_settings(TASKS={"default": backend(f"sqlite:///{file}", database="default")}):
+    yield file
+    connections.close_all()
+    connections["default"] = here
+
+
+def test_a_task_of_a_transaction_is_enqueued_by_its_commit(database):
+    with override_settings(TASKS={"default": backend(f"sqlite:///{database}", database="default")}):
+        tasks = task_backends["default"]
         try:
-            tasks = task_backends["default"]
             tasks._store.ping()
             with pytest.raises(ZeroDivisionError), transaction.atomic():
                 chores.add.enqueue(1)
@@ -259,13 +267,11 @@ def test_a_task_of_a_transaction_is_enqueued_by_its_commit(tmp_path, monkeypatch
             assert tasks._queue("default").statistics().put == 2
             assert chores.add.get_result(kept.id).args == [2]
         finally:
-            connections.close_all()
-            connections["default"] = here
             tasks._store.close()
             opened.cache_clear()
 
 
-def test_the_command_works_until_a_signal_comes(tasks, capsys):
+def test_the_command_works_until_a_signal_comes(tasks, database, capsys):
     result = chores.end_the_worker.enqueue()
     call_command("tenure_worker", "--concurrency", "2")
     result.refresh()
