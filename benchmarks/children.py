@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from tempfile import TemporaryDirectory
 
@@ -27,7 +27,11 @@ CHILDREN = 1_000
 
 
 async def pings(url: str, width: int) -> list[float]:
-    """The milliseconds of another client's reads while a tree of `width` times `width` tasks is cancelled."""
+    """The milliseconds of another client's reads while a tree of `width` times `width` tasks is cancelled.
+
+    A tree of 3 times 3 tasks is cancelled before, because each session of PostgreSQL compiles a function at its first
+    call.
+    """
     seen: list[float] = []
     is_over = False
     async with tenure.open_store(url) as store, tenure.open_store(url) as other:
@@ -37,8 +41,9 @@ async def pings(url: str, width: int) -> list[float]:
         record = await beside.put(0)
 
         async def grow(task: tenure.Task[int]) -> None:
-            async with task.children(inner if task.payload else leaves) as children:
-                await children.put_many([tenure.ChildItem(0, str(number)) for number in range(width)])
+            size = abs(task.payload)
+            async with task.children(inner if task.payload > 0 else leaves) as children:
+                await children.put_many([tenure.ChildItem(-size, str(number)) for number in range(size)])
 
         async def ping() -> None:
             while not is_over:
@@ -48,19 +53,16 @@ async def pings(url: str, width: int) -> list[float]:
 
         async with anyio.create_task_group() as group:
             group.start_soon(tenure.Worker(inner, grow, concurrency=10).run)
-            root = await inner.put(1)
-            while (await leaves.statistics()).waiting < width * width:  # noqa: ASYNC110 nothing tells of a put
-                await anyio.sleep(0.05)
-            async with anyio.create_task_group() as pinging:
-                pinging.start_soon(ping)
-                while not seen:  # noqa: ASYNC110 the first read asks for a connection
-                    await anyio.sleep(0.01)
+            group.start_soon(ping)
+            for size in (3, width):
+                root = await inner.put(size)
+                while (await leaves.statistics()).waiting < size * size:  # noqa: ASYNC110 nothing tells of a put
+                    await anyio.sleep(0.05)
                 seen.clear()
                 await inner.cancel(root)
-                try:
+                with suppress(tenure.TaskCancelled):
                     await inner.result(root)
-                except tenure.TaskCancelled:
-                    is_over = True
+            is_over = True
             group.cancel_scope.cancel()
     return sorted(seen)
 

@@ -300,10 +300,12 @@ def test_the_three_languages_of_the_rules_sweep_alike():
     engines = Path(module.__file__).parent.parent
     lua = (engines / "redis/lua/families.lua").read_text("utf-8")
     sql = (engines / "postgres/sql/families.sql").read_text("utf-8")
+    state = (engines / "postgres/sql/state.sql").read_text("utf-8")
     pause = round(e.SWEEP_PAUSE * 1e6)
     assert f"SWEEP_STEPS, SWEEP_PAUSE = {e.SWEEP_STEPS}, {pause} " in lua
     assert f"steps int := {e.SWEEP_STEPS};" in sql
     assert f"tenure.time(_clock) + {pause} END" in sql
+    assert f"'on' THEN _now + {pause} END" in state
 
 
 def _ends_at_once(self, queue, task, follows):

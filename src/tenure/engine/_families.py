@@ -56,10 +56,10 @@ from ._value import value
 MOST_ENTRIES = 10_000
 """The most entries of a task."""
 
-SWEEP_STEPS = 32
+SWEEP_STEPS = 8
 """The number of children that an operation cancels at most, beside its own work."""
 
-SWEEP_PAUSE = 0.025
+SWEEP_PAUSE = 0.01
 """Seconds between two operations that go on with sweeps, longer than the visits of an operation take."""
 
 DEEPEST = 32

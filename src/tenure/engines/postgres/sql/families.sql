@@ -333,7 +333,7 @@ BEGIN
     INSERT INTO tenure.todo (due, id, name, what) VALUES (_due, -1, '', 'sweep');
 END $$;
 
--- Visit 32 of the children that are to be cancelled, and leave the others for a later operation, 25 ms
+-- Visit 8 of the children that are to be cancelled, and leave the others for a later operation, 10 ms
 -- after the end of this one, so that what waits for this one comes first.
 CREATE FUNCTION tenure.sweep_families(_now bigint, _clock bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -343,7 +343,7 @@ DECLARE
     before bigint;
     visited record;
     locked bigint[] := '{}'::bigint[];
-    steps int := 32;
+    steps int := 8;
 BEGIN
     WHILE steps > 0 LOOP
         SELECT * INTO family FROM tenure.family f
@@ -375,7 +375,7 @@ BEGIN
         PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     END LOOP;
     IF EXISTS (SELECT FROM tenure.family f WHERE f.sweeps) THEN
-        PERFORM tenure.leave_sweeps(CASE WHEN steps > 0 THEN 0 ELSE tenure.time(_clock) + 25000 END);
+        PERFORM tenure.leave_sweeps(CASE WHEN steps > 0 THEN 0 ELSE tenure.time(_clock) + 10000 END);
     END IF;
 END $$;
 

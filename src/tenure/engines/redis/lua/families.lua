@@ -22,7 +22,7 @@ local FIELDS = {
 }
 local COUNTS = 6 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
-local SWEEP_STEPS, SWEEP_PAUSE = 32, 25000 -- as in engine/_families.py
+local SWEEP_STEPS, SWEEP_PAUSE = 8, 10000 -- as in engine/_families.py
 local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and the queue of `gained`
 
 -- queues
