@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
 import tenure
 from tenure import Worker, WorkQueue
@@ -47,7 +48,8 @@ async def test_a_thousand_children_are_four_puts_and_two_deliveries_of_their_par
     assert len(deliveries) == 2
 
 
-async def test_suspended_parents_hold_nothing_of_the_store(store):
+@pytest.mark.parametrize("most", [200, pytest.param(10_000, marks=pytest.mark.full)])
+async def test_suspended_parents_hold_nothing_of_the_store(store, most):
     parents, parts = WorkQueue(store, "parents"), WorkQueue(store, "parts")
 
     async def wait(task: tenure.Task):
@@ -66,7 +68,7 @@ async def test_suspended_parents_hold_nothing_of_the_store(store):
 
         await parents.put(0)
         before = await suspend(1)
-        await parents.put_many(range(1, 200))
-        after = await suspend(200)
+        await parents.put_many(range(1, most))
+        after = await suspend(most)
         group.cancel_scope.cancel()
     assert (after.jobs, after.held, after.sessions) == (before.jobs, before.held, before.sessions)

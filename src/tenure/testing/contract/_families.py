@@ -569,8 +569,8 @@ class FamilyContract(QueueSessionBase):
 
     async def test_nothing_is_left_of_a_family(self, family: _Family) -> None:
         root = await family.root()
-        await family.bear(root, *(f"{i}" for i in range(20)))
+        await family.bear(root, *(f"{i}" for i in range(SWEEP_STEPS)))
         (found,) = (await family.do.page(Scan(TASK, "jobs", only=str(root.id)))).rows
-        assert found.children == 20
+        assert found.children == SWEEP_STEPS
         await family.settle(root, Verdict.CANCEL)
         assert await family.entries(root.id) == {}
