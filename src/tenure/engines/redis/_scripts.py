@@ -94,10 +94,15 @@ def source_of(name: str) -> bytes:
     texts = [_text(part) for part in _PARTS[name]]
     used = set(re.findall(r"\.(\w+)", "\n".join(texts)))
     declared = [f"local {', '.join(module.name for module in modules)}"] if modules else []
-    made = (
+    made = [
         _module(part.name, text, used) if isinstance(part, Module) else text
         for part, text in zip(_PARTS[name], texts, strict=True)
-    )
+    ]
+    if "check" in _PARTS[name]:
+        # A function that uses a variable of the function around it finds it among all such variables, one after the
+        # other. The variables of the next function outside are found at once, and these are used most.
+        begins = _PARTS[name].index("check") + 1
+        made[begins:] = ["return (function()", *made[begins:], "end)()"]
     return "\n".join((*declared, *made)).encode()
 
 
