@@ -89,10 +89,12 @@ class State:
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
-        self.soonest = Soonest(*row[4:15])
+        self.soonest = Soonest(*row[4:12])
+        if row[12]:
+            self.soonest.sweep, self.soonest.timeout, self.soonest.family = self.one(SESSIONS.families)
         if self.soonest.sweep is not None:  # each process pauses by itself
             self.soonest.sweep = min(self._sweep_at, self.now + SWEEP_PAUSE)
-        self.watching, self.following, unserved = map(bool, row[15:])
+        self.watching, self.following, unserved = map(bool, row[13:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}

@@ -1,8 +1,7 @@
 -- beginning: What every batch has to know first.
 -- out: the last token, task, ending and rank; the soonest end of a session, of a task, of a dead letter and of a rest;
 --      the soonest record to forget; the soonest limiter that is as good as new; when to look at a barrier, and at a queue;
---      the beginning of a sweep of children, the soonest end of a wait for an entry, whether entries are to be forgotten;
---      whether there are watches, watches of changes of tasks, and unserved lines
+--      whether there are families, watches, watches of changes of tasks, and unserved lines
 SELECT last_token, last_task, last_ending, last_rank,
   (SELECT min(expires) FROM session),
   (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
@@ -12,13 +11,18 @@ SELECT last_token, last_task, last_ending, last_rank,
   (SELECT min(until) FROM limiter),
   (SELECT min(forget_at) FROM barrier),
   (SELECT min(look_at) FROM queue WHERE look_at IS NOT NULL),
-  (SELECT 0.0 FROM family WHERE sweeps = 1 LIMIT 1),
-  (SELECT min(until) FROM family WHERE timed = 1),
-  (SELECT 0.0 FROM family WHERE over = 1 LIMIT 1),
+  EXISTS (SELECT 1 FROM family),
   EXISTS (SELECT 1 FROM watch),
   EXISTS (SELECT 1 FROM watch WHERE kind = 'change'),
   EXISTS (SELECT 1 FROM unserved)
 FROM meta
+
+-- families: The times of families, which a batch has to know where there are any.
+-- out: the beginning of a sweep of children, the soonest end of a wait for an entry, whether entries are to be forgotten
+SELECT
+  (SELECT 0.0 FROM family WHERE sweeps = 1 LIMIT 1),
+  (SELECT min(until) FROM family WHERE timed = 1),
+  (SELECT 0.0 FROM family WHERE over = 1 LIMIT 1)
 
 -- numbers: Keep the last numbers.
 -- in: token, task, ending, rank
