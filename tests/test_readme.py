@@ -144,14 +144,16 @@ def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     assert said.splitlines() == output
 
 
-async def test_a_task_waits_for_its_children():
-    exec(compile(programs()[2], "README", "exec"), names := {})
-    async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
-        pages = tenure.WorkQueue(store, "pages")
-        group.start_soon(tenure.Worker(pages, names["letters"], concurrency=1).run)
-        result = await pages.result(await pages.put("home"))
-        group.cancel_scope.cancel()
-    assert f"`home` is {result}." in TEXT
+@pytest.mark.slow
+def test_a_task_waits_for_its_children(tmp_path, started):
+    (tmp_path / "pages.py").write_text(programs()[2])
+    work, follow, *output = consoles()[2].splitlines()
+    follow, put = follow.removesuffix(")").split("$(")
+    started("-m", "tenure.cli", *tenure_words(work))
+    put = started("-m", "tenure.cli", *tenure_words(put))
+    task_id, _ = put.communicate(timeout=50)
+    follow = started("-m", "tenure.cli", *tenure_words(follow), task_id.strip())
+    assert follow.communicate(timeout=50)[0].splitlines()[-1:] == output
 
 
 def test_the_line_of_evidence_is_what_the_soaks_have_recorded():
