@@ -6,14 +6,20 @@ import base64
 import hashlib
 from importlib.resources import files
 
+from tenure.pages import doc_page
+
 _SCRIPTS = (
     "words.js",
     "elements.js",
     "charts.js",
+    "sparks.js",
     "tables.js",
+    "troubles.js",
+    "schedules.js",
     "graph.js",
     "panel.js",
     "queue.js",
+    "select.js",
     "task.js",
     "actions.js",
     "start.js",
@@ -28,6 +34,7 @@ def page(*, actions: bool) -> tuple[bytes, str]:
     text = parts.joinpath("page.html").read_text("utf-8")
     text = text.replace("<style></style>", f"<style>{style}</style>")
     text = text.replace("<script></script>", f"<script>{script}</script>")
+    text = text.replace('href="DOCS"', f'href="{doc_page("reference/web")}"')
     if actions:
         text = text.replace('<html lang="en">', '<html lang="en" data-actions="yes">')
     policy = (
