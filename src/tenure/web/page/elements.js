@@ -47,12 +47,13 @@ function steady(id, list, name, compare) {
   orders[id] = sorted.map(name);
   return sorted;
 }
-// Columns whose name begins with a blank hold text; a figure that is bad stands in red. Several figures in a cell take a
-// whole line on a phone.
+// Columns whose name begins with a blank hold text; a figure that is bad stands in red. On a phone several figures in a
+// cell take a whole line, and figures of 0 are left out.
 function table(header, rows, bad = () => false) {
   const cell = (name, value) => {
     const text = value instanceof Node ? value.textContent : value;
-    const classes = name[0] === " " ? "text" : bad(name, text) ? "bad" : text === "0" || text === "-" ? "nil" : (name + text).includes(" / ") ? "whole" : null;
+    const nil = text === "0" || text === "-" ? "nil" : "";
+    const classes = name[0] === " " ? `text ${nil}`.trim() : bad(name, text) ? "bad" : nil || ((name + text).includes(" / ") ? "whole" : null);
     return element("td", {role: "cell", class: classes, "data-label": name.trim(), title: text.length > 30 ? spelled(text) : null}, value);
   };
   if (!rows.length) return element("p", {class: "empty"}, "none");
