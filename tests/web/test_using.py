@@ -541,11 +541,12 @@ async def test_selected_tasks_are_counted_and_then_changed(visit):
         )
         browser.click("#confirm-do")
         browser.until("document.querySelector('#panel-outcome').textContent === '3 tasks made ready again'")
-        # what was typed stays, and is counted again for another state
+        # each state has a selection of its own
         browser.ask(
             "[...document.querySelectorAll('#found nav a')].find(a => /waiting/.test(a.textContent)).click()"
         )
         browser.until("document.querySelector('#found [aria-current]')?.textContent === 'waiting 3'")
+        assert browser.ask("document.querySelector('#selection [name=error]').value") == ""
 
     await visit(use, site={"actions": True})
     assert (await queue.statistics()).waiting == 3
@@ -598,8 +599,10 @@ async def test_an_empty_store_says_what_to_do_next(tmp_path, url):
 
 async def test_a_lost_link_is_told_above_what_was_seen_last(visit):
     def use(browser):
-        browser.ask("ask = () => Promise.reject(new Error('the server is away'))")
-        browser.until(f"/No news for [\\d.]+ m?s: the server is away/.test({TROUBLES}[0])")
+        browser.ask("fetch = () => Promise.reject(new TypeError('failed'))")
+        browser.until(
+            f"/No news for [\\d.]+ m?s: the server of this page cannot be reached/.test({TROUBLES}[0])"
+        )
         assert browser.ask("getComputedStyle(document.querySelector('main')).opacity") < "1"
         assert browser.ask("document.querySelector('#queues a').textContent") == "images"
 

@@ -1,7 +1,13 @@
 // A queue, a task or a pool in the panel, as the address says behind the #.
 const route = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-async function ask(path, options) {
-  const answer = await fetch(path, {cache: "no-store", ...options});
+async function ask(path, options, patience = 30) {
+  let answer;
+  try {
+    answer = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(patience * 1000), ...options});
+  } catch (problem) {
+    // a link that is cut says nothing, for as long as one waits
+    throw new Error(problem.name === "TimeoutError" ? `no answer within ${patience} s` : "the server of this page cannot be reached");
+  }
   const text = await answer.text();
   let said;
   try { said = JSON.parse(text); } catch { said = {error: text.trim()}; }

@@ -13,7 +13,8 @@ function spark(name, list) {
     return known.map(one => `${x(one.at)},${(HIGH - 1 - (HIGH - 3) * one.queues[name][i] / top).toFixed(1)}`).join(" ");
   };
   const most = i => Math.max(...known.map(one => one.queues[name][i]));
+  const said = `up to ${count(most(0))} waiting, up to ${rate(most(1))} out per second`;
   return element("svg", {class: "spark", viewBox: `0 0 ${ACROSS} ${HIGH}`, role: "img", preserveAspectRatio: "none",
-    "aria-label": `up to ${count(most(0))} waiting, up to ${rate(most(1))} out per second`},
+    "aria-label": said}, element("title", {}, said),
   element("polygon", {class: "a", points: `${x(known[0].at)},${HIGH} ${line(0)} ${x(known[known.length - 1].at)},${HIGH}`}), element("polyline", {class: "b", points: line(1)}));
 }

@@ -11,7 +11,7 @@ function say(text, bad) {
 let polls = 0;
 async function poll() {
   try {
-    const state = await ask("state.json");
+    const state = await ask("state.json", {}, 10);
     lost = null;
     remember({at: seconds(), ...state.totals, queues: busiest(state.queues)});
     drawCharts();
