@@ -134,6 +134,7 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     assert cells(dom, "keys") == [["lock report", "1 of 1", "host:1:ab (75.0 s)", "host:2:cd (2.00 s)"]]
     assert cells(dom, "pools") == [["keys", "0", "1 of 1", "0", "0", "4"]]
     assert "the server is &lt;tired&gt;" in dom
+    assert re.search(r'<a href="https://[^"]*#tenure-doctor-url" target="_blank"[^>]*>What to do</a>', dom)
     assert "Deadlock, for 9.00 s" in dom
     assert "host:1:ab task 7f holds lock B and waits for lock A" in dom
     assert "2 more wait behind them" in dom
@@ -156,6 +157,18 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     assert len(heights) >= 3
     assert heights == sorted(heights, reverse=True)
     assert len(set(heights)) == len(heights)
+
+
+async def test_a_queue_without_a_worker_says_how_to_start_one(serve, browse):
+    async def state():
+        view = seen(queues={"mail": counts(waiting=5, oldest=9.0), "new": counts(waiting=1, oldest=1.0)})
+        return document("redis://host", "tenure", view, {"mail": Flow(), "new": Flow()})
+
+    dom, console = await browse((await serve(state)).url, 1.5)
+    assert console == []
+    assert "No process works on mail: 5 tasks wait, for up to 9.00 s" in dom
+    assert "<code>tenure work module:function --queue mail --store redis://host</code>" in dom
+    assert 'class="trouble well"' not in dom
 
 
 async def test_names_are_text_and_never_markup(serve, browse):

@@ -61,6 +61,7 @@ document.addEventListener("click", event => {
   if (pressed?.dataset.do === "close") place("panel").close();
   if (pressed?.dataset.do === "keep") place("confirm").close();
   if (pressed?.dataset.do === "confirm") carryOut();
+  if (pressed?.dataset.do === "reload") location.reload();
   if (pressed?.dataset.do === "stop") stopSearch();
   if (pressed?.dataset.do === "on") searchOn();
 });

@@ -5,6 +5,7 @@ const trouble = (bad, text, ...acts) => ({bad, text, acts: acts.filter(Boolean)}
 const ofQueue = (q, state) => element("a", {href: "#" + new URLSearchParams({queue: q.name, ...(state ? {state} : {})}), "aria-label": spelled(`Open queue ${q.name}`)}, "Open");
 const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;
 const act = (text, action, label) => MAY_ACT ? button(text, action, false, label) : null;
+const remedy = () => element("a", {href: document.documentElement.dataset.doctor, target: "_blank", rel: "noreferrer"}, "What to do");
 function ofDeadlock(d) {
   const waits = d.waits.map(w => element("div", {}, `${w.process}${w.task && d.certain ? " task " + w.task : ""} holds `
     + `${w.holds.join(", ") || "nothing"} and waits for ${w.for}`));
@@ -15,14 +16,16 @@ function ofDeadlock(d) {
 function ofIdle(queues) {
   if (!queues.length) return [];
   const names = queues.slice(0, 3).map(q => q.name).join(", ") + (queues.length > 3 ? `, and ${count(queues.length - 3)} more` : "");
-  return [trouble(true, `No process works on ${names}: ${many(queues.reduce((sum, q) => sum + q.waiting, 0), "task waits", "tasks wait")}, for up to ${
-    spoken(Math.max(...queues.map(q => q.oldest)))}`, ofQueue(queues[0], "waiting"))];
+  // no other process can work on a store in memory
+  const command = latest.store.startsWith("memory") ? null : element("div", {}, element("code", {}, `tenure work module:function --queue ${queues[0].name} --store ${latest.store}`));
+  return [{...trouble(true, `No process works on ${names}: ${many(queues.reduce((sum, q) => sum + q.waiting, 0), "task waits", "tasks wait")}, for up to ${
+    spoken(Math.max(...queues.map(q => q.oldest)))}`, ofQueue(queues[0], "waiting")), more: [command]}];
 }
 function troublesOf(state) {
   const dead = name => failuresSeen.filter(k => k.queue === name).reduce((sum, k) => sum + k.dead, 0);
   return [
     ...state.deadlocks.map(ofDeadlock),
-    ...(state.problems ?? []).map(text => ({...trouble(true, text), kind: "problem"})),
+    ...(state.problems ?? []).map(text => ({...trouble(true, text, remedy()), kind: "problem"})),
     ...ofIdle(state.queues.filter(q => q.takers === 0 && q.waiting && q.oldest >= IDLE && !q.paused).sort(by("waiting"))),
     ...(state.schedules ?? []).filter(s => s.late > LATE).map(s =>
       trouble(true, `Schedule ${s.name} of ${s.queue} has stopped: its tick is late by ${spoken(s.late)}`,
@@ -44,7 +47,7 @@ function drawTroubles(state = latest) {
   latest = state;
   if (!state && !lost) return;
   const known = state ? troublesOf(state) : [];
-  const found = lost ? [trouble(true, `No news${lost.since === null ? "" : ` for ${spoken(seconds() - lost.since)}`}: ${lost.why}`), ...known] : known;
+  const found = lost ? [trouble(true, `No news${lost.since === null ? "" : ` for ${spoken(seconds() - lost.since)}`}: ${lost.why}`, doing("Reload", "reload")), ...known] : known;
   document.body.className = lost ? "stale" : "";
   document.title = found.some(t => t.bad) ? `(${found.filter(t => t.bad).length}) tenure` : "tenure";
   const rows = found.slice(0, AT_MOST).map(t => element("div", {class: `trouble ${t.bad ? "bad" : "mild"} ${t.kind ?? ""}`},
