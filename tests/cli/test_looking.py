@@ -209,6 +209,25 @@ def test_a_task_is_put_with_its_own_timeout_and_tries(inhabitant, command, tell,
     assert "'0' is not a whole number from 1" in command("queue", "put", "mail", "--retries", "0").err
 
 
+def test_a_task_is_put_with_a_deadline_or_expires(inhabitant, command, tell, url):
+    code, put = tell("queue", "put", "mail", "--deadline", "3600")
+    assert code == 0
+    assert 3500 < tell("queue", "show", "mail", str(put["id"]))[1]["task"]["deadline"] <= 3600
+    assert "deadline   in 60 min" in command("queue", "show", "mail", str(put["id"]), "--store", url).out
+    code, put = tell("queue", "put", "mail", "--expires", "0.2")
+    assert code == 0
+
+    async def gone():
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        while (await queue.get(put["id"])).state == "waiting":
+            await anyio.sleep(0.05)
+        return (await queue.get(put["id"])).state
+
+    assert inhabitant.do(gone) == "expired"
+    for option in ("--deadline", "--expires"):
+        assert "'0' is not a number of seconds above 0" in command("queue", "put", "mail", option, "0").err
+
+
 def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
     async def fill():
         queue = tenure.WorkQueue(inhabitant.store, "mail")

@@ -80,7 +80,9 @@ def test_a_schedule_is_set_paused_resumed_and_removed(tell, command, url):
     more = ("--tz", "Europe/Rome", "--payload", '{"to": 1}', "--key", "k", "--end", "2100-01-01T00:00")
     ended = command("schedule", "set", "jobs", "nightly", "--cron", "30 2 * * *", *more, "--store", url)
     assert (ended.code, ended.out) == (0, "jobs: schedule nightly set\n")
-    (record,) = tell("ls", "jobs")["schedules"]
+    # no task was ever put into the queue
+    (record,) = tell("ls")["schedules"]
+    assert tell("ls", "jobs")["schedules"] == [record]
     assert (record["payload"], record["options"], record["kept_in_store"]) == ({"to": 1}, {"key": "k"}, True)
     assert tell("pause", "jobs", "nightly")["done"] == "paused"
     assert "paused" in command("schedule", "ls", "jobs", "--store", url).out

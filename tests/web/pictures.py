@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import random
 import struct
 import sys
 import tempfile
@@ -16,28 +17,29 @@ import anyio.to_thread
 import filled_store
 from browser import Browser
 
+import tenure
 from tenure.store import _store
 from tenure.web import Site
 from tenure.web.server import Server
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICTURES = {
-    "web-desktop": ("", "", {"width": 820, "height": 1000}),
-    "web-graph": ("", "#keys", {"width": 1160, "height": 470}),
-    "web-queue": ("#queue=images", "", {"width": 820, "height": 560}),
-    "web-phone": ("#queue=mails&task=2", "", {"width": 390, "height": 700, "dark": True}),
+    "web-desktop": ("", "", 40, {"width": 1000, "height": 960}),
+    "web-graph": ("", "#keys", 6, {"width": 1160, "height": 470}),
+    "web-queue": ("#queue=images", "", 6, {"width": 820, "height": 560}),
+    "web-phone": ("#queue=mails&task=2", "", 6, {"width": 390, "height": 700, "dark": True}),
 }
 
 
-def take(url, scroll, place, options):
-    """A picture of the page after some polls."""
+def take(url, scroll, polls, place, options):
+    """A picture of the page after so many polls."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Browser(profile, **options) as browser,
     ):
         browser.open(url)
         browser.until(
-            "+document.documentElement.dataset.polls >= 6 && document.querySelector('#failures table')"
+            f"+document.documentElement.dataset.polls >= {polls} && document.querySelector('#failures table')"
         )
         if scroll:
             browser.ask(f"document.querySelector('{scroll}').previousElementSibling.scrollIntoView()")
@@ -96,16 +98,41 @@ def name_the_unnamed():
     exec(compile(source, place, "exec"), filled_store.__dict__)
 
 
+async def traffic(store):
+    """Queues with something to do, so that the charts move."""
+
+    async def produce(queue, rate):
+        for n in count():
+            await queue.put({"n": n})
+            await anyio.sleep(chance.expovariate(rate * (1 + (n // 60) % 2)))
+
+    async def work(queue, seconds):
+        while True:
+            async with queue.take():
+                await anyio.sleep(chance.expovariate(1 / seconds))
+
+    chance = random.Random(4)
+    async with anyio.create_task_group() as group:
+        for name, rate, seconds, workers in (("thumbnails", 12, 0.2, 3), ("webhooks", 30, 0.03, 2)):
+            queue = tenure.WorkQueue(store, name)
+            group.start_soon(produce, queue, rate)
+            for _ in range(workers):
+                group.start_soon(work, queue, seconds)
+
+
 async def main(folder):
     """All pictures."""
     name_the_unnamed()
     async with filled_store.filled() as store, anyio.create_task_group() as group:
+        group.start_soon(traffic, store)
         site = Site(store)
         group.start_soon(site.sample)
         (port,) = await group.start(Server(site).serve, "127.0.0.1", 0)
-        for name, (where, scroll, options) in PICTURES.items():
+        for name, (where, scroll, polls, options) in PICTURES.items():
             place = folder / f"{name}.png"
-            await anyio.to_thread.run_sync(take, f"http://127.0.0.1:{port}/{where}", scroll, place, options)
+            await anyio.to_thread.run_sync(
+                take, f"http://127.0.0.1:{port}/{where}", scroll, polls, place, options
+            )
             sys.stdout.write(f"{place}: {place.stat().st_size} bytes\n")
         group.cancel_scope.cancel()
 

@@ -105,6 +105,31 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     assert (await queue.statistics()).unfinished == 0
 
 
+async def test_a_schedule_of_a_queue_without_tasks_is_shown_and_changed(store):
+    site = Site(store, actions=True)
+    schedules = tenure.Schedules(tenure.WorkQueue(store, "reports"))
+    await schedules.set("nightly", cron="30 2 * * *", tz="Europe/Berlin")
+
+    async def act(action):
+        body = json.dumps({"action": action, "queue": "reports", "name": "nightly"}).encode()
+        answer = await site.answer(Request("POST", "/actions", "", SAFE, body))
+        assert (answer.status, json.loads(answer.body)) == (200, {"changed": 1})
+
+    state = await asked(site, "/state.json")
+    assert [queue["name"] for queue in state["queues"]] == ["reports"]
+    assert [(one["queue"], one["name"], one["paused"]) for one in state["schedules"]] == [
+        ("reports", "nightly", False)
+    ]
+    assert 0 < state["schedules"][0]["next_in"] < 90_000
+    await act("pause_schedule")
+    assert (await schedules.list())[0].paused
+    await act("run_schedule")
+    task = (await asked(site, "/queues/reports/tasks"))["tasks"][0]
+    assert (await asked(site, f"/queues/reports/tasks/{task['id']}"))["meta"]["schedule"] == "nightly"
+    await act("remove_schedule")
+    assert await schedules.list() == []
+
+
 async def test_a_task_has_its_tree_and_the_children_for_which_it_waits(store):
     root, a, b, c = await three_levels(store)
     ask = partial(asked, Site(store))

@@ -122,8 +122,8 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     assert "redis://host, namespace tenure, round trip 1.2 ms" in dom
     mail, idle = cells(dom, "queues")
     assert mail[0] == "mail (paused)"
-    assert int(mail[1]) >= 7
-    assert mail[2:] == ["3.00 s", "2", "1", "4.0", "12", "0.500 s", "20 ms", "0", "0"]
+    assert int(mail[2]) >= 7
+    assert mail[3:] == ["3.00 s", "2", "1", "4.0", "12", "0.500 s", "20 ms", "0", "0"]
     assert idle[-1] == "1,234"
     assert re.findall(r'<td[^>]* class="bad"[^>]*><a [^>]*>(.*?)</a></td>', dom) == [
         "1"
@@ -132,21 +132,43 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     (harvest,) = cells(dom, "processors")
     assert harvest == ["harvest", "2", "7 of 20", "12", "-", *["0.250 s / 1.50 s / 2.00 s"] * 2]
     assert cells(dom, "keys") == [["lock report", "1 of 1", "host:1:ab (75.0 s)", "host:2:cd (2.00 s)"]]
-    assert cells(dom, "pools") == [["keys", "0", "1", "0", "0", "4"]]
+    assert cells(dom, "pools") == [["keys", "0", "1 of 1", "0", "0", "4"]]
     assert "the server is &lt;tired&gt;" in dom
+    assert re.search(r'<a href="https://[^"]*#tenure-doctor-url" target="_blank"[^>]*>What to do</a>', dom)
     assert "Deadlock, for 9.00 s" in dom
     assert "host:1:ab task 7f holds lock B and waits for lock A" in dom
     assert "2 more wait behind them" in dom
     assert re.findall(r"<figcaption>(.*?)</figcaption>", dom) == [
         *("Depth", "Throughput, per second", "Latency, logarithmic", "Holders"),
     ]
+    assert re.search(r'<p class="big a"[^>]*>\d+<small>waiting</small>', dom)
+    assert (
+        len(
+            re.findall(
+                r'<svg class="spark"[^>]* aria-label="up to \d+ waiting, up to \d+ out per second"', dom
+            )
+        )
+        == 2
+    )
     lines = re.findall(r'<polyline class="\w" points="([^"]*)"', dom)
-    assert len(lines) == 13
+    assert len(lines) == 13 + 2
     # the depth rises from poll to poll
     heights = [float(point.split(",")[1]) for point in lines[0].split()]
     assert len(heights) >= 3
     assert heights == sorted(heights, reverse=True)
     assert len(set(heights)) == len(heights)
+
+
+async def test_a_queue_without_a_worker_says_how_to_start_one(serve, browse):
+    async def state():
+        view = seen(queues={"mail": counts(waiting=5, oldest=9.0), "new": counts(waiting=1, oldest=1.0)})
+        return document("redis://host", "tenure", view, {"mail": Flow(), "new": Flow()})
+
+    dom, console = await browse((await serve(state)).url, 1.5)
+    assert console == []
+    assert "No process works on mail: 5 tasks wait, for up to 9.00 s" in dom
+    assert "<code>tenure work module:function --queue mail --store redis://host</code>" in dom
+    assert 'class="trouble well"' not in dom
 
 
 async def test_names_are_text_and_never_markup(serve, browse):
@@ -161,7 +183,7 @@ async def test_names_are_text_and_never_markup(serve, browse):
         return document(evil, evil, view, {evil: Flow()})
 
     dom, _ = await browse((await serve(state)).url, 1.5)
-    assert "<title>tenure</title>" in dom
+    assert "<title>(1) tenure</title>" in dom  # a deadlock
     dom = re.sub(r' title="[^"]*"', "", dom)  # older browsers write < in there as it is
     assert "<img" not in dom
     assert dom.count("<script>") == 1
@@ -236,7 +258,7 @@ async def test_a_store_that_is_away_is_reported_and_comes_back(serve, browse):
 
     ask = await serve(state)
     dom, _ = await browse(ask.url, 0.5)
-    assert "no news: redis://host: no answer within 5 s" in dom
+    assert "No news: redis://host: no answer within 5 s" in dom
     assert 'class="bad"' in dom
     dom, _ = await browse(ask.url, 0.5)
     assert "redis://host, namespace tenure" in dom

@@ -494,6 +494,90 @@ async def test_tasks_are_selected_and_counted_before(store):
     assert (await queue.statistics()).waiting == 3
 
 
+async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store, virtual_clock):
+    queue = tenure.WorkQueue(store, "mails", max_size=7, aging=60.0, keep_payloads=True)
+    schedules = tenure.Schedules(queue)
+    await schedules.set("hourly", every=3600, payload="secret", key="k")
+    ask = Asker(store, actions=True)
+
+    async def seen():
+        return (await ask("/state.json"))["schedules"]
+
+    (hourly,) = await seen()
+    assert 0 < hourly.pop("next_in") <= 3600
+    assert hourly.pop("next").endswith(":00:00+00:00")
+    assert hourly == {
+        "queue": "mails",
+        "name": "hourly",
+        "every": 3600.0,
+        "cron": None,
+        "tz": "UTC",
+        "last": None,
+        "paused": False,
+        "kept_in_store": True,
+        "late": 0.0,
+        "problem": None,
+    }
+    of = {"queue": "mails", "name": "hourly"}
+    assert await ask.act(action="pause_schedule", **of) == {"changed": 1}
+    await virtual_clock.advance(1)
+    assert [one["paused"] for one in await seen()] == [True]
+    assert await ask.act(action="run_schedule", **of) == {"changed": 1}
+    (task,) = (await queue.browse("waiting")).tasks
+    assert (task.payload, task.key, task.meta["schedule"]) == ("secret", "k", "hourly")
+    assert "the key 'k'" in (await ask.act(400, action="run_schedule", **of))["error"]
+    assert await ask.act(action="resume_schedule", **of) == {"changed": 1}
+    await virtual_clock.advance(7300)
+    assert [3600 < one["late"] < 7300 for one in await seen()] == [True]
+    assert await ask.act(action="remove_schedule", **of) == {"changed": 1}
+    assert await ask.act(action="remove_schedule", **of) == {"changed": 0}
+    await virtual_clock.advance(1)
+    assert await seen() == []
+    assert "no schedule 'hourly'" in (await ask.act(400, action="run_schedule", **of))["error"]
+    # a task that was taken here, with the options of the program
+    takers = queue.takers
+    assert (queue.max_size, takers.aging, takers.keep) == (7, 60.0, True)
+
+
+async def test_a_schedule_whose_time_zone_is_not_known_here_hides_no_other(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await tenure.Schedules(queue).set("daily", every=86400)
+    await queue.put_many([], cursor=("schedule/odd", {"tick": 1.0, "every": 60.0, "tz": "Mars/Olympus"}))
+    daily, odd = (await Asker(store)("/state.json"))["schedules"]
+    assert (daily["problem"], odd["next"], odd["late"]) == (None, None, 0.0)
+    assert "Mars/Olympus" in odd["problem"]
+
+
+async def test_the_workers_of_a_queue_are_those_that_have_or_await_its_tasks(store, virtual_clock):
+    queue = tenure.WorkQueue(store, "mails")
+    ask = Asker(store)
+    assert await ask("/queues/mails/workers") == {"queue": "mails", "workers": []}
+    task_id = await queue.put(1)
+    async with queue.take():
+        await virtual_clock.advance(2)
+        (worker,) = (await ask("/queues/mails/workers"))["workers"]
+    assert worker == {
+        "process": store.process,
+        "waits": False,
+        "tasks": [{"id": task_id, "seconds": pytest.approx(2, abs=0.1)}],
+    }
+
+
+async def test_a_sample_has_the_busiest_queues(store, virtual_clock, monkeypatch):
+    monkeypatch.setattr("tenure.web._history._BUSIEST", 2)
+    for number, name in enumerate(("few", "some", "many")):
+        await tenure.WorkQueue(store, name).put_many(range(1 + number))
+    ask = Asker(store)
+    await ask("/state.json")
+    (sample,) = (await ask("/history.json"))["samples"]
+    assert sample["queues"] == {"many": [3, 0.0], "some": [2, 0.0]}
+
+
+async def test_a_task_shows_its_deadline(store):
+    task_id = await tenure.WorkQueue(store, "mails").put(1, deadline=60)
+    assert 59 < (await Asker(store)(f"/queues/mails/tasks/{task_id}"))["deadline"] <= 60
+
+
 async def test_a_lock_is_broken(store, virtual_clock):
     ask = Asker(store, actions=True)
     with pytest.raises(tenure.LeaseLost):
@@ -537,6 +621,9 @@ async def test_a_lock_is_broken(store, virtual_clock):
         {"action": "purge", "queue": "mails", "states": []},
         {"action": "purge", "queue": "mails", "states": ["leased"]},
         {"action": "purge", "queue": "mails", "states": [["dead"]]},
+        {"action": "run_schedule", "queue": "mails"},
+        {"action": "run_schedule", "queue": "mails", "name": "nightly"},
+        {"action": "pause_schedule", "queue": "mails", "name": "nightly", "ids": [1]},
         {"action": "break", "kind": "queue", "name": "mails", "token": 1},
         {"action": "break", "kind": ["lock"], "name": "x", "token": 1},
         {"action": "break", "kind": "lock", "name": "x", "token": "1"},

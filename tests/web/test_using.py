@@ -126,6 +126,8 @@ async def test_a_task_shows_its_children_and_for_which_of_them_it_waits(visit):
         browser.until("/suspended 1/.test(document.querySelector('#found nav').textContent)")
         assert "Purge" not in panel(browser)
         assert "ending" not in browser.ask("document.querySelector('#found nav').textContent")
+        legend = "document.querySelector('#charts .legend').textContent"
+        assert browser.ask(legend).startswith("waiting 40leased 1delayed 2suspended 2dead 7")
 
     await visit(use, site={"actions": True})
 
@@ -199,26 +201,26 @@ async def test_values_in_charts_are_read_by_pointer_and_by_keys(visit):
     def use(browser):
         browser.until("+document.documentElement.dataset.polls >= 4")
         browser.point("#charts figure svg", 0.95)
-        browser.until("document.querySelectorAll('#charts line.cursor').length === 4")
-        assert browser.ask("document.querySelectorAll('#charts em').length") == 4
+        browser.until("document.querySelectorAll('.charts line.cursor').length === 4")
+        assert browser.ask("document.querySelectorAll('.charts em').length") == 4
         browser.point("h1")
-        browser.until("document.querySelectorAll('#charts line.cursor').length === 0")
+        browser.until("document.querySelectorAll('.charts line.cursor').length === 0")
         browser.ask("document.querySelector('#charts figure').focus()")
         browser.press("ArrowLeft", times=2)
-        browser.until("document.querySelectorAll('#charts line.cursor').length === 4")
+        browser.until("document.querySelectorAll('.charts line.cursor').length === 4")
         assert re.fullmatch(
             r"[\d.]+ m?s ago: waiting 39, leased 1, delayed 2, dead 7",
             browser.ask("document.querySelector('#reading').textContent"),
         )
         browser.press("Escape")
-        browser.until("document.querySelectorAll('#charts line.cursor').length === 0")
+        browser.until("document.querySelectorAll('.charts line.cursor').length === 0")
 
     await visit(use)
 
 
 async def test_the_latencies_axis_is_logarithmic_and_labelled(visit):
     def use(browser):
-        label = "[...document.querySelectorAll('#charts figure')[2].querySelectorAll('svg text')]"
+        label = "[...document.querySelectorAll('.charts figure')[2].querySelectorAll('svg text')]"
         texts = browser.ask(f"{label}.map(t => t.textContent)")
         assert texts[:3] == ["0.1 ms", "1 ms", "10 ms"]
         heights = browser.ask(f"{label}.slice(0, 3).map(t => +t.getAttribute('y'))")
@@ -442,6 +444,171 @@ async def test_what_waits_for_its_own_process_is_drawn_as_tasks(tmp_path):
     assert all(name.startswith(f"{store.process} task ") for name in drawn)
 
 
+TROUBLES = "[...document.querySelectorAll('.trouble')].map(t => t.innerText.replace(/\\s+/g, ' ').trim())"
+
+
+def press(browser, label):
+    """Press the button of this name, confirm it, and wait for what is told of it."""
+    browser.click(f"button[aria-label='{label}']")
+    browser.until("document.querySelector('#confirm').open")
+    browser.click("#confirm-do")
+    browser.until("document.querySelector('#outcome').textContent")
+    outcome = browser.ask("document.querySelector('#outcome').textContent")
+    browser.ask("tell('')")
+    return outcome
+
+
+async def test_what_is_wrong_is_told_at_the_top_with_its_button(visit):
+    paused = tenure.WorkQueue(visit.store, "invoices")
+    await paused.put_many(range(12))
+    await paused.pause()
+    idle = tenure.WorkQueue(visit.store, "webhooks", max_size=300)
+    await idle.put_many(range(300))
+    tick = {"tick": 1.0, "every": 3600.0, "tz": "UTC", "kept": True}
+    await paused.put_many([], cursor=("schedule/hourly", tick))
+    await tenure.Schedules(idle).set("daily", every=86400)
+    await tenure.Schedules(idle).pause("daily")
+
+    def use(browser):
+        browser.until(f"{TROUBLES}.some(t => t.startsWith('No process works on'))")
+        troubles = browser.ask(TROUBLES)
+        assert troubles[0].startswith("Deadlock, for ")
+        assert re.fullmatch(
+            r"No process works on webhooks: 300 tasks wait, for up to [\d.]+ s Open", troubles[1]
+        )
+        assert re.fullmatch(
+            r"Schedule hourly of invoices has stopped: its tick is late by \d+ d Run now", troubles[2]
+        )
+        assert troubles[3:] == [
+            "7 tasks of mails are dead, all in the last hour Open Requeue",
+            "invoices is paused: 12 tasks wait Open Resume",
+            "Schedule daily of webhooks is paused Resume",
+        ]
+        assert browser.ask("document.title") == "(4) tenure"
+        assert press(browser, "Resume invoices") == "invoices is resumed"
+        assert press(browser, "Resume schedule daily of webhooks") == "schedule daily is resumed"
+        assert press(browser, "Requeue all dead tasks of mails") == "7 tasks made ready again"
+        browser.until(f"{TROUBLES}.length === 3")
+        assert not any("paused" in text or "mails are dead" in text for text in browser.ask(TROUBLES))
+
+    await visit(use, site={"actions": True})
+
+
+async def test_schedules_are_listed_and_changed(visit):
+    queue = tenure.WorkQueue(visit.store, "reports")
+    schedules = tenure.Schedules(queue)
+    await schedules.set("nightly", cron="30 2 * * *", tz="Europe/Berlin", payload="p")
+
+    def use(browser):
+        row = "[...document.querySelectorAll('#schedules tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        browser.until(f"{row}.length === 1")
+        cells = browser.ask(row)[0]
+        assert cells[:5] == ["nightly", "reports", "30 2 * * *", "Europe/Berlin", "-"]
+        assert re.fullmatch(r"\d+ (h|min)|[\d.]+ s", cells[5])
+        assert cells[6:] == ["on time", "Run nowPauseRemove"]
+        outcome = press(browser, "Run schedule nightly of reports now")
+        assert outcome == "a task of schedule nightly was put"
+        assert press(browser, "Pause schedule nightly of reports") == "schedule nightly is paused"
+        browser.until(f"{row}[0][6] === 'paused'")
+        assert press(browser, "Remove schedule nightly of reports") == "schedule nightly is removed"
+        browser.until("document.querySelector('#schedules').closest('section').hidden")
+
+    await visit(use, site={"actions": True})
+    (task,) = [task for task in (await queue.browse("waiting")).tasks if task.meta]
+    assert (task.payload, task.meta["schedule"]) == ("p", "nightly")
+
+
+async def test_selected_tasks_are_counted_and_then_changed(visit):
+    queue = tenure.WorkQueue(visit.store, "mails")
+
+    def use(browser):
+        browser.ask("location.hash = '#queue=mails'")
+        browser.until("document.querySelector('#found table')")
+        browser.ask("document.querySelector('details').open = true")
+        browser.click("#selection button")
+        browser.until("/one field/.test(document.querySelector('#selected').textContent)")
+        browser.ask("document.querySelector('#selection [name=error]').focus()")
+        browser.type("KeyError")
+        assert browser.ask("document.querySelector('#selected').textContent") == ""
+        browser.press("Enter")
+        browser.until("document.querySelectorAll('#selected button').length === 2")
+        assert browser.ask("document.querySelector('#selected').textContent") == "3 dead tasksRequeuePurge"
+        browser.click("#selected button")
+        browser.until("document.querySelector('#confirm').open")
+        assert (
+            "Make the dead tasks of mails with type of error KeyError ready again? Their attempts start anew."
+            in browser.ask("document.querySelector('#confirm').innerText")
+        )
+        browser.click("#confirm-do")
+        browser.until("document.querySelector('#panel-outcome').textContent === '3 tasks made ready again'")
+        # each state has a selection of its own
+        browser.ask(
+            "[...document.querySelectorAll('#found nav a')].find(a => /waiting/.test(a.textContent)).click()"
+        )
+        browser.until("document.querySelector('#found [aria-current]')?.textContent === 'waiting 3'")
+        assert browser.ask("document.querySelector('#selection [name=error]').value") == ""
+
+    await visit(use, site={"actions": True})
+    assert (await queue.statistics()).waiting == 3
+
+
+async def test_the_workers_of_a_queue_are_shown_with_their_tasks(visit):
+    def use(browser):
+        browser.ask("location.hash = '#queue=images'")
+        browser.until("document.querySelector('#found table')")
+        browser.ask(
+            "[...document.querySelectorAll('#panel a')].find(a => /^Workers/.test(a.textContent)).click()"
+        )
+        browser.until("/Workers of queue images/.test(document.querySelector('#panel-title').textContent)")
+        browser.until("document.querySelector('#found table')")
+        (row,) = browser.ask(
+            "[...document.querySelectorAll('#found tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        )
+        assert row[1] == "1"
+        assert re.fullmatch(r"\d+ \([\d.]+ m?s\)", row[3])
+        assert row[4] == "no"
+
+    await visit(use)
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+async def test_an_empty_store_says_what_to_do_next(tmp_path, url):
+    url = f"sqlite:///{tmp_path}/empty.db" if url == "sqlite" else url
+    async with tenure.open_store(url) as store, anyio.create_task_group() as group:
+        (port,) = await group.start(Server(Site(store)).serve, "127.0.0.1", 0)
+
+        def browse():
+            with Browser(tmp_path / "profile") as browser:
+                browser.open(f"http://127.0.0.1:{port}/")
+                browser.until(SHOWN.replace("#failures table", "#welcome:not([hidden])"))
+                text = browser.ask("document.body.innerText")
+                assert "This store is empty" in text
+                assert (f"tenure work module:function --queue jobs --store {url}" in text) is (
+                    url != "memory:"
+                )
+                assert "none" not in text
+                assert browser.ask("document.querySelectorAll('main section:not([hidden])').length") == 1
+                anyio.from_thread.run(tenure.WorkQueue(store, "jobs").put, 1)
+                browser.until("document.querySelector('#welcome').hidden")
+                browser.until("document.querySelector('#queues td').textContent === 'jobs'")
+                assert browser.complaints == []
+
+        await anyio.to_thread.run_sync(browse)
+        group.cancel_scope.cancel()
+
+
+async def test_a_lost_link_is_told_above_what_was_seen_last(visit):
+    def use(browser):
+        browser.ask("fetch = () => Promise.reject(new TypeError('failed'))")
+        browser.until(
+            f"/No news for [\\d.]+ m?s: the server of this page cannot be reached/.test({TROUBLES}[0])"
+        )
+        assert browser.ask("getComputedStyle(document.querySelector('main')).opacity") < "1"
+        assert browser.ask("document.querySelector('#queues a').textContent") == "images"
+
+    await visit(use)
+
+
 async def test_without_actions_there_are_no_buttons_that_change_anything(visit):
     def use(browser):
         browser.ask("location.hash = '#queue=mails&state=dead'")
@@ -478,7 +645,7 @@ async def test_on_a_phone_nothing_is_cut_off(visit, dark):
             return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1; }).length"""
         assert browser.ask("document.querySelectorAll('td').length") > 30
         assert browser.ask(cut) == 0
-        label = "getComputedStyle(document.querySelector('#queues td:nth-child(2)'), '::before').content"
+        label = "getComputedStyle(document.querySelector('#queues td:nth-child(3)'), '::before').content"
         assert browser.ask(label) == "attr(data-label)" or "waiting" in browser.ask(label)
         browser.ask("location.hash = '#queue=mails&state=dead'")
         browser.until("document.querySelector('#found table')")

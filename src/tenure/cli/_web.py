@@ -62,7 +62,8 @@ def web(words: Sequence[str]) -> int:
     p.add_argument(
         "--actions",
         action="store_true",
-        help="let the page requeue, cancel and purge tasks, pause queues, and break locks; needs a token",
+        help="let the page requeue, cancel and purge tasks, pause queues, change schedules, and break locks; needs a"
+        " token",
     )
     p.add_argument(
         "--trust-proxy", action="store_true", help="log X-Forwarded-User with each action: a proxy sets it"

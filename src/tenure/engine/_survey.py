@@ -49,7 +49,10 @@ class Health:
 
 
 NAMES = {kind: Index(kind, "", str, Page[str]) for kind in ("holds", "pools", "queues", "sessions")}
-"""The names of one kind; `only` is what they begin with."""
+"""The names of one kind; `only` is what they begin with.
+
+A queue has a name while its counts are remembered, or while something is kept for it: a cursor, a limit, a pause.
+"""
 
 SESSION = Index("session", "session", SessionItem, SessionPage)
 """The items of a session."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
-    from .queue._at_work import LeasedTask, QueueWorker
+    from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._dead_letters import DeadLetters
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .queue._groups import GroupStatistics, check_group, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
-    from .queue._queue import WorkQueue
+    from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
     from .queue._runners import Runners
@@ -110,7 +110,9 @@ __all__ = (
     "group_statistics",
     "is_failure",
     "move_selected",
+    "queue_of",
     "read_children",
+    "read_workers",
     "record_of",
     "schedules_in",
     "unfinished_child",
@@ -125,7 +127,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
-        "queue._at_work": "LeasedTask QueueWorker",
+        "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
@@ -139,7 +141,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_lease": "Hold HoldRequest Lease",
         "limits._limiter": "RateLimiter",
         "holds._lock": "HolderInfo Lock LockStatus break_holder",
-        "queue._queue": "WorkQueue",
+        "queue._queue": "WorkQueue queue_of",
         "queue._options": "Item MoreOptions PutOptions",
         "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",

@@ -8,9 +8,18 @@ from typing import Any, cast
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_task_id
 from tenure.engine import CAP, TASK, Count, Move, MovedCount, QueueCounts, Scan, SetPaused
-from tenure.errors import TaskNotWaiting
+from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
-from tenure.shared import Selection, break_holder, check_group, check_selection, edit_task, move_selected
+from tenure.shared import (
+    Schedules,
+    Selection,
+    break_holder,
+    check_group,
+    check_selection,
+    edit_task,
+    move_selected,
+    queue_of,
+)
 from tenure.store import Store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
@@ -19,9 +28,19 @@ _MOST_IDS = 10_000
 _CANCELLED_TTL = 3600.0
 """Seconds for which the record of a task that was cancelled here is kept: the default of `WorkQueue`."""
 
+_QUEUE_SIZE = 10_000
+"""The size of a queue into which nothing was put: the default of `WorkQueue`."""
+
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _SELECTS = (*Selection.__annotations__, "limit", "dry_run")
 """The fields by which tasks are selected, in place of their ids or all of them."""
+
+_SCHEDULE_ACTIONS = {
+    "pause_schedule": Schedules.pause,
+    "resume_schedule": Schedules.resume,
+    "remove_schedule": Schedules.remove,
+    "run_schedule": Schedules.run_now,
+}
 
 _FIELDS = {
     "requeue": {"queue", "ids", "all", *_SELECTS},
@@ -30,6 +49,7 @@ _FIELDS = {
     "purge": {"queue", "states", *_SELECTS},
     "pause": {"queue"},
     "resume": {"queue"},
+    **{action: {"queue", "name"} for action in _SCHEDULE_ACTIONS},
     "break": {"kind", "name", "token"},
 }
 
@@ -69,12 +89,15 @@ class Actions:
         name = check_name("queue", body.get("queue"))
         key = self._store.key("queue", name)
         counts = await self._store.call(Count(key))
-        if not isinstance(counts, QueueCounts) or not (counts.put or counts.paused):
+        if not isinstance(counts, QueueCounts) or not (counts.put or counts.paused or counts.cursors):
             raise ValueError(f"there is no queue {name}")
         match action:
             case "pause" | "resume":
                 await self._store.call(SetPaused(key, paused=action == "pause"))
                 return int(counts.paused is not (action == "pause"))
+            case _ if action in _SCHEDULE_ACTIONS:
+                schedules = Schedules(queue_of(self._store, name, counts.max_size or _QUEUE_SIZE))
+                return await self._change_schedule(schedules, action, check_name("name", body.get("name")))
             case "purge":
                 return await self._purge(key, body)
             case "requeue" if not body.keys().isdisjoint(_SELECTS):
@@ -97,6 +120,12 @@ class Actions:
                 raise ValueError("cancel takes ids, or a state and what else selects tasks")
             case _:
                 return await self._move_each(key, body.get("ids"), "cancelled")
+
+    async def _change_schedule(self, schedules: Schedules[Any], action: str, name: str) -> int:
+        try:
+            return int(bool(await _SCHEDULE_ACTIONS[action](schedules, name)))
+        except (LookupError, DuplicateTask, ModuleNotFoundError) as refused:
+            raise ValueError(str(refused)) from refused
 
     async def _move_selected(self, key: str, states: Iterable[str], to: Any, body: dict[str, Any]) -> int:
         selection = {name: body[name] for name in Selection.__annotations__ if name in body}

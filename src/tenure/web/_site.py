@@ -30,6 +30,7 @@ from ._watch import Watch
 
 _TIMEOUT = 20.0
 _TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
+_WORKERS = re.compile(r"/queues/(?P<queue>.+)/workers", re.DOTALL)
 _COUNTS = re.compile(r"/queues/(?P<queue>.+)/counts", re.DOTALL)
 _RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
 _HEADER = "x-tenure-action"
@@ -110,6 +111,11 @@ class Site:
                 return await self._reported(lambda: self._about_tasks(match, request.query))
             case path if (match := _COUNTS.fullmatch(path)) is not None:
                 return await self._reported(lambda: self._about_queue(match["queue"], request.query))
+            case path if (match := _WORKERS.fullmatch(path)) is not None:
+                queue = match["queue"]
+                return await self._reported(
+                    lambda: self._tasks.workers(check_name("the name of the queue", queue))
+                )
             case path if (match := _RESOURCES.fullmatch(path)) is not None:
                 return await self._reported(lambda: self._about_pool(match["pool"], request.query))
             case _:

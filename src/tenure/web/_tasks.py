@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
-from tenure.shared import TaskRecord, group_statistics, record_of, unfinished_child
+from tenure.shared import TaskRecord, group_statistics, read_workers, record_of, unfinished_child
 from tenure.store import Store, read_pages
 
 from ._document import counted
@@ -69,13 +69,18 @@ class Tasks:
         page: Page[GroupCounts]
         counts, page = await ask(self.store, [Count(key), Scan(GROUPS, key, limit=limit)])
         assert isinstance(counts, QueueCounts)
-        if not (counts.put or counts.paused):
+        if not (counts.put or counts.paused or counts.cursors):
             return None
         return {
             "name": queue,
             **counted(counts),
             "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
+
+    async def workers(self, queue: str) -> dict[str, Any]:
+        """The live processes that work on a queue. Raises `EngineError`."""
+        found = await read_workers(self.store, self.store.key("queue", queue))
+        return {"queue": queue, "workers": [asdict(worker) for worker in found]}
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
         """The record of a task, as far as it may be shown, with its traceback and its tree; None if it is not known.
@@ -119,7 +124,11 @@ class Tasks:
             shown["error"] = task.error
         if whole:
             shown |= {"progress": task.progress, "meta": dict(task.meta)}
-            shown |= {"timeout": task.timeout, "retry": None if task.retry is None else repr(task.retry)}
+            shown |= {
+                "deadline": task.deadline,
+                "timeout": task.timeout,
+                "retry": None if task.retry is None else repr(task.retry),
+            }
             if self.errors:
                 shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
             if self.payloads:
@@ -131,12 +140,12 @@ def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
         record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)
-    texts = _Texts(store.codec.decode)
+    texts = Texts(store.codec.decode)
     return record_of(record, texts, texts, store)
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
+class Texts:
     """Decodes every value to a text to be shown, also if the store's codec cannot."""
 
     inner: Callable[[bytes], Any]

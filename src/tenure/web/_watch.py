@@ -13,6 +13,7 @@ from tenure.store import Store, read_pages
 from ._document import document
 from ._flows import Flows
 from ._history import History
+from ._schedules import SeenSchedules
 from ._view import read_view
 
 _FRESH = 0.8
@@ -31,6 +32,7 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._flows = Flows()
+        self._schedules = SeenSchedules(store.codec)
         self.history: History = History()
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
@@ -48,6 +50,7 @@ class Watch:
             view = await read_view(self._store, _MOST)
             seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))
             seen["problems"] = await self._problems()
+            seen["schedules"] = self._schedules.read(view.queues)
             self.history.add(seen, {processor.name: processor.minutes for processor in view.processors})
             return seen
         raise StoreUnavailable(f"{self._store.url}: no answer within {_TIMEOUT:g} s")

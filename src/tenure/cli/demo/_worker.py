@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 import anyio.to_thread
 
+from tenure.cli._parent import parent_ended
 from tenure.engines import open_store
 from tenure.errors import CursorConflict, LeaseLost
 from tenure.shared import Election, Lease, Lock, Task, Term, Worker, WorkQueue
@@ -32,8 +32,6 @@ _LEDGER_LINES = 6
 _LONGEST_DELIVERY = 0.8
 _WAITING = 20
 """As many letters as there are while the postmaster keeps up."""
-
-_LOOK = 0.5
 
 
 class Post(NamedTuple):
@@ -60,8 +58,7 @@ async def work(folder: Path, name: str, parent: int) -> None:
         worker = _DemoWorker(post_in(store, folder), name)
         for job in (worker.deliver_letters, worker.keep_ledger, worker.be_postmaster):
             group.start_soon(job)
-        while os.getppid() == parent:  # noqa: ASYNC110 - the system reports it in no other way
-            await anyio.sleep(_LOOK)
+        await parent_ended(parent)
         group.cancel_scope.cancel()
 
 

@@ -43,6 +43,18 @@ def put(words: Sequence[str]) -> int:
     p.add_argument(
         "--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: the worker's)"
     )
+    p.add_argument(
+        "--deadline",
+        metavar="S",
+        type=seconds,
+        help="seconds after which it ends as expired, also while it runs",
+    )
+    p.add_argument(
+        "--expires",
+        metavar="S",
+        type=seconds,
+        help="seconds after which it is dropped if no worker has taken it",
+    )
     p.add_argument("--retries", metavar="N", type=count, help="tries in all (default: the worker's)")
     args = p.parse_intermixed_args(words)
     _check(args)
@@ -57,11 +69,12 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
     queue = await queue_to_fill(store, args.name)
     try:
         return await queue.put(
-            *(payload, args.priority, args.delay, args.key),
+            *(payload, args.priority, args.delay, args.key, args.expires),
             group=args.group,
             on_duplicate=args.on_duplicate,
             key_ttl=args.key_ttl,
             max_wait=args.max_wait,
+            deadline=args.deadline,
             timeout=args.timeout,
             retry=None if args.retries is None else Retry(attempts=args.retries),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tenure.arguments import LONGEST
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._one_queue import queue_to_fill
+from tenure.cli._parent import parent_ended
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError
@@ -30,7 +30,6 @@ from tenure.waiting import now
 from ._log import start_logging
 
 _STALLED = 10.0
-_LOOK = 0.5
 _CONCURRENCY = 10
 _ENDS = ("done", "retried", "dead", "given_back")
 _RARE_ENDS = ("discarded", "cancelled", "expired", "postponed", "suspended", "lost")
@@ -179,8 +178,7 @@ def _on_signal(serving: Serving, number: signal.Signals) -> None:
 
 
 async def _watch_parent(parent: int, serving: Serving) -> None:
-    while os.getppid() == parent:  # noqa: ASYNC110 - the system reports it in no other way
-        await anyio.sleep(_LOOK)
+    await parent_ended(parent)
     serving.ask("the process that has started this one has ended")
 
 

@@ -39,7 +39,12 @@ class Queue(rules.Queue):
 
     def is_forgotten(self, now: float) -> bool:
         """True if nothing keeps the queue; idle takers do not."""
-        return self.keep_until <= now and not (self.is_kept or self.cursors)
+        return self.keep_until <= now and not self.is_used
+
+    @property
+    def is_used(self) -> bool:
+        """True if the queue lasts, whatever the time; idle takers aside."""
+        return self.is_kept or bool(self.cursors)
 
     # keys
 
@@ -187,9 +192,12 @@ class Queues:
         self._due.check(self._state.now, A_FEW)
 
     def in_use(self) -> list[str]:
-        """The queues into which a task was put and that are not forgotten."""
+        """The queues that are not forgotten: a task was put into them, or something keeps them."""
         now = self._state.now
-        return [name for name, queue in self._queues.items() if queue.put and not queue.is_forgotten(now)]
+        queues = self._queues.items()
+        return [
+            name for name, queue in queues if (queue.put or queue.is_used) and not queue.is_forgotten(now)
+        ]
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(self._queues.values())

@@ -51,19 +51,19 @@ class Queues:
         for queue in list(self._queues.values()):
             if queue.has_groups or queue.groups.are_kept:
                 queue.has_groups = int(queue.group_rows.save(queue.groups))
-            if queue.keep_until <= self._state.moment and not queue.takers and self._is_idle(queue):
+            if queue.keep_until <= self._state.moment and not queue.takers and self.is_idle(queue):
                 if not self._state.one(TASKS.any_kept_key, queue=queue.id)[0]:
                     del self._queues[queue.name]
                     self._state.run(QUEUES.delete, id=queue.id)
                     continue
                 queue.look_at = self._state.moment
-            if queue.look_at is None and queue.keep_until > self._state.moment and self._is_idle(queue):
+            if queue.look_at is None and queue.keep_until > self._state.moment and self.is_idle(queue):
                 queue.look_at = int(queue.keep_until)
             row = _row_of(queue)
             if row != queue.stored:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
-    def _is_idle(self, queue: Queue) -> bool:
+    def is_idle(self, queue: Queue) -> bool:
         """True if nothing but time keeps the queue; idle takers do not."""
         return not (queue.is_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
 
@@ -86,7 +86,7 @@ class Queues:
             if row is None:
                 return None
             queue = self._queues[name] = Queue(self._state, *row)
-        if queue.put and queue.keep_until <= self._state.moment and self._is_idle(queue):
+        if queue.put and queue.keep_until <= self._state.moment and self.is_idle(queue):
             queue.forget_counts()
         return queue
 

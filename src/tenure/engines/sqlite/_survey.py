@@ -48,7 +48,9 @@ class Survey:
         rows = run(SURVEY.named[kind], **about, after=after, limit=limit)
         if kind == "queues":
             queues = ((name, self._queues.find(name)) for (name,) in rows)
-            return [(name, queue and queue.put) for name, queue in queues]
+            return [
+                (name, queue and (queue.put or not self._queues.is_idle(queue))) for name, queue in queues
+            ]
         return rows
 
     def health(self, _op: Scan[Page[Health]]) -> Page[Health]:

@@ -95,6 +95,20 @@ def check_queue(queue: object) -> None:
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
+def queue_of(store: Store, name: str, max_size: int) -> WorkQueue[Any]:
+    """The queue as this process describes it; a new description, of this size, if there is none. For tools.
+
+    A second description would replace the options of the first one.
+    """
+    client = store.listen(key := store.key("queue", name), lambda: QueueClient(store, key))
+    user = client.takers.user()
+    return (
+        cast("WorkQueue[Any]", user)
+        if isinstance(user, WorkQueue)
+        else WorkQueue(store, name, max_size=max_size)
+    )
+
+
 class WorkQueue(Target[P], Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tenure.engine import (
     BARRIER,
+    Accepted,
     Arrive,
     BarrierStatus,
     CloseSession,
@@ -169,6 +170,22 @@ class ForgettingContract(QueueSessionBase):
         assert await self._put_of(do) == 3
         await do(SetPaused("jobs", paused=False))
         assert await self._put_of(do) == 0
+
+    async def test_what_keeps_a_queue_without_tasks_lists_it(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
+
+        async def set_cursor(value: bytes) -> None:
+            assert isinstance(await a.request("m", cursor=("c", value)), Accepted)
+
+        async def set_paused(value: bytes) -> None:
+            await do(SetPaused("jobs", paused=bool(value)))
+
+        for change in (set_cursor, set_paused):
+            await change(b"1")
+            assert await survey(do, "queues") == ["jobs"]
+            await change(b"")
+            assert await survey(do, "queues") == []
+        assert (await a.recount()).put == 0
 
     async def test_a_dead_letter_keeps_its_queue_until_its_time_has_passed(
         self, client: OpenClient, do: Do, advance: Advance

@@ -24,9 +24,9 @@ function recall(past) {
   samples.unshift(...before.sort((one, other) => one.at - other.at), ...known);
 }
 const LEAST = 1e-4;
-const LINEAR = {least: 0, height: n => n, say: rate, ticks: top => {
+const LINEAR = {least: 0, height: n => n, say: rate, ticks: (top, least) => {
   const rough = top / 3, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find(n => n * power >= rough) * power;
+  const step = Math.max([1, 2, 5, 10].find(n => n * power >= rough) * power, least);
   return Array.from({length: Math.floor(top / step) + 1}, (_, i) => [i * step, count(+(i * step).toPrecision(6))]);
 }};
 // What is less than a tenth of a millisecond is at the bottom.
@@ -38,15 +38,24 @@ const LOGARITHMIC = {least: LEAST * 100, height: n => Math.log10(Math.max(n, LEA
     return [n, n < 1 ? `${+(n * 1000).toPrecision(1)} ms` : `${count(n)} s`];
   });
 }};
-const CHARTS = [
-  ["Depth", {...LINEAR, say: count}, {waiting: "waiting", leased: "leased", delayed: "delayed", dead: "dead"}],
-  ["Throughput, per second", LINEAR, {put_per_second: "in", ended_per_second: "out"}],
-  ["Latency, logarithmic", LOGARITHMIC, {ping: "round trip", mean_wait: "longest mean wait", mean_run: "longest mean run", p99: "processors' p99"}],
-  ["Holders", {...LINEAR, say: count}, {held: "held", waits: "waiting", claimed: "claimed"}],
+const WHOLE = {...LINEAR, say: count, step: 1};
+// Each line has a letter, which is its colour, and a name; the first is large. States of families are there if tasks have them.
+const LARGE = [
+  ["Depth", WHOLE, {waiting: ["a", "waiting"], leased: ["b", "leased"], delayed: ["c", "delayed"],
+    suspended: ["e", "suspended"], ending: ["f", "ending"], dead: ["d", "dead"]}, "waiting"],
+  ["Throughput, per second", LINEAR, {put_per_second: ["a", "in"], ended_per_second: ["b", "out"]}, "ended_per_second"],
 ];
-const LEFT = 52, RIGHT = 316, TOP = 8, BOTTOM = 116;
+const SMALL = [
+  ["Latency, logarithmic", LOGARITHMIC, {ping: ["a", "round trip"], mean_wait: ["b", "longest mean wait"], mean_run: ["c", "longest mean run"], p99: ["d", "processors' p99"]}],
+  ["Holders", WHOLE, {held: ["a", "held"], waits: ["b", "waiting"], claimed: ["c", "claimed"]}],
+];
+const LEFT = 52, TOP = 8, PADDING = 24;
 const shown = () => samples.filter(one => one.at >= samples[samples.length - 1].at - span);
-function chart([title, scale, names], list) {
+// As wide as its place is, so that its text is as large as any other.
+const widthIn = id => Math.max(240, (place(id).querySelector("figure")?.clientWidth || place(id).clientWidth / (innerWidth > 700 ? 2 : 1)) - PADDING);
+function chart([title, scale, all, large], list, room) {
+  const names = Object.fromEntries(Object.entries(all).filter(([name]) => !OF_FAMILIES.includes(name) || list.some(one => one[name])));
+  const RIGHT = room - 4, BOTTOM = large ? 148 : 116, HEIGHT = BOTTOM + 18;
   const now = list.length ? list[list.length - 1].at : 0;
   const width = list.length ? Math.min(span, Math.max(30, now - list[0].at)) : span;
   const known = n => n !== null && n !== undefined;
@@ -55,33 +64,35 @@ function chart([title, scale, names], list) {
   const x = at => RIGHT - (now - at) * (RIGHT - LEFT) / width;
   const y = n => BOTTOM - (BOTTOM - TOP) * scale.height(n) / (scale.height(top) || 1);
   const one = cursor === null ? list[list.length - 1] : nearest(list, now - cursor);
-  const svg = element("svg", {viewBox: "0 0 320 134", "aria-hidden": "true"},
-    ...scale.ticks(top).flatMap(([n, label]) => [element("line", {x1: LEFT, x2: RIGHT, y1: y(n).toFixed(1), y2: y(n).toFixed(1)}),
+  const points = name => list.filter(one => known(one[name])).map(one => `${x(one.at).toFixed(1)},${y(one[name]).toFixed(1)}`).join(" ");
+  const area = large && list.length > 1 ? element("polygon", {class: names[large][0], points: `${x(list[0].at).toFixed(1)},${BOTTOM} ${points(large)} ${RIGHT},${BOTTOM}`}) : null;
+  const svg = element("svg", {viewBox: `0 0 ${room} ${HEIGHT}`, "aria-hidden": "true"}, area,
+    ...scale.ticks(top, scale.step ?? 0).flatMap(([n, label]) => [element("line", {x1: LEFT, x2: RIGHT, y1: y(n).toFixed(1), y2: y(n).toFixed(1)}),
       element("text", {x: LEFT - 5, y: (y(n) + 4).toFixed(1), "text-anchor": "end"}, label)]),
-    element("text", {x: LEFT, y: 130}, `${spoken(width)} ago`), element("text", {x: RIGHT, y: 130, "text-anchor": "end"}, "now"),
-    ...Object.keys(names).map((name, i) => element("polyline", {class: "abcd"[i],
-      points: list.filter(one => known(one[name])).map(one => `${x(one.at).toFixed(1)},${y(one[name]).toFixed(1)}`).join(" ")})),
+    element("text", {x: LEFT, y: HEIGHT - 4}, `${spoken(width)} ago`), element("text", {x: RIGHT, y: HEIGHT - 4, "text-anchor": "end"}, "now"),
+    ...Object.entries(names).map(([name, [letter]]) => element("polyline", {class: letter, points: points(name)})),
     cursor === null || !one ? null : element("line", {class: "cursor", x1: x(one.at).toFixed(1), x2: x(one.at).toFixed(1), y1: TOP, y2: BOTTOM}));
-  const values = Object.entries(names).map(([name, label]) => `${label} ${one ? scale.say(one[name]) : "-"}`);
+  const legend = Object.entries(names).map(([name, [letter, label]]) => element("span", {class: letter}, `${label} ${one ? scale.say(one[name]) : "-"}`));
+  const big = large ? element("p", {class: `big ${names[large][0]}`, "aria-hidden": "true"}, one ? scale.say(one[large]) : "-", element("small", {}, names[large][1])) : null;
   return element("figure", {tabindex: 0, role: "group", "aria-label": `Chart: ${title}. Arrow keys read its values.`},
-    element("figcaption", {}, title), svg, element("div", {class: "legend"}, ...values.map((text, i) => element("span", {class: "abcd"[i]}, text)),
+    element("figcaption", {}, title), big, svg, element("div", {class: "legend"}, ...legend,
       cursor === null || !one ? null : element("em", {}, `${spoken(now - one.at)} ago`)));
 }
 const nearest = (list, at) => list.reduce((best, one) => Math.abs(one.at - at) < Math.abs(best.at - at) ? one : best, list[0]);
 function drawCharts() {
   const list = samples.length ? shown() : [];
-  show("charts", ...CHARTS.map(one => chart(one, list)));
+  for (const [id, charts] of [["charts", LARGE], ["more-charts", SMALL]]) show(id, ...charts.map(one => chart(one, list, widthIn(id))));
 }
 function point(event) {
-  const svg = event.target.closest("#charts figure")?.querySelector("svg");
+  const svg = event.target.closest(".charts figure")?.querySelector("svg");
   if (!svg || !samples.length) return cursor === null ? undefined : (cursor = null, drawCharts());
   const list = shown(), now = list[list.length - 1].at, width = Math.min(span, Math.max(30, now - list[0].at));
-  const box = svg.getBoundingClientRect(), share = (RIGHT - (event.clientX - box.left) * 320 / box.width) / (RIGHT - LEFT);
+  const box = svg.getBoundingClientRect(), right = box.width - 4, share = (right - event.clientX + box.left) / (right - LEFT);
   cursor = Math.min(Math.max(share, 0), 1) * width;
   return drawCharts();
 }
 function readByKey(event) {
-  const figure = event.target.closest?.("#charts figure");
+  const figure = event.target.closest?.(".charts figure");
   if (!figure || !samples.length || !["ArrowLeft", "ArrowRight", "Home", "End", "Escape"].includes(event.key)) return;
   event.preventDefault();
   const list = shown(), now = list[list.length - 1].at;

@@ -1,5 +1,5 @@
 // Elements are made anew and merged into the page, so that what has the focus keeps it.
-const SVG = new Set(["svg", "polyline", "line", "text", "rect", "path", "g", "title"]);
+const SVG = new Set(["svg", "polyline", "polygon", "line", "text", "rect", "path", "g", "title"]);
 // Text only, never HTML: names in a store come from anybody.
 function element(name, attributes, ...children) {
   const made = SVG.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -30,6 +30,11 @@ function mergeChildren(old, fresh) {
   fresh.forEach((child, i) => known[i] ? merge(known[i], child) : old.append(child));
   known.slice(fresh.length).forEach(child => child.remove());
 }
+// A section without a row is not there.
+const showRows = (id, ...children) => {
+  place(id).closest("section").hidden = !children.some(child => child.nodeName !== "P");
+  show(id, ...children);
+};
 const show = (id, ...children) => mergeChildren(place(id), children);
 // While somebody points at a list or has the focus there, nothing in it changes its place.
 const orders = {};
@@ -42,12 +47,13 @@ function steady(id, list, name, compare) {
   orders[id] = sorted.map(name);
   return sorted;
 }
-// Columns whose name begins with a blank hold text; a figure that is bad stands in red. Several figures in a cell take a
-// whole line on a phone.
+// Columns whose name begins with a blank hold text; a figure that is bad stands in red. On a phone several figures in a
+// cell take a whole line, and figures of 0 are left out.
 function table(header, rows, bad = () => false) {
   const cell = (name, value) => {
     const text = value instanceof Node ? value.textContent : value;
-    const classes = name[0] === " " ? "text" : bad(name, text) ? "bad" : (name + text).includes(" / ") ? "whole" : null;
+    const nil = text === "0" || text === "-" ? "nil" : "";
+    const classes = name[0] === " " ? `text ${nil}`.trim() : bad(name, text) ? "bad" : nil || ((name + text).includes(" / ") ? "whole" : null);
     return element("td", {role: "cell", class: classes, "data-label": name.trim(), title: text.length > 30 ? spelled(text) : null}, value);
   };
   if (!rows.length) return element("p", {class: "empty"}, "none");

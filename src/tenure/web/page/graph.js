@@ -79,7 +79,7 @@ function labelled(node) {
 }
 function drawGraph(state) {
   const {edges, left} = edgesOf(state);
-  if (!edges.length) return show("graph", element("p", {class: "empty"}, "nothing is held"));
+  if (!edges.length) return showRows("graph");
   const columns = layers(edges), at = new Map();
   columns.forEach((column, i) => column.forEach((node, j) => at.set(node, [4 + i * (NODE_WIDTH + GAP), 30 + j * ROW])));
   const width = columns.length * (NODE_WIDTH + GAP) - GAP + 44, height = 40 + Math.max(...columns.map(column => column.length)) * ROW;
@@ -102,7 +102,7 @@ function drawGraph(state) {
     element("text", {x: x + 10, y: y + 16}, labelled(node))));
   const sentences = edges.map(({from, to, kind, dead}) => (kind === "waits" ? `${from.slice(1)} waits for ${to.slice(1)}` : `${from.slice(1)} is held by ${to.slice(1)}`)
     + (dead ? ", in a deadlock" : ""));
-  return show("graph", element("svg", {viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true"}, ...arrows, ...boxes),
+  return showRows("graph", element("svg", {viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true"}, ...arrows, ...boxes),
     element("p", {class: "empty"}, `Dashed: waits for. Solid: is held by. Red: a deadlock.${left ? ` ${count(left)} more keys are not drawn.` : ""}`),
     element("ul", {class: "unseen"}, ...sentences.map(text => element("li", {}, text))));
 }

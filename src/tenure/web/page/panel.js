@@ -1,7 +1,13 @@
 // A queue, a task or a pool in the panel, as the address says behind the #.
 const route = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-async function ask(path, options) {
-  const answer = await fetch(path, {cache: "no-store", ...options});
+async function ask(path, options, patience = 30) {
+  let answer;
+  try {
+    answer = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(patience * 1000), ...options});
+  } catch (problem) {
+    // a link that is cut says nothing, for as long as one waits
+    throw new Error(problem.name === "TimeoutError" ? `no answer within ${patience} s` : "the server of this page cannot be reached");
+  }
   const text = await answer.text();
   let said;
   try { said = JSON.parse(text); } catch { said = {error: text.trim()}; }
@@ -17,9 +23,10 @@ function openPanel() {
   if (!where.queue && !where.pool) return panel.open ? panel.close() : undefined;
   opened = location.hash;
   place("panel-title").textContent = spelled(where.pool ? `Pool ${where.pool}` : where.task ? `Task ${where.task} of ${where.queue}`
-    : `${where.groups ? "Groups of queue" : "Queue"} ${where.queue}`);
-  const above = where.pool ? null : where.task || where.groups ? element("p", {}, link("The queue and its tasks", {queue: where.queue})) : searchForm(where);
-  place("panel-body").replaceChildren(...[above, element("div", {id: "found"}, element("p", {class: "empty"}, "loading"))].filter(Boolean));
+    : `${where.groups ? "Groups of queue" : where.workers ? "Workers of queue" : "Queue"} ${where.queue}`);
+  const above = where.pool ? null : where.task || where.groups || where.workers ? element("p", {}, link("The queue and its tasks", {queue: where.queue})) : searchForm(where);
+  const more = above?.nodeName !== "FORM" ? [] : [element("p", {}, link("Workers of the queue", {queue: where.queue, workers: "all"})), ...(MAY_ACT ? [selectForm()] : [])];
+  place("panel-body").replaceChildren(...[above, ...more, element("div", {id: "found"}, element("p", {class: "empty"}, "loading"))].filter(Boolean));
   if (!panel.open) panel.showModal();
   place("panel-title").focus();
   return look(where);
@@ -29,7 +36,7 @@ async function look(where) {
   current = where;
   let found;
   try {
-    found = await (where.pool ? lookAtPool(where) : where.task ? lookAtTask(where) : where.groups ? lookAtGroups(where) : lookAtQueue(where));
+    found = await (where.pool ? lookAtPool(where) : where.task ? lookAtTask(where) : where.groups ? lookAtGroups(where) : where.workers ? lookAtWorkers(where) : lookAtQueue(where));
   } catch (problem) {
     found = [element("p", {class: "bad"}, problem.message)];
     if (where.task && histories[mine]) found.push(...historyOf(mine));

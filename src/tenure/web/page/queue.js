@@ -21,6 +21,13 @@ async function lookAtGroups(where) {
   const counts = await ask(`${queueOf(where)}/counts?limit=256`), left = counts.groups - counts.longest_groups.length;
   return [groupsTable(where, counts.longest_groups), left > 0 ? element("p", {class: "empty"}, `and ${count(left)} shorter groups`) : null].filter(Boolean);
 }
+async function lookAtWorkers(where) {
+  const {workers} = await ask(`${queueOf(where)}/workers`), most = 20;
+  const tasks = w => !w.tasks.length ? "-" : element("span", {}, ...w.tasks.slice(0, most).flatMap((t, i) => [i ? ", " : "", link(String(t.id), {queue: where.queue, task: t.id}), ` (${spoken(t.seconds)})`]),
+    w.tasks.length > most ? `, and ${count(w.tasks.length - most)} more` : "");
+  return [workers.length ? table([" process", "tasks", "longest", " has", " waits for tasks"], workers.map(w => [w.process, count(w.tasks.length), w.tasks.length ? spoken(w.tasks[0].seconds) : "-", tasks(w), w.waits ? "yes" : "no"]))
+    : element("p", {class: "empty"}, "no process works on this queue")];
+}
 async function lookAtQueue(where) {
   const hash = location.hash, counts = await ask(`${queueOf(where)}/counts?limit=5`);
   if (!panelShows(hash)) return [];

@@ -11,24 +11,29 @@ function say(text, bad) {
 let polls = 0;
 async function poll() {
   try {
-    const state = await ask("state.json");
-    remember({at: seconds(), ...state.totals});
+    const state = await ask("state.json", {}, 10);
+    lost = null;
+    remember({at: seconds(), ...state.totals, queues: busiest(state.queues)});
     drawCharts();
     drawTables(state);
+    drawSchedules(state.schedules ?? []);
+    drawTroubles(state);
     drawGraph(state);
     const more = state.more.length ? `, not all ${state.more.join(" and ")} are shown` : "";
     say(`${state.store}, namespace ${state.namespace}, round trip ${spoken(state.ping)}${more}`, false);
-    announce(state.deadlocks.map(sentence).join(". "));
     document.documentElement.dataset.polls = ++polls;
   } catch (problem) {
-    say(`no news: ${problem.message}`, true);
-    announce(`no news: ${problem.message}`);
+    lost = {since: samples.length ? samples[samples.length - 1].at : null, why: problem.message};
+    say("not connected", true);
+    drawTroubles();
   }
   setTimeout(poll, 1000);
 }
 async function pollFailures() {
   try {
-    drawFailures(await ask("failures.json"));
+    const found = await ask("failures.json");
+    failuresSeen = found.kinds;
+    drawFailures(found);
   } catch (problem) {
     show("failures", element("p", {class: "bad"}, problem.message));
   }
@@ -45,7 +50,7 @@ async function start() {
 document.addEventListener("pointermove", point);
 document.addEventListener("keydown", readByKey);
 document.addEventListener("focusout", event => {
-  if (cursor !== null && event.target.closest("#charts figure")) { cursor = null; place("reading").textContent = ""; }
+  if (cursor !== null && event.target.closest(".charts figure")) { cursor = null; place("reading").textContent = ""; }
 });
 document.addEventListener("change", event => {
   if (event.target.name === "span") { span = Number(event.target.value); cursor = null; drawCharts(); }
@@ -56,6 +61,7 @@ document.addEventListener("click", event => {
   if (pressed?.dataset.do === "close") place("panel").close();
   if (pressed?.dataset.do === "keep") place("confirm").close();
   if (pressed?.dataset.do === "confirm") carryOut();
+  if (pressed?.dataset.do === "reload") location.reload();
   if (pressed?.dataset.do === "stop") stopSearch();
   if (pressed?.dataset.do === "on") searchOn();
 });
@@ -63,6 +69,7 @@ place("panel").addEventListener("close", () => {
   clearTimeout(timer);
   if (location.hash === opened) history.pushState(null, "", location.pathname + location.search);
 });
+addEventListener("resize", () => drawCharts());
 addEventListener("hashchange", openPanel);
 addEventListener("popstate", openPanel);
 start();

@@ -18,7 +18,7 @@ async function lookAtTask(where) {
   const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
     ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
     ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
-    ["key", t.key], ["group", t.group], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : `in ${spoken(Math.max(t.deadline, 0))}`], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
     : t.rank ? [] : [...(t.state === "delayed" ? [button("Make ready now", {action: "edit", queue: where.queue, id: t.id, delay: 0})] : []),

@@ -3,6 +3,7 @@ const count = n => n === null || n === undefined ? "-" : n.toLocaleString("en");
 const rate = n => n === null || n === undefined ? "-" : n >= 10 || n === 0 ? count(Math.round(n)) : n.toPrecision(2);
 function spoken(s) {
   if (s === null || s === undefined) return "-";
+  if (s === 0) return "0 s";
   if (s < 0.1) return (s * 1000).toPrecision(2) + " ms";
   if (s < 100) return s.toPrecision(3) + " s";
   if (s < 6000) return Math.round(s / 60) + " min";

@@ -267,9 +267,9 @@ BEGIN
             WHERE l.key >= _prefix AND l.key < upto AND l.key > _after ORDER BY l.key LIMIT _limit + 1;
     ELSIF _kind = 'queues' THEN
         RETURN QUERY
-            SELECT CASE WHEN (tenure.read_queue(_now, q.name)).put > 0 THEN 'row' ELSE 'skip' END, NULL::bigint[],
+            SELECT CASE WHEN r.put > 0 OR NOT tenure.is_idle(r) THEN 'row' ELSE 'skip' END, NULL::bigint[],
                 ARRAY[q.name, q.name]
-            FROM tenure.queue q
+            FROM tenure.queue q CROSS JOIN LATERAL tenure.read_queue(_now, q.name) r
             WHERE q.name >= _prefix AND q.name < upto AND q.name > _after ORDER BY q.name LIMIT _limit + 1;
     ELSE
         RETURN QUERY SELECT 'row', NULL::bigint[], ARRAY[s.name, s.name] FROM tenure.session s

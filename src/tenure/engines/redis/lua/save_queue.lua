@@ -48,7 +48,7 @@ local function save_queue(queue)
         groups().save_groups(queue)
     end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
-    local listed = queue.put == 0 and 0 or over and queue.keep or -1
+    local listed = not over and -1 or queue.put > 0 and queue.keep or 0
     if over or listed ~= queue.listed then
         relist(queue, over, listed)
     end
