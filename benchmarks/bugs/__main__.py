@@ -15,7 +15,7 @@ from typing import Any
 
 import benchmarks.bugs
 from benchmarks.bugs._cases import BOTH, CASES, TRIO, Case
-from benchmarks.bugs._environments import python_with
+from benchmarks.bugs._environments import interpreter, python_with
 
 Row = dict[str, Any]
 
@@ -111,6 +111,9 @@ def main() -> int:
             if arguments.names and case.module not in arguments.names:
                 continue
             for release, backend, broken in places(case):
+                if interpreter(release) is None:
+                    print(f"{case.bug}: no {release} of pyenv here, left out", file=sys.stderr, flush=True)
+                    continue
                 rows.append(row(case, release, backend, broken=broken, runs=arguments.runs, cache=cache))
                 print(" ".join(cells(rows[-1])), file=sys.stderr, flush=True)
 

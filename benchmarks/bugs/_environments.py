@@ -5,10 +5,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 from benchmarks.bugs._cases import CURRENT, TRIO
+
+
+def interpreter(release: str) -> str | None:
+    """The interpreter to make the environment of a release with: this one, or one of pyenv if the release is one."""
+    package, _, version = release.partition("==")
+    if package != "python":
+        return sys.executable
+    there = Path.home() / ".pyenv/versions" / version / "bin/python"
+    return str(there) if there.exists() else None
 
 
 def python_with(release: str, cache: Path) -> Path:
@@ -19,8 +27,9 @@ def python_with(release: str, cache: Path) -> Path:
     if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {release} ...", file=sys.stderr, flush=True)
-        venv.create(folder, with_pip=True)
-        wanted = [release, TRIO] if release.startswith("anyio==") else [release, CURRENT, TRIO]
+        subprocess.run([interpreter(release) or sys.executable, "-m", "venv", folder], check=True)
+        own = [] if release.startswith("python==") else [release]
+        wanted = [*own, TRIO] if release.startswith("anyio==") else [*own, CURRENT, TRIO]
         subprocess.run([python, "-m", "pip", "install", "-qq", *wanted], check=True)
         complete.touch()
     return python

@@ -32,7 +32,7 @@ TRIAL = 100
 AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "1mb")
 
 
-async def soak(folder: Path, faults: int, seed: int) -> Verdict:
+async def soak(folder: Path, faults: int, seed: int, histories: Path | None) -> Verdict:
     total = Verdict()
     (folder / "redis").mkdir()
     server = RedisServer(folder / "redis", *AOF)
@@ -42,7 +42,8 @@ async def soak(folder: Path, faults: int, seed: int) -> Verdict:
     try:
         while (left := faults - total.suffered.total()) > 0 and not total.violations:
             number = total.suffered.total() // TRIAL
-            trial = Trial(server, fleet, folder, random.Random(f"{seed}:{number}"), clock=number % 4 == 3)
+            chance = random.Random(f"{seed}:{number}")
+            trial = Trial(server, fleet, folder, chance, clock=number % 4 == 3, histories=histories)
             began = time.monotonic()
             verdict = await trial.run(min(left, TRIAL))
             print(f"{trial.name} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
@@ -71,12 +72,15 @@ def main() -> int:
     parser.add_argument("engine", choices=["redis"])
     parser.add_argument("--faults", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check"
+    )
     parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     arguments = parser.parse_args()
     # the path of a socket has to be short
     folder = Path(tempfile.mkdtemp(prefix="soak"))
     began = time.monotonic()
-    total = anyio.run(soak, folder, arguments.faults, arguments.seed)
+    total = anyio.run(soak, folder, arguments.faults, arguments.seed, arguments.histories)
     print(f"in {time.monotonic() - began:.0f} s: {total}")
     print("faults:", ", ".join(f"{name} {n}" for name, n in sorted(total.suffered.items())))
     if arguments.record:

@@ -31,6 +31,7 @@ PERMITS = 3
 READERS = 1000
 GROUPED = {"ordered": 1, "paired": 2}
 """The queues whose tasks have groups, and how many of a group are leased at a time; each group is a subject."""
+GROUPS = "abc"
 BLOCK = signal.SIGUSR2
 """The signal on which a process blocks its event loop for up to three ttl."""
 STALL = (
@@ -188,7 +189,7 @@ class Client:
         await self.workers["jobs"].run()
 
     async def put_in_groups(self, store) -> None:
-        name, group = random.choice(list(GROUPED)), random.choice("abc")
+        name, group = random.choice(list(GROUPED)), random.choice(GROUPS)
         item = f"{os.getpid()}.{next(self._numbers)}"
         with anyio.CancelScope() as scope, self._waits_for_room(scope):
             with self.history.putting(f"{name} {group}", item):

@@ -27,6 +27,7 @@ from benchmarks._postgres_server import server as postgres_server
 from benchmarks.soak import evidence
 from benchmarks.soak.families_client import WIDTHS
 from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.plain import judged
 from tenure.testing import History, RefereeError, structured
 
 LOOPS = ("asyncio", "trio", "uvloop")
@@ -81,7 +82,7 @@ class Trees:
             state = failed.state
         except tenure.TaskCancelled:
             state = "cancelled"
-        self._history.ended(name, state)
+        self._history.ended(str(root), state)
         self.ends[state] += 1
 
 
@@ -116,6 +117,7 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
         if audit.statistics.unfinished:
             wrong.append(f"tasks are left: {audit.statistics}")
     fleet.close()
+    wrong += judged(options.histories, "families", History(path), excused=frozen)
     try:
         families = structured(History(path), paused=frozen, whole=False)
     except RefereeError as error:
@@ -139,6 +141,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check"
+    )
     parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     options = parser.parse_args(arguments)
     print(vars(options), flush=True)

@@ -21,16 +21,23 @@ WIDTHS = (4, 3)
 
 
 async def handle(history: History, task: tenure.Task[dict[str, Any]]) -> list[str]:
-    """Work on a task of a tree, after its children; the payload has its name, and names of tasks that fail."""
+    """Work on a task of a tree, after its children.
+
+    The payload has its name, names of tasks that fail, and the id of its parent.
+    """
     name, fails = task.payload["name"], task.payload["fails"]
     level = name.count("/")
-    with history.trying(name, parent=name.rpartition("/")[0] or None):
+    with history.trying(str(task.id), parent=task.payload.get("parent")):
         await anyio.sleep(random.uniform(0, 0.01))
         if name in fails:
             raise ValueError(name)
         numbers = range(WIDTHS[level] if level < len(WIDTHS) else 0)
         async with task.children() as children:
-            await children.put_many({"name": f"{name}/{n}", "fails": fails} for n in numbers)
+            await children.put_many(
+                {"name": f"{name}/{n}", "fails": fails, "parent": str(task.id)} for n in numbers
+            )
+        for child in children:
+            history.ended(str(child.id), child.state)
         return [name, *(below for child in children for below in child.result)]
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import anyio
 
 import tenure
+from benchmarks.soak.plain import judged
 from tenure.testing import History, RefereeError, conservation, mutual_exclusion, nothing_lost
 
 PATIENCE = 120.0
@@ -80,8 +81,8 @@ class Load:
         self.longest.clear()
         self.late = 0.0
 
-    async def end(self, store) -> list[str]:
-        """Have all that was put done, and tell what was against the rules."""
+    async def end(self, store, folder, name) -> list[str]:
+        """Have all that was put done, keep the history in a folder, and tell what was against the rules."""
         self._stopping = True
         wrong = self._wrong
         for place in self.places:
@@ -92,6 +93,7 @@ class Load:
                 self.history.found(queue.name, record.payload, record.state)
             wrong += (await queue.verify()).problems
             wrong += _breaches(conservation, await queue.statistics(), self.history.about(queue.name))
+        wrong += judged(folder, name, self.history)
         return [*wrong, *_breaches(mutual_exclusion, self.history), *_breaches(nothing_lost, self.history)]
 
     async def _again(self, act, thing) -> None:

@@ -40,7 +40,7 @@ def server(folder: Path):
         redis.kill()
 
 
-async def soak(folder: Path, kills: int, store: str, seed: int) -> ProcessorVerdict:
+async def soak(folder: Path, kills: int, store: str, seed: int, histories: Path | None) -> ProcessorVerdict:
     total = ProcessorVerdict()
     fleet = ProcessorFleet(folder)
     try:
@@ -49,7 +49,8 @@ async def soak(folder: Path, kills: int, store: str, seed: int) -> ProcessorVerd
             place.mkdir()
             began = time.monotonic()
             with server(place) if store == "redis" else nullcontext() as of:
-                trial = ProcessorTrial(of, fleet, place, random.Random(f"{seed}:{place.name}"))
+                chance = random.Random(f"{seed}:{place.name}")
+                trial = ProcessorTrial(of, fleet, place, chance, histories=histories)
                 verdict = await trial.run(min(left, TRIAL))
             print(f"{trial.name} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
             total += verdict
@@ -67,13 +68,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check"
+    )
     parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     chosen = parser.parse_args(arguments)
     # the path of a socket has to be short
     folder = Path(tempfile.mkdtemp(prefix="soak"))
     print(f"{chosen.store}, seed {chosen.seed}", flush=True)
     began = time.monotonic()
-    total = anyio.run(soak, folder, chosen.kills, chosen.store, chosen.seed)
+    total = anyio.run(soak, folder, chosen.kills, chosen.store, chosen.seed, chosen.histories)
     print(f"in {time.monotonic() - began:.0f} s: {total}")
     for what, counts in (("kills", total.killed), ("all faults", total.suffered)):
         print(f"{what}:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))

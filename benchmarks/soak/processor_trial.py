@@ -15,6 +15,7 @@ import anyio
 
 import tenure
 from benchmarks.soak.judging import Judging, Verdict, unaware
+from benchmarks.soak.plain import judged
 from benchmarks.soak.processor_client import END, PRESET, QUEUE, WHAT
 from benchmarks.soak.processor_nemesis import FAULTS, ProcessorNemesis
 from benchmarks.soak.processor_referee import strandings
@@ -82,6 +83,7 @@ class ProcessorTrial(Judging):
     pause: float = 0.4
     cheats: bool = False
     slack: float = 0.0
+    histories: Path | None = None
 
     def __post_init__(self) -> None:
         self.name = f"processor {next(_numbers)}"
@@ -224,6 +226,7 @@ class ProcessorTrial(Judging):
             seen["deliveries again"] += tasks.again
         with self._refereed():
             conservation(self.statistics, events)
+        self._breach(judged(self.histories, self.name, events, excused=stalled))
         self._judge_times(events)
         for event in events:
             if event.kind == "left" and event.facts["connections"]:

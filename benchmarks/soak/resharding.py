@@ -94,7 +94,7 @@ class Resharding:
                         await self._phase("failover, planned", self._failover)
                         await self._phase("failover, killed", self._kill)
                 await self._phase("after", anyio.sleep, options.seconds)
-                self._wrong += await load.end(stores[0])
+                self._wrong += await load.end(stores[0], options.histories, "resharding")
                 group.cancel_scope.cancel()
             await self._count(stores[0], engine)
         print(
@@ -278,6 +278,7 @@ def main(arguments: list[str]) -> int:
     add("--seconds", type=float, default=3.0, help="how long to measure before and after")
     add("--node-timeout", type=float, default=5.0, help="cluster-node-timeout in seconds; Redis has 15")
     add("--response-timeout", type=float, default=5.0)
+    add("--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check")
     options = parser.parse_args(arguments)
     # the path of a socket has to be short
     with tempfile.TemporaryDirectory(prefix="soak") as folder:

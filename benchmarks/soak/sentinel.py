@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import anyio
 from redis_servers import WatchedRedis
@@ -42,7 +43,7 @@ async def run(watched: WatchedRedis, options: argparse.Namespace) -> list[str]:
             for number in range(options.failovers):
                 act = failover if number % 2 else kill
                 await measure(load, f"{number + 1}: {act.__doc__}", act, watched)
-            wrong = await load.end(stores[0])
+            wrong = await load.end(stores[0], options.histories, "sentinel")
             group.cancel_scope.cancel()
     print(
         f"{load.did['holds']} holds, {load.did['tasks']} tasks, "
@@ -125,6 +126,7 @@ def main(arguments: list[str]) -> int:
     add("--pace", type=float, default=0.05, help="seconds that each task of the load rests")
     add("--down-after", type=float, default=2.0, help="down-after-milliseconds in seconds; Redis has 30")
     add("--response-timeout", type=float, default=5.0)
+    add("--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check")
     options = parser.parse_args(arguments)
     # the path of a socket has to be short
     with tempfile.TemporaryDirectory(prefix="soak") as folder:

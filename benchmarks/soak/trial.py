@@ -10,9 +10,10 @@ from pathlib import Path
 import anyio
 
 import tenure
-from benchmarks.soak.client import GROUPED, PERMITS, READERS, grouped, leaping_clock
+from benchmarks.soak.client import GROUPED, GROUPS, PERMITS, READERS, grouped, leaping_clock
 from benchmarks.soak.judging import Judging, Verdict, unaware
 from benchmarks.soak.nemesis import FAULTS, Nemesis, wait_for_answer
+from benchmarks.soak.plain import judged
 from tenure.engines.redis import RedisEngine
 from tenure.testing import (
     FaultProxy,
@@ -59,6 +60,7 @@ class Trial(Judging):
     ttl: float = 1.0
     pause: float = 0.06
     cheats: bool = False
+    histories: Path | None = None
 
     def __post_init__(self) -> None:
         self.name = f"trial {next(_numbers)}"
@@ -221,6 +223,9 @@ class Trial(Judging):
             event.kind == "kept" for event in events
         )
         self._judge_the_ends(events, self.verdict.suffered["kill_process"])
+        limits = {"permits": PERMITS, "rw": READERS}
+        limits |= {f"{name} {group}": number for name, number in GROUPED.items() for group in GROUPS}
+        self._breach(judged(self.histories, self.name, events, limits, stalled))
 
     def _stalled(self, events):
         """As `unaware`: nobody can know what time it is when the clock leaps, or everything is lost."""
