@@ -22,7 +22,7 @@ class Module(NamedTuple):
 _START = ("prelude", "numbers", "check")
 _SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
 _OBJECTS = (*_START, *_SESSIONS, "operations")
-_GROUPS = Module("groups", ("groups",))
+_GROUPS = Module("groups", ("paces", "groups"))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
     *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", _GROUPS),

@@ -13,6 +13,7 @@ from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_
 from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
+from ._paces import PACES, Paces
 from ._pages import Position, page_of, place_in
 from ._producers import Producers
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
@@ -30,7 +31,7 @@ from ._tasks import Tasks
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
-    *(FAMILIES, ENTRIES),
+    *(FAMILIES, ENTRIES, PACES),
 )
 """The tables of all rules."""
 
@@ -43,6 +44,7 @@ __all__ = (
     "HOLDS",
     "LAYOUTS",
     "LEASED",
+    "PACES",
     "PARTICIPANTS",
     "PRODUCERS",
     "SUSPENDED",
@@ -63,6 +65,7 @@ __all__ = (
     "Next",
     "Order",
     "Owner",
+    "Paces",
     "Position",
     "Producers",
     "Queue",

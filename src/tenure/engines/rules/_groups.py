@@ -1,4 +1,4 @@
-"""Groups of tasks, which take turns: limits, weights and tags. `SetGroups` has the rules.
+"""Groups of tasks, which take turns: limits, rates, weights and tags. `SetGroups` has the rules.
 
 While no group is named, there are settings only: the tasks without a group are then all there are.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heapreplace
+from math import inf
 from typing import NamedTuple, Protocol
 
-from tenure.engine import OF_CHILDREN, GroupCounts, SetGroups
+from tenure.engine import CAP, OF_CHILDREN, GroupCounts, SetGroups
 
+from ._paces import Paces, possible_starts, start_after
 from ._pages import Position
 
 
@@ -37,7 +39,12 @@ class Group:
 
 @dataclass(slots=True)
 class GroupSettings:
-    """The settings and counts of all groups of a queue together."""
+    """The settings and counts of all groups of a queue together.
+
+    A rate is the seconds between two starts (0: none) and the burst. `starts_at` is when the next task of the queue may
+    start; `open` is 1 if one could when that was last looked at, else 0, and None without a pace. `paces` of groups are
+    kept. A group with a rate counts for one task that can be taken.
+    """
 
     named: int = 0
     unfinished: int = 0
@@ -47,6 +54,13 @@ class GroupSettings:
     per_group: int = 0
     max_size: int = 0
     hold: bool = True
+    every: float = 0.0
+    burst: float = 1.0
+    group_every: float = 0.0
+    group_burst: float = 1.0
+    starts_at: float = -inf
+    open: int | None = None
+    paces: int = 0
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -69,6 +83,8 @@ class Turn(NamedTuple):
 
 class GroupRows(Protocol):
     """The groups of one queue."""
+
+    paces: Paces
 
     def expect(self, names: Iterable[str], /) -> None:
         """The groups of these names will be needed."""
@@ -114,7 +130,7 @@ class GroupRows(Protocol):
 class Groups(GroupSettings):
     """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_rows", "again")
 
     # declared again, because the methods assign them and not every type checker takes the types of the base
     named: int
@@ -125,16 +141,26 @@ class Groups(GroupSettings):
     per_group: int
     max_size: int
     hold: bool
+    every: float
+    burst: float
+    group_every: float
+    group_burst: float
+    starts_at: float
+    open: int | None
+    paces: int
     weights: Mapping[str, float]
 
     def __init__(self, rows: GroupRows, *row: object) -> None:
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
+        self.again = 0
+        """The number of times that a group with a rate could be taken from again, after it was taken from."""
 
     @property
     def are_kept(self) -> bool:
         """True if a group is named, or the settings differ from the defaults."""
-        return bool(self.named or self.per_group or self.max_size or self.weights)
+        rated = self.every or self.group_every
+        return bool(self.named or self.per_group or self.max_size or self.weights or rated)
 
     @property
     def keep_order(self) -> bool:
@@ -143,15 +169,106 @@ class Groups(GroupSettings):
 
     def set(self, op: SetGroups) -> None:
         """Have new settings."""
-        changed = (op.per_group, op.hold) != (self.per_group, bool(self.hold))
+        before = (self.per_group, bool(self.hold), self.group_every, self.group_burst)
         self.per_group, self.max_size, self.hold = op.per_group, op.max_size, op.hold
         self.weights = dict(op.weights)
+        self.every, self.burst = (op.rate.every, op.rate.burst) if op.rate else (0.0, 1.0)
+        self.group_every, self.group_burst = (
+            (op.group_rate.every, op.group_rate.burst) if op.group_rate else (0.0, 1.0)
+        )
+        self._open()
+        changed = before != (self.per_group, bool(self.hold), self.group_every, self.group_burst)
         if changed and self.named:
             self._rows.expect(self.weights)
             for name in self.weights:
                 if name and self._rows.find(name) is not None:
                     self.refresh(self._rows.change(name))
             self.takeable = self._rows.refresh(self)
+
+    # paces
+
+    @property
+    def until(self) -> float:
+        """The time until which the pace of the queue says something."""
+        return self.starts_at + (self.burst - 1) * self.every
+
+    def due(self, waiting: int) -> float | None:
+        """The next time at which more of the waiting tasks can be taken, which only wait for it."""
+        if self.open == 0 and waiting:
+            return self.starts_at
+        return self._rows.paces.first_due() if self.paces else None
+
+    def pass_time(self) -> None:
+        """Let the queue and its groups be taken from whose time has come, and forget paces that say nothing."""
+        self._open()
+        if self.paces:
+            for pace in self._rows.paces.due(CAP):
+                if (group := self._rows.find(pace.group)) is not None:
+                    self.refresh(self._rows.change(group.name))
+                else:
+                    self._rows.paces.await_it(pace, awaited=False)
+            self.paces -= self._rows.paces.forget(self._rows.paces.now - self._slack, CAP)
+
+    def possible(self, count: int) -> int:
+        """The number of these tasks of the queue that may start now."""
+        return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
+
+    def start(self, count: int) -> None:
+        """So many tasks of the queue, which has a pace, have started."""
+        if self.every and count:
+            self.starts_at = start_after(self.every, self.burst, self.starts_at, self._rows.paces.now, count)
+        self._open()
+
+    def hold_off(self, name: str, seconds: float) -> float:
+        """No task of a group, or of the queue for "", starts for so many seconds; until when that says something."""
+        paces = self._rows.paces
+        starts_at = paces.now + seconds
+        if not name:
+            self.starts_at = max(self.starts_at, starts_at)
+            self._open()
+            return self.until
+        pace = paces.find(name)
+        if pace is not None:
+            starts_at = max(starts_at, pace.starts_at)
+        self.paces += paces.set(name, starts_at)
+        if self._rows.find(name) is not None:
+            self.refresh(self._rows.change(name))
+        return starts_at + self._slack
+
+    @property
+    def _slack(self) -> float:
+        """The seconds for which the pace of a group says something after the next start of a task."""
+        return (self.group_burst - 1) * self.group_every
+
+    def _open(self) -> None:
+        """Look anew at whether a task of the queue may start."""
+        now = self._rows.paces.now
+        if self.until <= now:
+            self.starts_at = -inf
+        self.open = None
+        if self.every or self.starts_at > -inf:
+            self.open = self.possible(1)
+
+    def _start(self, name: str) -> None:
+        """A task of a named group has started, and groups have a rate."""
+        paces = self._rows.paces
+        pace = paces.find(name)
+        starts_at = -inf if pace is None else pace.starts_at
+        starts_at = start_after(self.group_every, self.group_burst, starts_at, paces.now)
+        self.paces += paces.set(name, starts_at)
+
+    def _paced(self, name: str, count: int) -> int:
+        """The number of these tasks of a group that count as tasks to be taken now."""
+        paces = self._rows.paces
+        pace = paces.find(name)
+        if pace is not None:
+            awaited = count > 0 and not possible_starts(
+                self.group_every, self.group_burst, pace.starts_at, paces.now
+            )
+            paces.await_it(pace, awaited)
+            if awaited:
+                return 0
+        return min(count, 1) if self.group_every else count
 
     # tasks come and go
 
@@ -218,7 +335,7 @@ class Groups(GroupSettings):
         No more groups than turns can be chosen, so the first groups are all that have to be known.
         """
         nexts = self._rows.next(count)
-        if all(group.waiting == 1 for group in nexts):
+        if not self.group_every and all(group.waiting == 1 for group in nexts):
             return self._take_each(nexts)
         line = [(tag, name) for tag, name, _, _ in nexts]
         firsts = {name: first for _, name, _, first in nexts}
@@ -231,8 +348,11 @@ class Groups(GroupSettings):
             group.tag = self.virtual_time + self._turn(name)
             group.leased += bool(name)
             group.waiting -= 1
+            if name and self.group_every:
+                self._start(name)
             self.refresh(group)
             if group.takeable:
+                self.again += bool(name and self.group_every)
                 heapreplace(line, (group.tag, name))
             else:
                 heappop(line)
@@ -305,7 +425,8 @@ class Groups(GroupSettings):
 
     def refresh(self, group: Group) -> None:
         """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
-        takeable = self._limited(group) if self.per_group and group.name else group.waiting
+        is_limited = group.name and (self.per_group or self.group_every or self.paces)
+        takeable = self._limited(group) if is_limited else group.waiting
         if takeable and not group.takeable:
             group.tag = self.virtual_time + self._turn(group.name)
         self.takeable += takeable - group.takeable
@@ -313,9 +434,12 @@ class Groups(GroupSettings):
 
     def _limited(self, group: Group) -> int:
         """The number of tasks of a named group that can be taken now, where there is a limit."""
+        count = group.waiting
         if group.rests and self.keep_order:
-            return 0
-        return max(0, min(self.per_group - group.leased, group.waiting))
+            count = 0
+        elif self.per_group:
+            count = max(0, min(self.per_group - group.leased, group.waiting))
+        return self._paced(group.name, count) if self.group_every or self.paces else count
 
     def _group(self, name: str, waiting: int) -> Group:
         """The group of that name, made if need be, to be changed.

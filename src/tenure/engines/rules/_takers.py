@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tenure.engine import Notice, SessionItem
 
 from ._queues import Queue, Queues
-from ._rows import TaskRows
+from ._rows import TaskRows, earlier
 from ._state import Moment, Session, State
 from ._tables import OF_SESSION, Layout, Order, Table
 
@@ -52,7 +52,15 @@ class Takers:
         self._takers.save(taker)
 
     def offer(self, queue: Queue, count: int) -> None:
-        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed."""
+        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
+
+        A queue with a pace hints one: whoever takes something has the next one hinted.
+        """
+        if count > 0 and queue.takers:
+            self.hint(queue, count if queue.groups.open is None else min(count, queue.groups.open))
+
+    def hint(self, queue: Queue, count: int) -> None:
+        """Have as many idle takers ask as are needed for `count` tasks."""
         while count > 0 and queue.takers and not queue.paused:
             taker = self._takers.first("rank", queue.name)
             assert taker is not None
@@ -64,13 +72,20 @@ class Takers:
         """A new earliest due time: one idle taker must know, to ask in time."""
         now_due = self.due(queue)
         if now_due is not None and (due is None or now_due < due):
-            self.offer(queue, 1)
+            self.hint(queue, 1)
 
     def due(self, queue: Queue) -> Moment | None:
-        """The time at which the next delayed task is due; to be asked before tasks enter the order."""
+        """The time at which more can be taken, since a task is due or a pace allows it; to be asked before tasks enter
+        the order. `known_due` is then when the next task is due.
+        """
         if not queue.due_is_known:
             queue.known_due = self._rows.next_due(queue) if queue.delayed else None
             queue.due_is_known = True
+        groups = queue.groups
+        if groups.paces or groups.open is not None:
+            starts_at = groups.due(queue.waiting)
+            if starts_at is not None:
+                return earlier(queue.known_due, self._state.after(starts_at - self._state.now))
         return queue.known_due
 
     def drop(self, taker: Taker) -> None:

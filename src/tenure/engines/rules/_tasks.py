@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tenure.engine import (
     KEYED_TASK,
@@ -64,12 +65,20 @@ class Tasks:
         session = state.session(op.session)
         assert session is not None
         queue: Queue = self._queues.get(op.key)
-        takeable = queue.takeable
+        groups = queue.groups
+        takeable, was_open = queue.takeable, groups.open
         refused = self._settling.settle_all(queue, session, op.settle)
         self._promote(queue)
+        if groups.paces or was_open is not None:
+            groups.pass_time()
         tasks = self._take(queue, session, op)
         takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
-        takers.offer(queue, queue.takeable - takeable)
+        gained = queue.takeable - takeable
+        if groups.again:
+            gained, groups.again = gained + groups.again, 0
+        if was_open is not None and (tasks or not was_open):
+            gained = queue.waiting
+        takers.offer(queue, gained)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
         answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again)
@@ -78,8 +87,8 @@ class Tasks:
 
     def _promote(self, queue: Queue) -> None:
         """Have delayed tasks wait that are due."""
-        due = self._takers.due(queue)
-        if due is not None and due <= self._state.moment:
+        self._takers.due(queue)
+        if queue.known_due is not None and queue.known_due <= self._state.moment:
             moved, in_groups = self._rows.promote(queue, self._state.cap)
             queue.delayed -= moved
             queue.waiting += moved
@@ -90,11 +99,21 @@ class Tasks:
     def _take(self, queue: Queue, session: Session, op: Exchange) -> Sequence[Taken]:
         if queue.paused or not queue.waiting or op.want <= 0:
             return ()
-        if queue.groups.named:
-            tasks = self._rows.take_turns(queue, session, op, queue.groups.take(op.want))
+        groups = queue.groups
+        if groups.open is not None:
+            op = replace(op, want=groups.possible(op.want))
+            if not op.want:
+                return ()
+        if groups.named:
+            tasks = self._rows.take_turns(queue, session, op, groups.take(op.want))
         else:
             tasks = self._rows.take(queue, session, op)
         queue.waiting -= len(tasks)
+        if groups.open is not None or groups.group_every:
+            groups.start(len(tasks))
+            seconds = max(groups.every * groups.burst, groups.group_every * groups.group_burst)
+            if tasks and seconds:
+                queue.keep_until = max(queue.keep_until, self._state.after(seconds))
         return tasks
 
     def complete(self, op: Complete) -> Reply:
@@ -176,6 +195,12 @@ class Tasks:
 
     def set_paused(self, op: SetPaused) -> Reply:
         queue: Queue = self._queues.get(op.key)
+        if op.seconds > 0:
+            due = self._takers.due(queue)
+            until = queue.groups.hold_off(op.group, op.seconds)
+            queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
+            self._takers.offer_sooner(queue, due)
+            return Reply.OK
         queue.paused = op.paused
         if not op.paused:
             self._takers.offer(queue, queue.takeable)
@@ -183,8 +208,8 @@ class Tasks:
 
     def set_groups(self, op: SetGroups) -> Reply:
         queue: Queue = self._queues.get(op.key)
-        takeable = queue.takeable
+        takeable, was_open = queue.takeable, queue.groups.open
         queue.groups.set(op)
         self._room.make_room_in_groups(queue)
-        self._takers.offer(queue, queue.takeable - takeable)
+        self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)
         return Reply.OK

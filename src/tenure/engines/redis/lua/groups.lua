@@ -8,7 +8,8 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: CAP, add_soon, cold, remove_soon, set, write
+-- Reads: CAP, add_soon, cold, counted_before, forget_paces, keep_pace, now, open_queue, pace_of, paced,
+--     paced_count, remove_soon, set, set_pace, slack, write
 -- Writes: gained
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
@@ -56,7 +57,7 @@ local function known_of(queue)
         local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
         known = {
             of = {}, touched = false, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
-            weighted = found[4],
+            weighted = found[4], pace = paced[queue],
         }
         known_groups[queue] = known
     end
@@ -75,6 +76,10 @@ local function takeable(known, group)
         return 0
     end
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
+end
+
+local function has_pace(known, group)
+    return known.pace and group.name ~= '' and (known.pace.group_every > 0 or known.pace.paces > 0)
 end
 
 -- A group as it is stored. Its tag is false if it has none, true while it is not known; `saved` is the tag in `tags`.
@@ -115,6 +120,9 @@ local function add_group(queue, known, name, packed)
         group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
     end
     group.takeable = takeable(known, group)
+    if has_pace(known, group) then
+        group.takeable = counted_before(queue, known.pace, name, group.takeable)
+    end
     group.tag = group.takeable > 0 and queue.grouped > 0
     group.saved = group.tag
     known.of[name] = group
@@ -161,6 +169,9 @@ end
 local function refresh(queue, group)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
+    if has_pace(known, group) then
+        count = paced_count(queue, known.pace, group.name, count)
+    end
     gained, group.takeable = gained + count - group.takeable, count
     touch(known, group)
     if count == 0 then
@@ -200,6 +211,50 @@ local function tidy_group(queue, group)
         end
         known.of[''] = nil
     end
+end
+
+-- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+local function pass_time(queue)
+    local pace = paced[queue]
+    open_queue(queue, pace)
+    if pace.paces > 0 then
+        for _, name in ipairs(call('ZRANGEBYSCORE', queue.key .. ':awaited', '-inf', now + 1, 'LIMIT', 0, CAP)) do
+            local group = read_group(queue, name)
+            if group.is_there then
+                refresh(queue, group)
+            end
+            call('ZREM', queue.key .. ':awaited', name)
+        end
+        forget_paces(queue, pace)
+    end
+end
+
+-- No task of a group, or of the queue for "", starts until then.
+local function hold_off(queue, name, time)
+    local pace = pace_of(queue)
+    known_of(queue).pace = pace
+    if name == '' then
+        pace.starts_at = math.max(pace.starts_at, time)
+        open_queue(queue, pace)
+        return keep_pace(queue, pace.starts_at + (pace.burst - 1) * pace.every)
+    end
+    time = math.max(time, tonumber(call('ZSCORE', queue.key .. ':paces', name) or 0))
+    local group = read_group(queue, name)
+    set_pace(queue, pace, name, time)
+    if group.is_there then
+        refresh(queue, group)
+    end
+    keep_pace(queue, time + slack(pace))
+end
+
+-- The rates of the queue and of its groups.
+local function set_rates(queue, every, burst, group_every, group_burst)
+    if not paced[queue] and every + group_every == 0 then
+        return
+    end
+    local pace = pace_of(queue)
+    pace.every, pace.burst, pace.group_every, pace.group_burst = every, burst, group_every, group_burst
+    open_queue(queue, pace)
 end
 
 -- tasks

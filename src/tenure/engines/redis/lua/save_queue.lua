@@ -59,7 +59,7 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE)
+        call('DEL', QUEUE, queue.key .. ':paces')
     end
     queue.changed = {}
 end

@@ -1,13 +1,14 @@
 -- grouping: What a queue has for all its groups together.
 -- in: queue
 -- out: all columns but the queue
-SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, weights
+SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, every, burst, group_every,
+  group_burst, starts_at, open, paces, weights
 FROM grouping WHERE queue = :queue
 
 -- save_grouping: Keep it.
 -- in: all columns
 REPLACE INTO grouping VALUES (:queue, :named, :unfinished, :takeable, :producers, :virtual_time, :per_group, :max_size,
-  :hold, :weights)
+  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :open, :paces, :weights)
 
 -- delete_grouping: Forget it.
 -- in: queue
@@ -62,6 +63,11 @@ UPDATE task_group SET takeable = CASE
   WHEN :per_group = 1 AND :hold AND rests THEN 0
   ELSE max(0, min(:per_group - leased, waiting)) END, tag = CASE WHEN takeable > 0 THEN tag ELSE :tag END
 WHERE queue = :queue AND name > x''
+
+-- names: The named groups.
+-- in: queue
+-- out: name
+SELECT name FROM task_group WHERE queue = :queue AND name > x''
 
 -- takeable: How many tasks can be taken.
 -- in: queue

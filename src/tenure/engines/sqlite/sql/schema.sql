@@ -104,6 +104,13 @@ CREATE TABLE grouping (
   per_group INTEGER NOT NULL,
   max_size INTEGER NOT NULL,
   hold INTEGER NOT NULL,
+  every REAL NOT NULL,
+  burst REAL NOT NULL,
+  group_every REAL NOT NULL,
+  group_burst REAL NOT NULL,
+  starts_at REAL NOT NULL,
+  open INTEGER,
+  paces INTEGER NOT NULL,
   weights TEXT NOT NULL
 )
 

@@ -1,0 +1,150 @@
+-- Paces: when the next task of a group, or of a queue, may start: `rules/_paces.py`. A rate has the microseconds between
+-- two starts and the burst.
+-- Needs: groups
+
+-- How many tasks may start now, at a rate (NULL: none).
+CREATE FUNCTION tenure.possible_starts(_rate double precision[], _starts_at double precision, _now bigint)
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    every double precision := coalesce(_rate[1], 0);
+    first double precision := greatest(_starts_at, _now - (coalesce(_rate[2], 1) - 1) * every);
+BEGIN
+    IF first > _now + 1 THEN
+        RETURN 0;
+    END IF;
+    RETURN CASE WHEN every = 0 THEN 'infinity'::float8 ELSE 1 + floor((_now - first + 1) / every) END;
+END $$;
+
+-- When the next task may start, once so many have started now.
+CREATE FUNCTION tenure.start_after(_rate double precision[], _starts_at double precision, _now bigint, _count bigint)
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN greatest(_starts_at, _now - (_rate[2] - 1) * _rate[1]) + _count * _rate[1];
+END $$;
+
+-- For how long a pace says something after the next start.
+CREATE FUNCTION tenure.slack_of(_rate double precision[]) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN coalesce((_rate[2] - 1) * _rate[1], 0);
+END $$;
+
+-- Look anew at whether a task of the queue may start.
+CREATE FUNCTION tenure.open_queue(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    _q.has_groups := true;
+    IF _q.starts_at + tenure.slack_of(_q.rate) <= _q.at THEN
+        _q.starts_at := NULL;
+    END IF;
+    _q.open := NULL;
+    IF _q.rate IS NOT NULL OR _q.starts_at IS NOT NULL THEN
+        _q.open := least(1, tenure.possible_starts(_q.rate, coalesce(_q.starts_at, 0), _q.at))::bigint;
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Of these groups, hold what may not start yet; a group with a rate counts for one task that can be taken. Their counts
+-- are as if they had no pace.
+CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    more bigint;
+BEGIN
+    WITH counted AS (
+        SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.starts_at, p.awaited
+        FROM (SELECT DISTINCT u.name FROM unnest(_names) u (name) WHERE u.name <> '') n
+        CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, n.name) AS place OFFSET 0) o
+        JOIN tenure.task_group g ON g.ctid = o.place
+        LEFT JOIN tenure.pace p ON p.queue = _q.name AND p.name = n.name
+    ), looked AS (
+        SELECT c.*, c.free > 0 AND coalesce(tenure.possible_starts(_q.group_rate, c.starts_at, _q.at) = 0, false)
+            AS waits
+        FROM counted c
+    ), limited AS (
+        SELECT l.*, CASE WHEN l.waits THEN 0 WHEN _q.group_rate IS NULL THEN l.free ELSE least(l.free, 1) END AS now_free
+        FROM looked l
+    ), held AS (
+        UPDATE tenure.task_group g SET held = l.waiting - l.now_free, tag = CASE WHEN l.now_free > 0 THEN g.tag END
+        FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.free
+    ), awaited AS (
+        UPDATE tenure.pace p SET awaited = l.waits FROM limited l
+        WHERE p.queue = _q.name AND p.name = l.name AND p.awaited <> l.waits
+    )
+    SELECT sum(l.free - l.now_free) INTO more FROM limited l;
+    _q.held := _q.held + coalesce(more, 0);
+    RETURN _q;
+END $$;
+
+-- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+CREATE FUNCTION tenure.pass_time(_q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    names bytea[];
+    gone bigint;
+BEGIN
+    _q := tenure.open_queue(_q);
+    IF coalesce(_q.paces, 0) = 0 THEN
+        RETURN _q;
+    END IF;
+    WITH due AS (
+        UPDATE tenure.pace p SET awaited = false WHERE p.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM tenure.pace o WHERE o.queue = _q.name AND o.awaited AND o.starts_at <= _q.at + 1
+            ORDER BY o.starts_at, o.name LIMIT _cap
+        )) RETURNING p.name, p.starts_at
+    )
+    SELECT array_agg(d.name ORDER BY d.starts_at, d.name) INTO names
+    FROM due d WHERE tenure.place_of_group(_q, d.name) IS NOT NULL;
+    IF names IS NOT NULL AND _q.named > 0 THEN
+        _q := tenure.regroup(_q, names, 0, 0, 0);
+    END IF;
+    DELETE FROM tenure.pace p WHERE p.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM tenure.pace o
+        WHERE o.queue = _q.name AND o.starts_at <= _q.at - tenure.slack_of(_q.group_rate) AND NOT o.awaited
+        ORDER BY o.starts_at, o.name LIMIT _cap
+    ));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    _q.paces := _q.paces - gone;
+    RETURN _q;
+END $$;
+
+-- Tasks of these groups have started, so many of each, and groups have a rate.
+CREATE FUNCTION tenure.start_in_groups(_q tenure.queue, _names bytea[], _counts bigint[]) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    new bigint;
+BEGIN
+    WITH started AS (
+        INSERT INTO tenure.pace AS p (queue, name, starts_at)
+        SELECT _q.name, u.name, tenure.start_after(_q.group_rate, 0, _q.at, u.count)
+        FROM unnest(_names, _counts) u (name, count) WHERE u.name <> ''
+        ON CONFLICT (queue, name) DO UPDATE SET starts_at = excluded.starts_at
+            + greatest(0, p.starts_at - (_q.at - tenure.slack_of(_q.group_rate)))
+        RETURNING p.xmax = 0 AS is_new
+    )
+    SELECT count(*) FILTER (WHERE s.is_new) INTO new FROM started s;
+    _q.paces := coalesce(_q.paces, 0) + new;
+    RETURN _q;
+END $$;
+
+-- No task of a group, or of the queue for '', starts until then.
+CREATE FUNCTION tenure.hold_off_queue(_q tenure.queue, _name bytea, _until double precision) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    place tid := tenure.place_of_group(_q, _name);
+    ends_at double precision;
+    is_new boolean;
+BEGIN
+    IF _name = '' THEN
+        _q.starts_at := greatest(_q.starts_at, _until);
+        _q := tenure.open_queue(_q);
+        ends_at := _q.starts_at + tenure.slack_of(_q.rate);
+    ELSE
+        _q.has_groups := true;
+        INSERT INTO tenure.pace AS p (queue, name, starts_at) VALUES (_q.name, _name, _until)
+        ON CONFLICT (queue, name) DO UPDATE SET starts_at = greatest(p.starts_at, excluded.starts_at)
+        RETURNING p.starts_at + tenure.slack_of(_q.group_rate), p.xmax = 0 INTO ends_at, is_new;
+        _q.paces := coalesce(_q.paces, 0) + is_new::int;
+        IF place IS NOT NULL AND _q.named > 0 THEN
+            _q := tenure.regroup(_q, ARRAY[_name], 0, 0, 0);
+        END IF;
+    END IF;
+    _q.keep_until := greatest(_q.keep_until, ceil(ends_at)::bigint);
+    RETURN _q;
+END $$;
