@@ -17,8 +17,9 @@ import benchmarks
 from benchmarks import _table
 from benchmarks._against import NoRevision, rows_against, sources_of
 from benchmarks._measure import Row
-from benchmarks._record import NoRows, Record, read
-from benchmarks._report import overview, rewrite, write
+from benchmarks._pages import write_pages
+from benchmarks._record import NoRows, Record, keep, read
+from benchmarks._report import write
 from benchmarks._running import Failed, Interrupted, interruptible, rows_of
 from benchmarks._surroundings import found, surroundings
 
@@ -119,8 +120,9 @@ def main() -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
-    if arguments.performance is not None:
-        arguments.performance.open("r+").close()
+    if arguments.pages:
+        write_pages()
+        return 0
     record = Record() if arguments.rows is None else read(arguments.rows)
     try:
         if arguments.rows is None:
@@ -153,18 +155,16 @@ def _measure(arguments: argparse.Namespace, record: Record) -> None:
 
 
 def _write(arguments: argparse.Namespace, record: Record, *, ended: bool = True) -> int:
-    """Write the report and the part of the page, where asked for; 1 if something is not as it should be."""
+    """Write the report and the record, where asked for; 1 if something is not as it should be."""
     if arguments.report is not None:
         write(arguments.report, record, with_plots=ended)
         print(f"\n{arguments.report / 'index.html'}")
         if not ended:
             rows = arguments.rows or arguments.report / "rows.jsonl"
             print(f"Without plots; with them: python -m benchmarks --rows {rows} --report {arguments.report}")
-    if arguments.performance is not None and ended:
-        page = arguments.performance.read_text(encoding="utf-8")
-        arguments.performance.write_text(rewrite(page, record), encoding="utf-8")
-    if arguments.plot is not None and ended:
-        arguments.plot.write_text(overview(record), encoding="utf-8")
+    if arguments.record and ended:
+        print(f"On record: {', '.join(keep(record))}")
+        write_pages()
     if record.damaged:
         print(f"{arguments.rows}: {record.damage()}", file=sys.stderr)
     if record.header.get("size") == "smoke":
@@ -194,10 +194,10 @@ def _arguments() -> argparse.Namespace:
         "--report", type=Path, metavar="DIR", help="write index.html, report.md, plots and the rows to DIR"
     )
     parser.add_argument(
-        "--performance", type=Path, metavar="PAGE", help="rewrite the tables between the markers of PAGE"
+        "--record", action="store_true", help="put the rows on record, and write the pages of the docs anew"
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write one SVG with the ratios on asyncio, as in the README"
+        "--pages", action="store_true", help="run nothing: write the pages of the docs of what is on record"
     )
     parser.add_argument(
         "--against", metavar="REV", help="compare with another revision of ours, in turn, and without peers"
@@ -206,8 +206,10 @@ def _arguments() -> argparse.Namespace:
         "--rows", type=Path, metavar="FILE", help="run nothing: report the rows of FILE, which --json wrote"
     )
     arguments = parser.parse_args()
-    if (arguments.report or arguments.plot) and find_spec("matplotlib") is None:
-        parser.error("--report and --plot need matplotlib: pip install -e '.[bench]'")
+    if arguments.report and find_spec("matplotlib") is None:
+        parser.error("--report needs matplotlib: pip install -e '.[bench]'")
+    if arguments.record and (arguments.against or arguments.size == "smoke"):
+        parser.error("--record is for figures beside the peers: without --against, --smoke")
     if unknown := sorted(set(arguments.names) - set(found())):
         parser.error(f"no benchmark called {', '.join(unknown)}; there are {', '.join(found())}")
     arguments.names = arguments.names or found()

@@ -33,6 +33,8 @@ CONTESTS = {
     "held_transaction": ("queue_peers", ("held",)),
     "groups_redis": ("queue_peers", ("accounts",)),
     "groups_postgresql": ("queue_peers", ("accounts",)),
+    "children_redis": ("queue_peers", ("fan_out",)),
+    "children_postgresql": ("queue_peers", ("fan_out",)),
     "limiters": ("limiter_peers", ("admit", "wait", "keep")),
 }
 """By contest: the folder of its modules, and its works."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any
 
@@ -27,7 +27,6 @@ RC: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "tenure",
 }  # fmt: skip
 WIDTH = 10.0
-NARROW = 6.0
 
 
 def plots(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
@@ -48,21 +47,6 @@ def plots(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
         if grown:
             made["growth"] = "how it grows", _growth(grown)
     return made
-
-
-def overview(rows: Sequence[Row], says: str) -> str:
-    """The ratios on asyncio of these rows, of any benchmarks, in one narrow plot, and what the run was."""
-    compared = [
-        row for row in rows if row["loop"] == "asyncio" and "x" not in row and _is_figure(row["ratio"])
-    ]
-    label = f"left of the line tenure is behind; at 10 it is ten times as good as the peer\n{says}"
-    with rc_context(RC):
-        return _ratios(compared, name=_name, width=NARROW, label=label)
-
-
-def _name(row: Row) -> str:
-    work: str = row["work"]
-    return "\n".join(textwrap.wrap(work if ":" in work else f"{row['benchmark']}: {work}", 31))
 
 
 def _is_figure(value: float) -> bool:
@@ -87,22 +71,16 @@ def _legend(figure: Figure, colours: dict[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    columns = min(4 if figure.get_figwidth() == WIDTH else 3, len(handles))
+    columns = min(4, len(handles))
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns)
 
 
-def _ratios(
-    rows: Sequence[Row],
-    *,
-    name: Callable[[Row], str] = lambda row: f"{row['work']}, {row['loop']}",
-    width: float = WIDTH,
-    label: str = "ratio, ours to the peer",
-) -> str:
+def _ratios(rows: Sequence[Row]) -> str:
     """A point for each peer, with the range of the rounds, below each other by contest."""
     groups = list(_table.contests(rows))
     colours = _colours(row["peer_name"] for row in rows)
     del colours["ours"]
-    figure = Figure(figsize=(width, 0.9 + 0.24 * len(groups)))
+    figure = Figure(figsize=(WIDTH, 0.9 + 0.24 * len(groups)))
     axes: Any = figure.add_subplot()
     figure.subplots_adjust(top=1 - 0.1 / (0.9 + 0.24 * len(groups)))
     for at, group in enumerate(groups):
@@ -115,9 +93,9 @@ def _ratios(
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(_plain)
     axes.xaxis.set_minor_formatter(_nothing)
-    axes.set_yticks(range(len(groups)), [name(group[0]) for group in groups])
+    axes.set_yticks(range(len(groups)), [f"{group[0]['work']}, {group[0]['loop']}" for group in groups])
     axes.set_ylim(len(groups) - 0.5, -0.5)
-    axes.set_xlabel(label)
+    axes.set_xlabel("ratio, ours to the peer")
     _legend(figure, colours)
     return _svg(figure)
 

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 from benchmarks._measure import Row
 
+RECORDED = Path(__file__).with_name("recorded")
+"""The folder of the figures on record: a file for each benchmark, of its latest full run."""
+
 TEXTS = ("benchmark", "work", "loop", "peer_name", "unit", "goal")
 NUMBERS = ("ours", "peer", "ratio")
 """What each row has."""
@@ -68,6 +71,24 @@ def read(path: Path) -> Record:
     if not record.rows:
         raise NoRows(": ".join(filter(None, (f"{path} has no rows", record.damage()))))
     return record
+
+
+def recorded(folder: Path = RECORDED) -> dict[str, Record]:
+    """The runs on record, by benchmark."""
+    return {path.stem: read(path) for path in sorted(folder.glob("*.jsonl"))}
+
+
+def keep(record: Record, folder: Path = RECORDED) -> list[str]:
+    """Put a run on record, a file for each benchmark that came to its end; returns their names."""
+    kept = [name for name in record.benchmarks() if name not in record.failures]
+    folder.mkdir(exist_ok=True)
+    for name in kept:
+        lines = [record.header, *record.of(name)]
+        if name in record.seconds:
+            lines.append({"benchmark": name, "seconds": record.seconds[name]})
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    return kept
 
 
 def _checked(line: object) -> dict[str, Any]:

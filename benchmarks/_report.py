@@ -24,7 +24,8 @@ HEADINGS = (
 )
 FLOORS = {"bare checkpoint", "bare dispatch", "no exploration", "not watched", "tasks that wait for nothing"}
 """What nothing that does the work can pass: being behind them is not counted."""
-OVERVIEW = ("redis_queue", "redis_locks", "queues", "line")
+OURS = {"Worker", "free", "on the loop", "one by one", "without groups"}
+"""Ours without what the row adds: being behind them is what it costs."""
 CSS = """
 :root { color-scheme: light dark; --ink: #1f2328; --page: #fff; --line: #d0d7de; --behind: #b3261e; }
 @media (prefers-color-scheme: dark) {
@@ -50,7 +51,7 @@ def cells(rows: Sequence[Row]) -> tuple[str, ...]:
         if row["peer_name"] != NOBODY:
             figure = f" {number(row['peer'])}" if "missing" not in row else ""
             of = f"**{ratio(row)}**" if behind(row) else ratio(row)
-            peers.append(f"{row['peer_name']}{figure}: {of}")
+            peers.append(": ".join(filter(None, (f"{row['peer_name']}{figure}", of))))
     cpu = [number(first.get("cpu")), *(number(row.get("peer_cpu")) for row in rows)]
     goals = dict.fromkeys(row["goal"] for row in rows if row["goal"])
     return (
@@ -107,20 +108,22 @@ def what_is_missing(record: Record) -> list[str]:
     return lines + [record.damage()] * bool(record.damaged)
 
 
+def versions(record: Record) -> str:
+    """The versions of what took part."""
+    around: dict[str, Any] = record.header.get("surroundings", {})
+    packages = ", ".join(f"{name} {version}" for name, version in around.get("versions", {}).items())
+    return f"{around.get('python')}, {packages}, Redis {around.get('redis')}; other peers have versions in their names."
+
+
 def about(record: Record) -> list[str]:
     """The run, the machine and the versions."""
-    around: dict[str, Any] = record.header.get("surroundings", {})
-    versions = ", ".join(f"{name} {version}" for name, version in around.get("versions", {}).items())
-    lines = [
-        *_run(record),
-        f"{around.get('python')}, {versions}, Redis {around.get('redis')}; other peers have versions in their names.",
-    ]
+    lines = [*run(record), versions(record)]
     if record.seconds:
         lines.append(f"It took {sum(record.seconds.values()):.0f} s.")
     return lines
 
 
-def _run(record: Record) -> list[str]:
+def run(record: Record) -> list[str]:
     """When and where, after a warning if that makes the figures useless."""
     around: dict[str, Any] = record.header.get("surroundings", {})
     load = around.get("load") or [0.0]
@@ -183,39 +186,3 @@ def write(folder: Path, record: Record, *, with_plots: bool = True) -> None:
         f'<meta name="viewport" content="width=device-width"><style>{CSS}</style></head>\n<body>\n'
     )
     (folder / "index.html").write_text(page + "\n".join(html) + "\n</body></html>\n", encoding="utf-8")
-
-
-def overview(record: Record) -> str:
-    """One plot, as SVG, of what most users compare; without floors, and without counts, which have no unit."""
-    from benchmarks._plots import overview as plot
-
-    rows = [row for name in OVERVIEW for row in record.of(name)]
-    rows = [
-        {**row, "peer_name": row["peer_name"].split()[0]}
-        for row in rows
-        if row["peer_name"] not in FLOORS and row["unit"]
-    ]
-    return plot(rows, "\n".join(_run(record)))
-
-
-PART = re.compile(r"(<!-- figures of ([\w ]+): begin -->\n).*?(<!-- figures: end -->)", re.DOTALL)
-
-
-def rewrite(page: str, record: Record) -> str:
-    """A page in which each part between markers has a table of the benchmarks that its marker names.
-
-    A part without rows of the run stays as it is. The first that has some also names the versions.
-    """
-    first = True
-
-    def part(found: re.Match[str]) -> str:
-        nonlocal first
-        names = found[2].split()
-        rows = [row for name in names for row in record.of(name)]
-        if not rows:
-            return found[0]
-        around, first = about(record) if first else _run(record), False
-        lines = "\n\n".join([" ".join(around), markdown_table(rows)])
-        return f"{found[1]}\n`python -m benchmarks {' '.join(names)}`. {lines}\n\n{found[3]}"
-
-    return PART.sub(part, page)

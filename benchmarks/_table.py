@@ -24,20 +24,36 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+SHARE = "share"
+"""The unit of shares of a rate: they are compared with a goal, and have no ratio."""
+
+
+def verdict(row: Row) -> str:
+    """How ours compares: "ahead", "behind", "equal" where the spread that is shown holds 1, or "" without a ratio."""
+    if "missing" in row or row["peer_name"] == NOBODY or row["unit"] == SHARE or math.isnan(row["ratio"]):
+        return ""
+    low, high = (round(end, 2) for end in row.get("ratio_range", (row["ratio"], row["ratio"])))
+    if low <= 1 <= high:
+        return "equal"
+    return "behind" if row["ratio"] < 1 else "ahead"
+
+
 def ratio(row: Row) -> str:
-    """Ours to the peer, with its spread; what is behind is marked."""
+    """Ours to the peer, with its spread, after its verdict unless ours is ahead; of a share, nothing."""
     if "missing" in row:
         return f"- ({row['missing']})"
+    if not (says := verdict(row)):
+        return ""
     text = f"{row['ratio']:.2f}"
     if "ratio_range" in row:
         low, high = row["ratio_range"]
         text += f" ({low:.2f} to {high:.2f})"
-    return f"behind {text}" if behind(row) else text
+    return text if says == "ahead" else f"{says} {text}"
 
 
 def behind(row: Row) -> bool:
-    """Whether ours has the worse figure."""
-    return row["ratio"] < 1
+    """Whether ours has the worse figure, in each round."""
+    return verdict(row) == "behind"
 
 
 def contest(row: Row) -> tuple[object, ...]:
@@ -68,7 +84,7 @@ def lines(rows: Sequence[Row], *, colours: bool = False) -> list[str]:
     for row in rows:
         if row["peer_name"] == NOBODY:
             continue
-        name, of = row["peer_name"], ratio(row)
+        name, of = row["peer_name"], ratio(row) or number(row["peer"])
         if len(text := f"{name} {of}") > WIDTH - INDENT:
             text = f"{name[: WIDTH - INDENT - len(of) - 1].rstrip()} {of}"[: WIDTH - INDENT]
         if peers and width + 2 + len(text) > WIDTH - INDENT:

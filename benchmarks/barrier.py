@@ -1,4 +1,4 @@
-"""The barrier: 100 tasks that meet again and again, against those of asyncio and aiologic.
+"""The barrier: 100 tasks that meet again and again, beside the barriers of asyncio and aiologic.
 
 asyncio's does not break when a party is cancelled; aiologic's serves threads too.
 """

@@ -31,8 +31,8 @@ def run(size: Size) -> Iterator[Row]:
     yield from compared(
         "Redis: share of the rate", wait, "share", "share", {"": "0.99 to 1.01"}, more_is_better=True
     )
-    yield from rows("Redis: most in any second", wait, "overshoot", "")
-    yield from compared("Redis: what the unluckiest task got", wait, "fair", "", more_is_better=True)
+    yield from rows("Redis: most in any second", wait, "overshoot", "share")
+    yield from compared("Redis: what the unluckiest task got", wait, "fair", "share", more_is_better=True)
     yield from rows("Redis: commands for a permit", wait, "commands", "")
 
     keep = hold("keep", {"ours": 2_000}, once=True)

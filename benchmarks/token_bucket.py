@@ -1,4 +1,4 @@
-"""The token bucket: taking what is there, the accuracy of the rate, and what thousands that wait cost.
+"""The token bucket: taking tokens that are there, the accuracy of the rate, and what thousands that wait cost.
 
 aiolimiter is for asyncio, and does not give way to other tasks when it does not wait. The bare checkpoint is a floor:
 what gives way cannot be faster.

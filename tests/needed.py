@@ -28,6 +28,8 @@ NO_PYTEST_ASYNCIO = (
 NO_SITE = (
     "the site: TENURE_SITE is not set. mkdocs build -f docs/site/mkdocs.yml, then TENURE_SITE=build/site"
 )
+NO_DJANGO = "Django 6: not there, since it needs Python 3.12. pip install 'tenure[django]' on a later Python"
+NO_PYDANTIC_AI = "pydantic-ai: not there. pip install 'tenure[pydantic-ai]'"
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -45,6 +47,8 @@ REASONS = {
         NO_CHROMIUM,
         NO_PYTEST_ASYNCIO,
         NO_SITE,
+        NO_DJANGO,
+        NO_PYDANTIC_AI,
         LONG,
     )
 }

@@ -94,7 +94,7 @@ BEFORE_A_MARK = {
             SELECT count(*) FROM tenure.entry e WHERE e.task = f.task AND e.state = 'unfinished')""",
     "sweeps that do not go on": """
         SELECT f.task FROM tenure.family f
-        WHERE f.sweeps AND NOT EXISTS (SELECT FROM tenure.todo t WHERE t.due = 0 AND t.id = -1)""",
+        WHERE f.sweeps AND NOT EXISTS (SELECT FROM tenure.todo t WHERE t.id = -1)""",
     "timeouts": """
         SELECT f.task, t.id
         FROM tenure.family f FULL JOIN (SELECT * FROM tenure.todo o WHERE o.what = 'time out') t

@@ -13,12 +13,16 @@ from math import isnan, nan
 import pytest
 
 from benchmarks import _table
+from benchmarks._answers import ANSWERS, Answer
 from benchmarks._measure import MISSING, SIZES, Figure, alone, figure_of, in_turn, interleaved, row
+from benchmarks._pages import AREAS, all_figures, pages, rewrite, what_it_costs
+from benchmarks._pages import what_is_behind as losses
 from benchmarks._peers import CONTESTS, ROOT, BadHeader, Peer, peer_in, peers_of
-from benchmarks._record import Record, read
-from benchmarks._report import overview, rewrite, what_is_behind, what_is_missing, write
+from benchmarks._record import Record, keep, read, recorded
+from benchmarks._report import what_is_behind, what_is_missing, write
+from benchmarks._surroundings import found
 
-FIGURES = {"ours": Figure([100, 200, 300]), "swift": Figure([400, 200, 500]), "slow": Figure([50, 50, 50])}
+FIGURES = {"ours": Figure([100, 200, 300]), "swift": Figure([400, 267, 500]), "slow": Figure([50, 50, 50])}
 
 
 def a_record():
@@ -37,9 +41,36 @@ def a_record():
 
 def test_a_ratio_has_the_spread_of_its_rounds():
     made = row("work", "asyncio", FIGURES, "swift")
-    assert (made["ratio"], made["ratio_range"]) == (0.5, [0.25, 1.0])
+    assert (made["ratio"], made["ratio_range"]) == (0.5, [0.25, pytest.approx(0.75, abs=0.01)])
     less = row("work", "asyncio", FIGURES, "swift", less_is_better=True)
-    assert (less["ratio"], less["ratio_range"]) == (2.0, [1.0, 4.0])
+    assert (less["ratio"], less["ratio_range"]) == (2.0, [pytest.approx(1.33, abs=0.01), 4.0])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "spread", "says"),
+    [
+        (0.5, [0.4, 0.9], "behind"),
+        (0.5, [0.4, 0.994], "behind"),
+        (0.5, [0.4, 0.996], "equal"),  # 1.00, as it is shown
+        (0.9, [0.8, 1.2], "equal"),
+        (1.2, [0.9, 1.4], "equal"),
+        (1.2, [1.0, 1.4], "equal"),
+        (1.2, [1.1, 1.4], "ahead"),
+        (0.998, None, "equal"),
+        (0.9, None, "behind"),
+        (float("inf"), [float("inf"), float("inf")], "ahead"),
+        (nan, None, ""),
+    ],
+)
+def test_a_ratio_whose_spread_holds_1_is_equal(ratio, spread, says):
+    made = {"peer_name": "swift", "unit": "1/s", "ratio": ratio, "peer": 5.0}
+    made |= {"ratio_range": spread} if spread else {}
+    assert _table.verdict(made) == says
+    assert _table.behind(made) == (says == "behind")
+    assert says == "ahead" or _table.ratio(made).startswith(says)
+    # a share of a rate is compared with a goal, not with the peer's
+    assert _table.verdict(made | {"unit": "share"}) == _table.ratio(made | {"unit": "share"}) == ""
+    assert _table.verdict(made | {"missing": "gone"}) == ""
 
 
 def test_contestants_take_turns_and_peers_can_be_left_out():
@@ -82,9 +113,9 @@ def test_the_table_is_narrow_with_all_peers_of_a_contest_beside_each_other():
         assert max(map(len, _table.lines(contest))) <= 110
     text = "\n".join(_table.lines(contests[1]))
     assert "slow 4.00 (2.00 to 6.00)" in text
-    assert "swift behind 0.50 (0.25 to 1.00)" in text
+    assert "swift behind 0.50 (0.25 to 0.75)" in text
     assert "\x1b" not in text
-    assert "\x1b[31mswift behind 0.50 (0.25 to 1.00)\x1b[0m" in "\n".join(
+    assert "\x1b[31mswift behind 0.50 (0.25 to 0.75)\x1b[0m" in "\n".join(
         _table.lines(contests[1], colours=True)
     )
     assert len(_table.HEADING) <= 110 > len(_table.bar(3, 33, "x" * 200, 12.3))
@@ -143,39 +174,85 @@ def test_plots_take_the_colour_of_the_page(tmp_path):
         assert "#0a0b0c" not in svg
 
 
-@pytest.mark.leaves("matplotlib keeps its fonts open")
-def test_one_plot_compares_with_peers_but_not_with_floors_and_counts():
-    pytest.importorskip("matplotlib")
-    record = a_record()
-    for work, peer, unit in (("a floor", "bare checkpoint", "1/s"), ("a count", "swift", "")):
-        figures = {"ours": Figure([1]), peer: Figure([1])}
-        record.take({"benchmark": "line", **row(work, "asyncio", figures, peer, unit=unit)})
-    record.take({"benchmark": "scale", **row("keys", "asyncio", FIGURES, "swift", shown="swift 3 threads")})
-    svg = overview(record)
-    assert "line: hand | over" in svg
-    assert ">swift<" in svg
-    assert ">slow<" in svg
-    assert "load at the start 0.2" in svg
-    for left_out in ("a floor", "a count", "keys", "gone"):
-        assert left_out not in svg
+def records():
+    """Two runs on record: one that answers a question, and one with a floor, an option of ours and a goal."""
+    queues, groups = Record(), Record()
+    for record in (queues, groups):
+        record.take({"size": "full", "surroundings": {"date": "2026-11-27", "cpus": 2, "python": "CPython"}})
+    work = "SQLite: no-op tasks, one process"
+    for loop in ("asyncio", "trio"):
+        queues.take({"benchmark": "queues", **row(work, loop, FIGURES, "slow")})
+    queues.take({"benchmark": "queues", **row(work, "asyncio", FIGURES, "swift")})
+    shares = {"ours": Figure([0.5]), "peer": Figure([1.0])}
+    queues.take({"benchmark": "queues", **row("a share", "asyncio", shares, "peer", unit="share")})
+    for peer in ("bare checkpoint", "without groups", "goal", "swift"):
+        figures = {"ours": Figure([1]), peer: Figure([2])}
+        groups.take({"benchmark": "groups", **row(f"beside {peer}", "asyncio", figures, peer)})
+    return {"queues": queues, "groups": groups}
+
+
+def test_an_answer_names_the_nearest_peer():
+    answer = Answer("How fast", "queues", "SQLite: no-op tasks, one process")
+    assert answer.figure(records()) == "200/s"
+    assert answer.beside(records()) == "**behind 0.50 (0.25 to 0.75)**, to swift: 400/s; the nearest of 2"
+    assert answer._replace(besides="a share").figure(records()) == "200/s, 0.5 of its rate before (peer 1)"
+    alone = answer._replace(work="a share")
+    assert (alone.figure(records()), alone._replace(work="none").figure(records())) == (
+        "0.5 share",
+        "not on record",
+    )
+
+
+def test_what_is_behind_is_complete_and_has_no_floors():
+    behind = losses(records()).splitlines()
+    assert [line for line in behind if line.startswith("| SQLite")] == [
+        "| SQLite: no-op tasks, one process | swift | **0.50 (0.25 to 0.75)** |  |  |"
+    ]
+    assert "| groups: beside swift | swift | **0.50** |  |  |" in behind
+    assert not re.search("bare|without|goal|share|slow", "\n".join(behind))
+    costs = what_it_costs(records()).splitlines()[2:]
+    assert [line.split(" | ")[1] for line in costs] == ["without groups", "goal"]
+
+
+def test_all_figures_are_folded_by_area():
+    page = all_figures(records())
+    assert page.count("<details") == page.count("</details>") == len(AREAS)
+    assert "<summary>Queues and workers: 8 rows</summary>" in page
+    assert "`python -m benchmarks line`" in page.partition("Not on record: ")[2]
+    # Markdown within HTML begins after an empty line
+    assert all(part.startswith("\n\n") for part in page.split("</summary>")[1:])
+
+
+def test_each_benchmark_has_one_area():
+    assert sorted(name for names in AREAS.values() for name in names) == found()
 
 
 def test_only_the_parts_between_markers_are_rewritten():
-    page = (
-        "before\n<!-- figures of line: begin -->\nold\n<!-- figures: end -->\nbetween\n"
-        "<!-- figures of queues: begin -->\nkept\n<!-- figures: end -->\nafter\n"
-    )
-    new = rewrite(page, a_record())
+    page = "before\n<!-- behind of the record: begin -->\nold\n<!-- behind: end -->\n<!-- behind: end -->\nafter\n"
+    new = rewrite(page, records())
     assert "old" not in new
-    assert "| hand \\| over | asyncio |" in new
-    for kept in (
-        "before\n<!-- figures of line: begin -->\n",
-        "<!-- figures: end -->\nbetween\n",
-        "\nkept\n",
-        "after\n",
-    ):
-        assert kept in new
-    assert rewrite(new, a_record()) == new
+    assert "to swift" not in new
+    assert new.startswith("before\n<!-- behind of the record: begin -->\n")
+    assert new.endswith("<!-- behind: end -->\n<!-- behind: end -->\nafter\n")
+    assert rewrite(new, records()) == new
+
+
+def test_a_run_is_kept_by_benchmark(tmp_path):
+    record = a_record()
+    assert keep(record, tmp_path) == ["line", "growth"]
+    kept = recorded(tmp_path)
+    assert list(kept) == ["growth", "line"]
+    assert len(kept["line"].rows) == 3
+    assert kept["line"].header == record.header
+    assert kept["line"].seconds == {"line": 3.0}
+
+
+def test_the_pages_are_what_is_on_record():
+    """`python -m benchmarks --pages` mends this."""
+    record = recorded()
+    assert [path.name for path, text in pages(record).items() if path.read_text("utf-8") != text] == []
+    assert len(ANSWERS) == 12
+    assert [answer.asks for answer in ANSWERS if not answer.rows(record)] == []
 
 
 HEADER = """\
@@ -304,7 +381,7 @@ def command(*words):
         (["--rows", "no/such/file"], "no/such/file"),
         (["--rows", "/dev/null"], "/dev/null has no rows"),
         (["line", "--json", "/dev/null/rows"], "/dev/null"),
-        (["line", "--performance", "no/such/page"], "no/such/page"),
+        (["line", "--record", "--smoke"], "--record is for figures beside the peers"),
         (["line", "--against", "no-such-revision", "--json", "FILE"], "no-such-revision: "),
     ],
 )

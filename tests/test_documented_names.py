@@ -29,7 +29,7 @@ ROOMS = ("", ".blocking", ".dbapi", ".engines", ".local", ".observe", ".sql", ".
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 SECTION = re.compile(r"^## (.*\n)((?:(?!## ).*\n)*)", re.MULTILINE)
-FILE = re.compile(r"\w+\.(py|lua|db)")
+FILE = re.compile(r"[\w/]+\.(py|lua|db)")
 # events whose names are put together, and names of asyncio, anyio, logging, SQLAlchemy, OpenTelemetry and etcd
 OTHERS = re.compile(
     r"processor\.(breaker|limit)|task\.cancel|[Ll]ock\.acquire|record\.(exc_\w+|stack_info)"
@@ -180,6 +180,21 @@ def test_signatures_and_options_of_the_reference_are_those_of_the_code(page):
     assert [*wrong_headings(prose(page)), *unknown_options(prose(page))] == []
 
 
+def durations():
+    """The names of the arguments in seconds of what several processes share."""
+    rooms = ("engines", "processor", "serving", "shared", "store")
+    files = [file for room in rooms for file in (ROOT / "src" / "tenure").glob(f"{room}/**/*.py")]
+    check = re.compile(r"check_(?:seconds|timeout)\(\s*\"(\w+)\"")
+    return {name for file in files for name in check.findall(file.read_text("utf-8"))}
+
+
+def test_the_table_of_times_has_each_duration():
+    page = (DOCS / "reference" / "times.md").read_text("utf-8")
+    there = {name for cell in re.findall(r"^\|(.*?)\|", page, re.MULTILINE) for name in CODE.findall(cell)}
+    # the argument of hold_off and cool_down
+    assert {"ttl", "key_ttl", "grace"} <= durations() and durations() - there == {"seconds"}
+
+
 # ------------------------------------------------------------------------------------------------------ the commands
 
 COMMANDS = ("run", "work", "queue", "schedule", "lock", "claims", "leader", "doctor", "top", "web", "demo")
@@ -198,7 +213,8 @@ def options_in(text):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_of_a_command_are_those_of_its_section(command):
-    sections = SECTION.findall((DOCS / "reference" / "cli.md").read_text("utf-8"))
+    pages = ("cli.md", "cli-run-work.md")
+    sections = SECTION.findall("".join((DOCS / "reference" / name).read_text("utf-8") for name in pages))
     own = "".join(title + body for title, body in sections if re.match(rf"`tenure {command}\b", title))
     of_all = "".join(body for title, body in sections if title == "Reading a store\n")
     text = helped(command)

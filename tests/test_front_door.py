@@ -12,7 +12,19 @@ from internal import FOR_OTHER_ROOMS
 import tenure
 
 # Rooms that users meet only through others, or from the command line.
-INTERNAL = {"arguments", "cli", "dbapi", "handlers", "limits", "store", "upkeep", "waiting", "web"}
+INTERNAL = {
+    "arguments",
+    "cli",
+    "dbapi",
+    "django",
+    "handlers",
+    "limits",
+    "pydantic_ai",
+    "store",
+    "upkeep",
+    "waiting",
+    "web",
+}
 
 
 def public_rooms():

@@ -23,8 +23,9 @@ def test_a_package_index_finds_what_the_readme_refers_to():
     text = (ROOT / "README.md").read_text("utf-8")
     for each in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(each["pattern"], each["replacement"], text)
-    links = re.findall(r"(!?)\[[^]]*\]\(([^)]+)\)", text)
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)\s]+)\)", text)
     assert len(links) > 10
+    assert 'WorkQueue[str](store, "photos")' in text
     for picture, address in links:
         kind = "raw" if picture else "blob"
         start = f"{PROJECT['urls']['Source']}/{kind}/v$HFPR_VERSION/"

@@ -1,17 +1,28 @@
-"""What the README shows works: its example runs, and its two commands are where others look for them."""
+"""What the README shows works: its examples run, its figures are on record, and its two commands are in their place."""
 
 from __future__ import annotations
 
+import ast
+import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import anyio
 import pytest
 
-TEXT = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+import tenure
+from benchmarks.soak import evidence
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text("utf-8")
+FLAGS = re.MULTILINE | re.DOTALL
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", FLAGS)
 
 
 def section(heading):
@@ -38,32 +49,162 @@ def test_both_install_what_they_need_from_this_directory():
         assert then.split()[0] in {"tenure", "python"}
 
 
-def test_the_example_has_ten_lines_and_runs(tmp_path):
-    (code,) = [code for language, code in BLOCK.findall(TEXT) if language == "python"]
-    assert code.count("\n") == 10
-    assert max(map(len, code.splitlines())) <= 110
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Dear Ann\n", "")
+def programs():
+    return [code for language, code in BLOCK.findall(TEXT) if language == "python"]
+
+
+def consoles():
+    return [code for language, code in BLOCK.findall(TEXT) if language == "console"]
+
+
+def tenure_words(line):
+    """The words of a `tenure` command for a console: without its prompt, its "&" and its comment."""
+    return [word for word in shlex.split(line.removeprefix("$ "), comments=True) if word != "&"][1:]
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts Python in a folder, with the sources of this test run; kills what is left."""
+    running = []
+
+    def start(*words):
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_the_first_command_is_short_enough_to_type():
+    assert len(commands()[0]) < 100
+
+
+def test_the_examples_have_ten_lines():
+    assert len(programs()) == 3
+    assert all(code.count("\n") <= 10 for code in programs())
+    lines = [line for code in (*programs(), *consoles()) for line in code.splitlines()]
+    assert max(map(len, lines)) <= 116
 
 
 @pytest.mark.slow
-def test_the_first_command_does_its_job(tmp_path):
+async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
+    (tmp_path / "shop.py").write_text(programs()[0])
+    lines = consoles()[0].splitlines()
+    first, second = (
+        [*["-m", "tenure.cli"], *tenure_words(line)] for line in lines if line.startswith("$ tenure work")
+    )
+    put = started("shop.py")
+    assert put.communicate(timeout=50) == ("", "")
+    async with tenure.open_store(f"sqlite:///{tmp_path}/tenure.db") as store:
+        photos = tenure.WorkQueue(store, "photos")
+
+        async def until(condition):
+            with anyio.fail_after(50):
+                while not condition(await photos.statistics()):
+                    await anyio.sleep(0.02)
+
+        worker = started(*first)
+        await until(lambda counted: counted.leased == 10)
+        worker.kill()
+        worker = started(*second)
+        await until(lambda counted: counted.done == 40)
+        assert await photos.verify()
+        worker.terminate()
+        assert worker.wait(50) == 0
+    listed = started("-m", "tenure.cli", *tenure_words(lines[4]))
+    said = listed.communicate(timeout=50)[0].split()
+    assert said[:-1] == "\n".join(lines[5:]).split()[:-1]
+
+
+@pytest.mark.slow
+def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
+    (tmp_path / "report.py").write_text(programs()[1])
+    command, *output = consoles()[1].splitlines()
+    assert "sleep 4; kill -CONT" in command
+    report = started("report.py")
+    holds = [sys.executable, "-m", "tenure.cli", "lock", "ls"]
+    for _ in range(100):
+        listed = subprocess.run(holds, cwd=tmp_path, capture_output=True, text=True, check=False)
+        if "report" in listed.stdout:
+            break
+    report.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    report.send_signal(signal.SIGCONT)
+    said, _ = report.communicate(timeout=50)
+    assert said.splitlines() == output
+
+
+async def test_a_task_waits_for_its_children():
+    exec(compile(programs()[2], "README", "exec"), names := {})
+    async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
+        pages = tenure.WorkQueue(store, "pages")
+        group.start_soon(tenure.Worker(pages, names["letters"], concurrency=1).run)
+        result = await pages.result(await pages.put("home"))
+        group.cancel_scope.cancel()
+    assert f"`home` is {result}." in TEXT
+
+
+def test_the_line_of_evidence_is_what_the_soaks_have_recorded():
+    line = evidence.sentence(evidence.read())
+    assert f"\n{line}: [how tenure is" in TEXT
+    assert f"\n{line}.\n" in (ROOT / "docs/explanations/how-it-is-tested.md").read_text("utf-8")
+    assert f"\n{line}: [how tenure is" in (ROOT / "docs/index.md").read_text("utf-8")
+
+
+def test_a_soak_is_put_on_record(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["soak", "redis", "--record", "--faults", "5"])
+    evidence.put_on_record(tmp_path / "runs", seed=7, kills=3, writes=20, tasks=10, violations=0)
+    (run,) = evidence.read(tmp_path / "runs")
+    assert run.pop("date").startswith("20")
+    assert run == {
+        "command": "python -m benchmarks.soak redis --faults 5",
+        "seed": 7,
+        "kills": 3,
+        "writes": 20,
+        "tasks": 10,
+        "violations": 0,
+    }
+    assert evidence.sentence([run, run]) == "0 stale writes in 40, 0 tasks lost in 20, through 6 kills"
+    run["violations"] = 1
+    assert evidence.sentence([run]) == "1 violations in 20 writes and 10 tasks, through 3 kills"
+
+
+def test_the_landing_page_and_the_tutorial_begin_with_the_same_program():
+    """What is tested here goes for them, too."""
+    landing, tutorial = (
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("index.md", "tutorial/0-worker.md")
+    )
+    for page in (landing, tutorial):
+        (program,) = (
+            code for code in re.findall(r"^```python[^\n]*\n(.*?)^```$", page, FLAGS) if "resize" in code
+        )
+        assert ast.dump(ast.parse(program)) == ast.dump(ast.parse(programs()[0]))
+    assert consoles()[0] in landing
+    assert f"\n    {tenure_line(consoles()[0])}\n" in tutorial
+
+
+def tenure_line(console):
+    """The command of a worker, as a page shows it that has no prompt."""
+    line = next(line for line in console.splitlines() if "tenure work" in line)
+    return line.removeprefix("$ ").partition(" &")[0]
+
+
+@pytest.mark.slow
+def test_the_first_command_does_its_job(tmp_path, started):
     """With some of the standard library's files, and without the installation."""
-    words = shlex.split(commands()[0].split(" && ")[1])
-    library = subprocess.check_output(
-        [sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"], text=True
-    )
-    words = [re.sub(r"\$\(.*\)/\*\*", f"{library.strip()}/json", word) for word in words]
-    done = subprocess.run(
-        [sys.executable, "-m", "tenure.cli", *words[1:]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "digests.jsonl").read_text().count("\n") == len(
-        list(Path(library.strip(), "json").glob("*.py"))
-    )
+    words = shlex.split(commands()[0].split(" && ")[1])[1:]
+    files = sorted(Path(json.__file__).parent.glob("*.py"))
+    run = started("-m", "tenure.cli", *words, "--from", f"{Path(json.__file__).parent}/*.py")
+    _, said = run.communicate(timeout=100)
+    assert run.returncode == 0, said
+    assert (tmp_path / "digests.jsonl").read_text().count("\n") == len(files)

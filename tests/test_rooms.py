@@ -14,8 +14,8 @@ SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
     "lazy < errors < pages < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi"
-    " < store < engines/rules < { engines/*, shared, sql } < processor < serving"
-    " < { blocking, cli, web, examples } < front door"
+    " < store < engines/rules < { engines/*, shared, sql } < processor < serving < blocking"
+    " < { cli, django, pydantic_ai, web, examples } < front door"
 )
 FRONT_DOOR = "front door"
 # Within braces: who may import whom all the same. What opens a store has to know all the engines.

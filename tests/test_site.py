@@ -16,6 +16,9 @@ from internal import FOR_OTHER_ROOMS
 from needed import NO_CHROMIUM, NO_SITE
 from test_front_door import THINGS
 
+from benchmarks._bars import drawings
+from benchmarks._record import recorded
+
 DOCS = Path(__file__).parents[1] / "docs"
 CONFIG = (DOCS / "site" / "mkdocs.yml").read_text("utf-8")
 NAVIGATION = set(re.findall(r"^ +- (?:.*: )?(\S+\.md)$", CONFIG, re.MULTILINE))
@@ -47,19 +50,53 @@ def test_every_page_is_in_the_navigation(api):
     assert pages == NAVIGATION
 
 
+def test_machines_get_a_list_of_the_pages_and_all_of_them():
+    pytest.importorskip("mkdocs")
+    hooks = runpy.run_path(str(DOCS / "site" / "hooks.py"))
+    nav = ["index.md", {"Tutorial": ["tutorial/index.md", {"More": ["tutorial/0-worker.md"]}]}]
+    made = hooks["for_machines"]([*nav, {"API": ["reference/api/tenure.md"]}])
+    assert "\n- [0. Run a worker, and kill it](tutorial/0-worker/): You need Python" in made["llms.txt"]
+    assert "\n- [tenure](.): " in made["llms.txt"]
+    assert "](tutorial/): " in made["llms.txt"]
+    assert made["llms-full.txt"].count("\n<!-- ") == 3
+    assert "```python\nimport anyio" in made["llms-full.txt"]
+    assert "](" not in "".join(line.partition("): ")[2] for line in made["llms.txt"].splitlines())
+
+
+def test_the_pages_most_read_are_two_screens():
+    pages = (
+        "../README.md",
+        "index.md",
+        "tutorial/0-worker.md",
+        "how-to/which-pattern.md",
+        "how-to/run-workers.md",
+    )
+    assert {page: words_of(DOCS / page) for page in pages if words_of(DOCS / page) > 800} == {}
+
+
+def test_no_page_of_the_reference_is_longer_than_ten_screens():
+    pages = sorted((DOCS / "reference").glob("*.md"))
+    assert {page.name: words_of(page) for page in pages if words_of(page) > 4000} == {}
+
+
+def words_of(page):
+    """How many words a page has; a screen has some 400."""
+    return len(page.read_text("utf-8").split())
+
+
 def test_the_drawings_are_those_that_the_script_draws():
     drawn = {
         f"{drawing.name}.svg": drawing.svg()
         for drawing in runpy.run_path(str(DOCS / "site" / "draw.py"))["DRAWINGS"]
     }
     files = {file.name: file.read_text("utf-8") for file in (DOCS / "drawings").iterdir()}
-    speed = {"speed.svg": files["speed.svg"]}  # which the benchmarks draw
-    assert files == drawn | speed
+    bars = {f"{drawing.name}.svg": drawing.svg() for drawing in drawings(recorded())}
+    assert files == drawn | bars
     shown = re.findall(
         r"!\[[^\]]{40,}\]\([./]*drawings/([\w-]+\.svg)\)",
         "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md")),
     )
-    assert sorted(shown) == sorted(files)
+    assert sorted({*shown}) == sorted(files)
 
 
 # ------------------------------------------------------------------------------------------------- in a browser

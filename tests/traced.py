@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tenure.observe import TracingObserver
 
-VERDICTS = {"done", "retry", "dead", "discarded", "cancelled", "postponed", "given_back", "lost"}
+VERDICTS = {"done", "retry", "dead", "discarded", "cancelled", "postponed", "suspended", "given_back", "lost"}
 
 
 class Spans(SpanProcessor):

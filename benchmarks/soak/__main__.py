@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 from redis_servers import RedisServer
 
-from benchmarks.soak import families, gateway, names, processor_soak, resharding, sentinel
+from benchmarks.soak import evidence, families, gateway, names, processor_soak, resharding, sentinel
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.judging import Verdict
 from benchmarks.soak.trial import Trial
@@ -71,6 +71,7 @@ def main() -> int:
     parser.add_argument("engine", choices=["redis"])
     parser.add_argument("--faults", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     arguments = parser.parse_args()
     # the path of a socket has to be short
     folder = Path(tempfile.mkdtemp(prefix="soak"))
@@ -78,6 +79,15 @@ def main() -> int:
     total = anyio.run(soak, folder, arguments.faults, arguments.seed)
     print(f"in {time.monotonic() - began:.0f} s: {total}")
     print("faults:", ", ".join(f"{name} {n}" for name, n in sorted(total.suffered.items())))
+    if arguments.record:
+        kills, seen = total.suffered["kill_process"], total.seen
+        evidence.put_on_record(
+            seed=arguments.seed,
+            kills=kills,
+            writes=seen["writes"],
+            tasks=seen["tasks"],
+            violations=len(total.violations),
+        )
     if total.violations:
         print(*total.violations[:20], sep="\n\n")
         print(f"the history is in {folder}")

@@ -24,6 +24,7 @@ from redis_servers import RedisServer
 
 import tenure
 from benchmarks._postgres_server import server as postgres_server
+from benchmarks.soak import evidence
 from benchmarks.soak.families_client import WIDTHS
 from benchmarks.soak.fleet import Fleet
 from tenure.testing import History, RefereeError, structured
@@ -124,6 +125,10 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
             f"{sum(trees.ends.values())} trees in {time.monotonic() - began:.0f} s ({dict(trees.ends)}), "
             f"{families.tries} tries of {families.tasks} tasks, {options.kills} kills, {len(frozen)} of them frozen"
         )
+    if options.record:
+        evidence.put_on_record(
+            seed=options.seed, kills=options.kills, tasks=sum(trees.ends.values()), violations=len(wrong)
+        )
     return wrong
 
 
@@ -134,6 +139,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     options = parser.parse_args(arguments)
     print(vars(options), flush=True)
     # the path of a socket has to be short

@@ -24,6 +24,7 @@ import anyio
 from anyio.abc import SocketStream
 from redis_servers import RedisServer
 
+from benchmarks.soak import evidence
 from benchmarks.soak.fleet import Fleet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
@@ -132,6 +133,8 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
             wrong.append(f"not each prompt has one answer: {counted}")
         group.cancel_scope.cancel()
     fleet.close()
+    if options.record:
+        evidence.put_on_record(seed=options.seed, kills=kills, tasks=done, violations=len(wrong))
     print(
         f"{provider.calls} calls for {done} answers in {time.monotonic() - began:.0f} s, {provider.refused} "
         f'refused with "429", {kills} kills'
@@ -148,6 +151,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--rate", type=int, default=300, help="requests a second with each of four keys")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     options = parser.parse_args(arguments)
     # the path of a socket has to be short
     with tempfile.TemporaryDirectory(prefix="soak") as name:

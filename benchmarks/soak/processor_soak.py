@@ -20,6 +20,7 @@ from pathlib import Path
 import anyio
 from redis_servers import RedisServer
 
+from benchmarks.soak import evidence
 from benchmarks.soak.processor_fleet import ProcessorFleet
 from benchmarks.soak.processor_trial import ProcessorTrial, ProcessorVerdict
 
@@ -66,6 +67,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
     chosen = parser.parse_args(arguments)
     # the path of a socket has to be short
     folder = Path(tempfile.mkdtemp(prefix="soak"))
@@ -75,6 +77,15 @@ def main(arguments: list[str]) -> int:
     print(f"in {time.monotonic() - began:.0f} s: {total}")
     for what, counts in (("kills", total.killed), ("all faults", total.suffered)):
         print(f"{what}:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
+    if chosen.record:
+        kills, seen = total.killed.total(), total.seen
+        evidence.put_on_record(
+            seed=chosen.seed,
+            kills=kills,
+            writes=seen["writes"],
+            tasks=seen["tasks"],
+            violations=len(total.violations),
+        )
     if total.violations:
         print(*total.violations[:20], sep="\n\n")
         print(f"the history is in {folder}")

@@ -2,9 +2,9 @@
 
 In the repository: `PYTHONPATH=tests:tests/web python docs/recording/make.py`. It needs a POSIX system with bash, the
 `tenure` command with its extra `web` on the PATH, Chromium, and the package pyte (0.8), which is the terminal. What a
-shell shows is sampled; all samples stand side by side in the picture, which moves past a window in steps. Lines that
-occur more than once are in it once. One frame is the page of `tenure web`, as PNGs for light and dark. There is no
-script and no font in it. The commands see another name of this machine.
+shell shows is sampled, from the moment at which the first command moves; all samples stand side by side in the picture,
+which moves past a window in steps. Lines that occur more than once are in it once. One frame is the page of `tenure
+web`, as PNGs for light and dark. There is no script and no font in it. The commands see another name of this machine.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ def record() -> tuple[list[tuple[float, tuple[str, ...]]], dict[str, bytes]]:
         )
         shell = Shell(folder)
         shell.type(RUN)
+        shell.until(lambda: shell.shows(r"\] (?:[1-9]\d|\d{3})/"))
+        del shell.samples[:-1]  # it begins while something moves
         shell.until(lambda: shell.shows(r"\] (?:[6-9]\d|\d{3})/"))
         (run,) = subprocess.check_output(["pgrep", "-P", str(shell.pid)], text=True).split()
         os.kill(int(run), signal.SIGKILL)

@@ -77,6 +77,12 @@ class Drawing:
             right = f"{x1 - 9 * dx + 4.5 * dy:.1f},{y1 - 9 * dy - 4.5 * dx:.1f}"
             self._parts.append(f'<polygon points="{x1:g},{y1:g} {left} {right}" fill="var(--{colour})"/>')
 
+    def bar(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        """Draw a filled bar of a chart."""
+        self._parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:.1f}" height="{height:g}" rx="2" fill="var(--{colour})"/>'
+        )
+
     def dot(self, x: float, y: float, colour: str = "line") -> None:
         """Draw a small filled circle."""
         self._parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="var(--{colour})"/>')

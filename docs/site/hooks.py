@@ -26,6 +26,11 @@ FENCE = re.compile(r"^( *```\w+) +(\S+)$", re.MULTILINE)
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 DRAWING = re.compile(r'<img alt="([^"]*)" src="[^"]*drawings/([\w-]+\.svg)" ?/?>')
+_SUMMARY = """\
+# tenure
+
+> A Python library for processes that share task queues, locks, rate limits or a leader: a program has each of them for
+> exactly as long as an `async with` block runs, on asyncio and trio, over memory, SQLite, Redis or PostgreSQL."""
 LOG = logging.getLogger("mkdocs.hooks.site")
 
 API = runpy.run_path(str(HERE / "api.py"))
@@ -89,7 +94,28 @@ def on_page_content(html: str, **_: Any) -> str:
     return re.sub(r"<p>(Cancellation|Thread safety):", r"<p><strong>\1:</strong>", html)
 
 
+def for_machines(nav: list[Any]) -> dict[str, str]:
+    """By name, two files for machines that read: a list of the pages, as llmstxt.org describes it, and all pages."""
+    lists, pages = [_SUMMARY], [_SUMMARY]
+    for heading, uris in _sections(nav):
+        lines: list[str] = []
+        for uri in uris:
+            text = (DOCS / uri).read_text("utf-8")
+            title, _, body = text.removeprefix("# ").partition("\n")
+            lines.append(f"- [{title}]({_address(uri)}): {_first_sentence(body)}")
+            pages.append(f"<!-- {uri} -->\n\n{FENCE.sub(_plain_head, text).strip()}")
+        lists.append(f"## {heading}\n\n" + "\n".join(lines))
+    return {"llms.txt": "\n\n".join(lists) + "\n", "llms-full.txt": "\n\n".join(pages) + "\n"}
+
+
 def on_post_build(*, config: MkDocsConfig) -> None:
+    """Write the files for machines that read, and check the site."""
+    for name, text in for_machines(list(config.nav or [])).items():
+        (Path(config.site_dir) / name).write_text(text, "utf-8")
+    _check(config)
+
+
+def _check(config: MkDocsConfig) -> None:
     """Check every link and anchor as built, also those of docstrings, and that nothing comes from another host."""
     site = Path(config.site_dir)
     pages = {path: _Page(path) for path in site.rglob("*.html")}
@@ -114,6 +140,40 @@ def on_post_build(*, config: MkDocsConfig) -> None:
         described = {anchor for path, page in pages.items() if "api" in path.parts for anchor in page.anchors}
         for name in sorted(set(names) - described):
             LOG.warning("%s is not described in the API reference of %s", name, room)
+
+
+def _sections(nav: list[Any]) -> Iterator[tuple[str, list[str]]]:
+    """The headings of the navigation with the pages below each; the API's pages are made when the site is built."""
+    for entry in nav:
+        heading, below = next(iter(entry.items())) if isinstance(entry, dict) else ("Start", [entry])
+        yield heading, [uri for uri in _pages_below(below) if not uri.startswith(API["FOLDER"] + "/")]
+
+
+def _pages_below(entries: Any) -> Iterator[str]:
+    if isinstance(entries, str):
+        yield entries
+    else:
+        for entry in entries.values() if isinstance(entries, dict) else entries:
+            yield from _pages_below(entry)
+
+
+def _address(uri: str) -> str:
+    """The address of a page below the site's."""
+    path = uri.removesuffix("index.md") if uri.endswith("index.md") else uri.removesuffix(".md") + "/"
+    return path or "."
+
+
+def _first_sentence(body: str) -> str:
+    """The first sentence of a page's first paragraph, without links."""
+    paragraphs = (" ".join(part.split()) for part in FENCED.sub("", body).split("\n\n"))
+    text = next(
+        (part for part in paragraphs if (part and part[0] not in "#!<|-`>") or part.startswith("`")), ""
+    )
+    return re.split(r"(?<=[.:])(?= )", LINK.sub(r"\1", text))[0].rstrip(":")
+
+
+def _plain_head(found: re.Match[str]) -> str:
+    return found[1]
 
 
 def _is_outside(uri: str) -> bool:

@@ -3,7 +3,8 @@
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
     lazy < errors < pages < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store
-           < engines/rules < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples }
+           < engines/rules < { engines/*, shared, sql } < processor < serving < blocking
+           < { cli, django, pydantic_ai, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TaskCancelled,
         TaskFailed,
+        TaskNotWaiting,
         TenureError,
         TooManyChildren,
         WouldExceedDeadline,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         Job,
         LeaderChanges,
         Lease,
+        LeasedTask,
         Limit,
         LimiterState,
         Lock,
@@ -79,7 +82,9 @@ if TYPE_CHECKING:
         MoreOptions,
         PooledResource,
         PutOptions,
+        QueueFigures,
         QueueStatistics,
+        QueueWorker,
         RateLimiter,
         ResourcePool,
         ResourcePoolStatistics,
@@ -87,6 +92,9 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
+        ScheduleRecord,
+        Schedules,
+        Selection,
         Semaphore,
         Spending,
         SqlGuard,
@@ -132,6 +140,7 @@ __all__ = (
     "LeaderChanges",
     "Lease",
     "LeaseLost",
+    "LeasedTask",
     "Limit",
     "LimiterState",
     "Lock",
@@ -147,8 +156,10 @@ __all__ = (
     "Processor",
     "PutOptions",
     "PydanticCodec",
+    "QueueFigures",
     "QueueFull",
     "QueueStatistics",
+    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
@@ -157,6 +168,9 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
+    "ScheduleRecord",
+    "Schedules",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -168,6 +182,7 @@ __all__ = (
     "TaskCancelled",
     "TaskChanges",
     "TaskFailed",
+    "TaskNotWaiting",
     "TaskPage",
     "TaskRecord",
     "TenureError",
@@ -190,17 +205,18 @@ _exported = exports(
         "tenure.errors": """
             AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen CursorConflict
             DuplicateTask EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
-            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TenureError
+            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TaskNotWaiting TenureError
             TooManyChildren WouldExceedDeadline
         """,
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease Limit LimiterState
-            Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions QueueStatistics RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore Spending SqlGuard Task TaskChanges
-            TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
+            LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
+            QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
+            RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
+            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -21,6 +21,7 @@ __all__ = (
     "StoreUnavailable",
     "TaskCancelled",
     "TaskFailed",
+    "TaskNotWaiting",
     "TenureError",
     "TooManyChildren",
     "WouldExceedDeadline",
@@ -185,6 +186,23 @@ class TaskCancelled(TenureError):
     def __init__(self, queue: str, task_id: int) -> None:
         super().__init__(f"{queue}: task {task_id} was cancelled")
         self.queue = queue
+        self.task_id = task_id
+
+
+class TaskNotWaiting(TenureError):
+    """The task cannot be changed, since it is not waiting or delayed. Nothing was changed.
+
+    `state` is what it is now, "unknown" if there is no such task; `task_id` is None if it was named by a key that no
+    task has.
+    """
+
+    def __init__(self, queue: str, named: str, state: str = "unknown", task_id: int | None = None) -> None:
+        super().__init__(
+            f"{queue}: {named} is {state}; only a task that is waiting or delayed can be changed"
+        )
+        self.queue = queue
+        self.named = named
+        self.state = state
         self.task_id = task_id
 
 

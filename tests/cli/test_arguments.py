@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,14 @@ def test_options_may_stand_anywhere():
 
 def test_from_may_be_repeated():
     assert parse_run(["m:f", "--from", "a/*", "--from", "b/*"]).globs == ("a/*", "b/*")
+
+
+def test_the_example_has_an_input_of_its_own():
+    (glob,) = parse_run(["tenure.examples:digest"]).globs
+    assert glob.endswith("/**/*.py")
+    assert Path(json.__file__).is_relative_to(glob.removesuffix("/**/*.py"))
+    assert parse_run(["tenure.examples:digest", "--from", "a/*"]).globs == ("a/*",)
+    assert parse_run(["tenure.examples:digest", "a.txt"]).globs == ()
 
 
 @pytest.mark.parametrize(

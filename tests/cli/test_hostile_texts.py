@@ -89,13 +89,14 @@ NAMED = (
     *(("queue", "follow", HOSTILE, n) for n in (1, 2, 99)),
     ("queue", "dead", HOSTILE),
     ("queue", "groups", HOSTILE),
+    ("queue", "workers", HOSTILE),
     ("queue", "put", HOSTILE, json.dumps(HOSTILE), "--key", HOSTILE),
     ("queue", "put", HOSTILE, "null", "--key", f"open{HOSTILE}"),
     *(("queue", change, HOSTILE, 2, 99) for change in ("cancel", "requeue", "reschedule")),
     ("queue", "signal", HOSTILE, "--key", f"open{HOSTILE}", HOSTILE, json.dumps(HOSTILE)),
     ("queue", "purge", HOSTILE, "expired", "--yes"),
     *(("queue", change, HOSTILE) for change in ("pause", "resume")),
-    *(("schedule", change, HOSTILE, HOSTILE) for change in ("next", "run-now")),
+    *(("schedule", change, HOSTILE, HOSTILE) for change in ("next", "run-now", "pause", "resume", "remove")),
     ("lock", "break", HOSTILE, "--token", 99),
 )
 COMMANDS = (

@@ -183,6 +183,12 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
         assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
 
 
+def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):
+    put(inhabitant)
+    assert show("queue", "workers", "mail") == (0, [["no", "process", "works", "on", "it"]])
+    assert tell("queue", "workers", "mail") == (0, {"name": "mail", "workers": []})
+
+
 def test_dead_letters_say_why(inhabitant, show, tell):
     put(inhabitant, dead=2)
     code, lines = show("queue", "dead", "mail")
@@ -193,10 +199,21 @@ def test_dead_letters_say_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_a_task_is_put_with_its_own_timeout_and_tries(inhabitant, command, tell, url):
+    own = ("--timeout", "2.5", "--retries", "1")
+    code, put = tell("queue", "put", "mail", '{"to": "ann"}', *own)
+    assert code == 0
+    task = tell("queue", "show", "mail", str(put["id"]))[1]["task"]
+    assert (task["timeout"], task["retry"][:17]) == (2.5, "Retry(attempts=1,")
+    assert "'0' is not a number of seconds above 0" in command("queue", "put", "mail", "--timeout", "0").err
+    assert "'0' is not a whole number from 1" in command("queue", "put", "mail", "--retries", "0").err
+
+
 def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
     async def fill():
-        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=2, backoff=60))
-        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"})
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        own = {"timeout": 300, "retry": tenure.Retry(attempts=2, backoff=60)}
+        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"}, **own)
         with contextlib.suppress(LookupError):
             async with queue.take() as task:
                 await task.progress("half")
@@ -209,9 +226,11 @@ def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tel
         task = document["task"]
         assert (code, task["id"], task["state"], task["progress"]) == (0, task_id, "delayed", "half")
         assert (task["error"], task["meta"]) == ("LookupError: no such address", {"request": "r-42"})
+        assert (task["timeout"], task["retry"][:18]) == (300, "Retry(attempts=2, ")
     ended = command("queue", "show", "mail", str(task_id), "--store", url)
     assert "meta request r-42" in ended.out
     assert "progress   half" in ended.out
+    assert "timeout    5 min for each try\nretry      Retry(attempts=2, backoff=60.0," in ended.out
     assert ended.out.endswith("LookupError: no such address\n")
     assert "Traceback" in ended.out
     for one in ((str(task_id + 1),), ("--key", "bob")):
@@ -285,6 +304,52 @@ def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):
     ended = command("queue", "reschedule", "mail", str(task_id), "--delay", "60", "--store", url)
     assert ended.out == f"mail: 1 rescheduled: {task_id}\n"
     assert tell("queue", "show", "mail", str(task_id))[1]["task"]["state"] == "delayed"
+
+
+def test_a_task_that_waits_is_edited(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        return [await queue.put("taken", priority=1), await queue.put("old", key="ann", group="a")]
+
+    taken, task_id = inhabitant.do(fill)
+    inhabitant.hold(tenure.WorkQueue(inhabitant.store, "mail").take)
+    changes = ("--payload", '"new"', "--priority", "-2", "--delay", "60", "--no-group")
+    assert tell("queue", "edit", "mail", "--key", "ann", *changes) == (0, {"name": "mail", "id": task_id})
+    task = tell("queue", "show", "mail", str(task_id))[1]["task"]
+    assert (task["state"], task["payload"], task["priority"], task["group"]) == ("delayed", "new", -2, None)
+    ended = command("queue", "edit", "mail", str(task_id), "--group", "b", "--store", url)
+    assert (ended.code, ended.out) == (0, f"mail: task {task_id} changed\n")
+    ended = command("queue", "edit", "mail", str(taken), "--priority", "1", "--store", url)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"mail: not changed: task {taken} is leased" in ended.err
+    ended = command("queue", "edit", "mail", "--key", "bob", "--priority", "1", "--store", url)
+    assert "mail: not changed: the task with the key 'bob' is unknown" in ended.err
+
+
+def test_tasks_are_selected(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=1))
+        for number in range(4):
+            await queue.put(number, key=f"user-{number}", group="ab"[number % 2], meta={"app": "x"})
+        for _ in range(2):
+            with contextlib.suppress(LookupError):
+                async with queue.take():
+                    raise LookupError("no such address")
+
+    inhabitant.do(fill)
+    page = tell("queue", "show", "mail", "--key-prefix", "user-", "--group", "a", "--meta", "app=x")[1]
+    assert [task["payload"] for task in page["tasks"]] == [2]
+    assert len(tell("queue", "dead", "mail", "--error", "LookupError")[1]["tasks"]) == 2
+    tried = command("queue", "requeue", "mail", "--error", "LookupError", "--dry-run", "--store", url)
+    assert (tried.code, tried.out) == (0, "mail: 2 would be requeued\n")
+    done = ("queue", "requeue", "mail", "--error", "LookupError", "--limit", "1")
+    assert tell(*done) == (0, {"name": "mail", "requeued": 1, "dry_run": False})
+    purged = command("queue", "purge", "mail", "dead", "--older-than", "3600", "--yes", "--store", url)
+    assert purged.out == "mail: 0 purged\n"
+    assert tell("queue", "purge", "mail", "waiting", "--group", "b", "--dry-run")[1]["purged"] > 0
+    cancelled = tell("queue", "cancel", "mail", "--state", "waiting", "--key-prefix", "user-")
+    assert cancelled == (0, {"name": "mail", "cancelled": 3, "dry_run": False})
+    assert tell("queue", "show", "mail", "--state", "dead")[1]["cancelled"] == 3
 
 
 def test_a_stuck_holder_is_broken(inhabitant, command, tell, url):
@@ -642,13 +707,22 @@ def wait_for(condition):
         (("queue", "requeue", "mail", "9" * 23), f"ID: '{'9' * 23}' is not a whole number from 1"),
         (("queue", "requeue", "mail", "9" * 5000), "is not a whole number from 1"),
         (("queue", "cancel", "mail", "1.5"), "ID: '1.5' is not a whole number from 1"),
-        (("queue", "cancel", "mail"), "required: ID"),
         (("queue", "purge", "mail", "dead"), "use --yes"),
         (("lock",), "write tenure lock ls or tenure lock break"),
         (("lock", "break", "x"), "required: --token"),
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
         (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "edit", "mail"), "name a task by its ID or by --key"),
+        (("queue", "cancel", "mail"), "name the ids of tasks, or the --state"),
+        (("queue", "cancel", "mail", "1", "--error", "X"), "tasks are selected by their --state first"),
+        (("queue", "requeue", "mail", "1", "--error", "X"), "name the ids of dead tasks, or select them"),
+        (("queue", "purge", "mail", "dead", "--meta", "x"), "'x' is not NAME=TEXT"),
+        (
+            ("queue", "show", "mail", "--group", "a", "--no-group"),
+            "--no-group: not allowed with argument --group",
+        ),
+        (("queue", "edit", "mail", "1"), "say what to change"),
         (("queue", "signal", "mail"), "required: [ID] SIGNAL [JSON]"),
         (("queue", "signal", "mail", "go", "1"), "ID: 'go' is not a whole number from 1"),
         (("queue", "signal", "mail", "1"), "name the task by its ID or by --key, then the signal"),

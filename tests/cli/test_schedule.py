@@ -56,6 +56,7 @@ def tell(command, url):
 
 
 NIGHTLY = ("jobs", "nightly", {"cron": "30 2 * * *", "tz": "Europe/Rome"})
+HOURLY_WITH_KEY = ("keyed", "hourly", {"every": 3600, "key": "k"})
 HOURLY = ("mail", "hourly", {"every": 3600, "key": "k"})
 
 
@@ -73,6 +74,31 @@ def test_ls_lists_the_schedules_of_all_queues_or_of_one(scheduled, tell, command
     out = command("schedule", "ls", "--store", url).out
     assert "30 2 * * *" in out
     assert "every 3600 s" in out
+
+
+def test_a_schedule_is_set_paused_resumed_and_removed(tell, command, url):
+    more = ("--tz", "Europe/Rome", "--payload", '{"to": 1}', "--key", "k", "--end", "2100-01-01T00:00")
+    ended = command("schedule", "set", "jobs", "nightly", "--cron", "30 2 * * *", *more, "--store", url)
+    assert (ended.code, ended.out) == (0, "jobs: schedule nightly set\n")
+    (record,) = tell("ls", "jobs")["schedules"]
+    assert (record["payload"], record["options"], record["kept_in_store"]) == ({"to": 1}, {"key": "k"}, True)
+    assert tell("pause", "jobs", "nightly")["done"] == "paused"
+    assert "paused" in command("schedule", "ls", "jobs", "--store", url).out
+    task_id = tell("run-now", "jobs", "nightly")["id"]
+    shown = command("queue", "show", "jobs", task_id, "--json", "--store", url)
+    assert json.loads(shown.out)["task"]["payload"] == {"to": 1}
+    assert tell("resume", "jobs", "nightly")["done"] == "resumed"
+    assert tell("remove", "jobs", "nightly")["done"] == "removed"
+    assert tell("ls")["schedules"] == []
+    for words, message in (
+        (("remove", "jobs", "nightly"), "has no schedule nightly"),
+        (("set", "jobs", "x"), "--every"),
+        (("set", "jobs", "x", "--every", "1", "--end", "tomorrow"), "is no time such as"),
+        (("set", "jobs", "x", "--cron", "never"), "cron must have five fields"),
+        (("set", "jobs", "x", "--every", "1", "--payload", json.dumps("x" * 5000)), "at most 4,096 bytes"),
+    ):
+        ended = command("schedule", *words, "--store", url)
+        assert ended.code == 2 and message in ended.err
 
 
 def test_ls_says_what_was_last_and_what_is_late(scheduled, tell, command, url):
@@ -101,7 +127,7 @@ def test_next_prints_ticks_in_the_time_zone(scheduled, tell, command, url):
 
 
 def test_run_now_puts_a_task_with_the_meta_of_the_schedule(scheduled, tell, command, url):
-    scheduled(HOURLY)  # its task is unfinished; its key is not on record
+    scheduled(("mail", "hourly", {"every": 3600, "payload": {"to": "bob"}, "group": "g"}), HOURLY_WITH_KEY)
 
     async def put():
         async with tenure.open_store(url) as store:
@@ -119,7 +145,10 @@ def test_run_now_puts_a_task_with_the_meta_of_the_schedule(scheduled, tell, comm
             return [await queue.get(one) for one in (task_id, int(ended.out))]
 
     one, other = anyio.run(look)
-    assert (one.payload, other.payload, one.key) == ({"to": "all"}, None, None)
+    assert (one.payload, other.payload, one.key) == ({"to": "all"}, {"to": "bob"}, None)
+    assert one.group == "g"
+    ended = command("schedule", "run-now", "keyed", "hourly", "--store", url)
+    assert ended.code == 1 and "has the key 'k'" in ended.err, "its task is unfinished"
     assert one.meta["schedule"] == "hourly"
     assert datetime.fromisoformat(one.meta["scheduled_for"]).tzinfo is not None
 

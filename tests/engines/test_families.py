@@ -6,6 +6,7 @@ A state is a path of actions, applied anew to a memory engine. Two paths that le
 from __future__ import annotations
 
 from collections import Counter, deque
+from pathlib import Path
 
 import depth
 import pytest
@@ -270,6 +271,8 @@ def explored(most_states, most_faults=2, first=()):
 
 
 BEGINNINGS = {
+    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
+    "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "a child that ends for a retry": (
         ("take",),
         ("a", 1),
@@ -281,9 +284,7 @@ BEGINNINGS = {
     "one family": (("take",),),
     "a child that waits": (("take",), ("a", 1), ("b", 1), (Verdict.WAIT, 1)),
     "a child that works": (("take",), ("a", 1), ("take",)),
-    "a deadline": (("deadline",), ("take",), ("a", 1), ("take",)),
     "three levels": (("take",), ("a", 1), ("take",), ("a", 2)),
-    "ordered groups": (("order groups",), ("take",), ("a", 1), ("take",), ("a", 2)),
 }
 
 
@@ -293,6 +294,16 @@ def test_the_laws_hold_in_each_state(name):
     states, path, troubles = explored(most_states, first=BEGINNINGS[name])
     assert not troubles, path
     assert states == most_states
+
+
+def test_the_three_languages_of_the_rules_sweep_alike():
+    engines = Path(module.__file__).parent.parent
+    lua = (engines / "redis/lua/families.lua").read_text("utf-8")
+    sql = (engines / "postgres/sql/families.sql").read_text("utf-8")
+    pause = round(e.SWEEP_PAUSE * 1e6)
+    assert f"SWEEP_STEPS, SWEEP_PAUSE = {e.SWEEP_STEPS}, {pause} " in lua
+    assert f"steps int := {e.SWEEP_STEPS};" in sql
+    assert f"tenure.time(_clock) + {pause} END" in sql
 
 
 def _ends_at_once(self, queue, task, follows):

@@ -15,7 +15,7 @@ from tenure.engines.sqlite._clock import Clocks
 from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
 
-NAMES = depth.share(300)
+NAMES = depth.share(150)
 TTL = 10.0
 RESULTS = 5.0
 

@@ -10,7 +10,7 @@ import anyio
 import depth
 import pytest
 
-from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, WorkQueue
+from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, Task, Worker, WorkQueue
 from tenure.engine import (
     ENTRIES,
     HOLDERS,
@@ -282,6 +282,30 @@ async def test_children_lie_in_the_shard_of_their_parent(serving):
     answer = await one(serving, PutChildren(queue, root.id, root.token, "{3}:pages", ("a",), child))
     assert isinstance(answer, Accepted)
     assert await one(serving, CloseSession(session)) is Reply.OK
+
+
+async def test_a_task_gathers_children_of_its_shard_and_is_told_of_another_one(redis_cluster):
+    async with open_store(redis_cluster.url) as store:
+        sites, pages = WorkQueue(store, "{crawl}:sites"), WorkQueue(store, "{crawl}:pages")
+        apart = WorkQueue(store, next(name for name in NAMES if shard_of(name) != shard_of("crawl")))
+
+        async def crawl(task: Task):
+            with pytest.raises(EngineError, match="two shards"):
+                async with task.children(apart, name="apart") as children:
+                    await children.put(0)
+            async with task.children(pages) as children:
+                await children.put_many(range(10))
+            return sum(child.result for child in children)
+
+        async def fetch(page):
+            return page
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(Worker(sites, crawl).run)
+            group.start_soon(Worker(pages, fetch).run)
+            assert await sites.result(await sites.put(None)) == 45
+            group.cancel_scope.cancel()
+        assert (await apart.statistics()).waiting == 0
 
 
 async def test_all_shards_are_pinged(serving):

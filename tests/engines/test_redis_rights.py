@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha1
 from pathlib import Path
 
 import anyio
@@ -54,6 +55,27 @@ async def test_a_user_that_lacks_a_command_is_refused_when_the_store_is_opened(u
         await use(user(command.lower()))
     assert PASSWORD not in str(caught.value)
     assert redis_server("KEYS", "*") in ([], [b"tenure:{0}:state"])
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_server_that_lacks_a_command_is_refused_when_the_store_is_opened(own_redis_server):
+    server = own_redis_server(*("--rename-command", "ZPOPMIN", "", "--rename-command", "HSETNX", ""))
+    with pytest.raises(EngineError, match=r"the server has no HSETNX, ZPOPMIN, which the scripts call"):
+        await use(server.url)
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_server_that_refuses_undeclared_keys_is_refused(redis_server, monkeypatch):
+    """As Dragonfly does, whose words stand here; no such server is at hand."""
+    source = _scripts.script("probe").source
+    called, answer = b"redis.pcall(command, ...)", b"{err = 'ERR script tried accessing undeclared key'}"
+    assert called in source
+    source = source.replace(called, answer)
+    planted = _scripts.Script(source, sha1(source).hexdigest().encode())
+    monkeypatch.setattr("tenure.engines.redis._handshake.script", lambda _: planted)
+    monkeypatch.setattr("tenure.engines.redis._handshake.all_scripts", lambda: (planted,))
+    with pytest.raises(EngineError, match="refuses keys that a script has not declared, with .*DEL.*managed"):
+        await use(redis_server.url)
 
 
 async def test_a_user_that_may_not_use_the_keys_is_refused(redis_server, user):

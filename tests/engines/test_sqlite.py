@@ -415,7 +415,7 @@ async def test_what_gives_back_works_on_a_full_disk(small_disk, inline, size, ta
                 while True:
                     other.write(b"x" * 4096)
             assert shutil.disk_usage(small_disk).free == 0
-        for _ in range(depth.share(500)):
+        for _ in range(depth.share(200)):
             assert await one(engine, e.RenewSession("s1")) is e.Reply.OK
             assert await one(engine, e.Release("k", "a")) is e.Reply.RELEASED
             assert isinstance(await one(engine, e.Acquire("s1", "k", "a", 1)), e.Granted)

@@ -33,6 +33,7 @@ def test_scenarios_have_names_of_their_own():
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", scenarios(), ids=str)
 def test_a_scenario_calls_what_it_says(scenario):
     found = public_coroutines()

@@ -14,7 +14,7 @@ from explored.world import world
 
 from tenure.testing import cancel_everywhere, explore
 
-SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS") or (20 if depth.full else 2))
+SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS") or (10 if depth.full else 2))
 LONG = SEEDS >= 200
 # A file takes about five times as long as memory.
 SHARE = {"sqlite": 5}
@@ -22,41 +22,49 @@ CANCELLED_ON = (None, "memory", "wire", *(["sqlite"] if LONG else []))
 
 
 LARGEST = {
+    "a_call_goes_on_while_anybody_waits_for_it",
+    "a_failed_child_ends_its_siblings_and_its_parents_try",
     "a_paused_queue_gives_out_nothing",
     "a_priority_queue_loses_no_item",
     "a_store_ends_clean_whenever_it_is_cancelled",
+    "a_tree_is_worked_off_whichever_worker_is_cancelled",
+    "all_who_wait_for_a_result_get_it",
     "all_who_wait_for_the_end_see_it",
+    "batches_of_a_cancelled_worker_go_to_others",
+    "calls_are_made_with_their_arguments",
     "calls_run_in_the_block_of_their_flight",
     "claimers_get_what_they_ask_for",
     "each_follower_sees_the_last_report_and_the_end",
     "each_try_has_one_event_with_its_error",
     "each_try_has_one_span_that_ends_once",
     "groups_have_their_shares_in_each_window",
+    "idle_ones_are_checked_and_evicted",
     "many_are_put_in_portions_and_the_cursor_with_the_last",
     "no_more_of_a_group_are_at_work_than_its_limit",
+    "nobody_waits_behind_a_batch_that_has_begun",
     "of_what_is_put_with_one_key_the_last_is_done_in_each_window",
-    "the_tasks_of_a_group_end_in_their_order",
-    "what_blocks_and_checks_raise_is_reported_once",
-    "what_is_fetched_ahead_is_done_or_given_back",
-    "what_the_hooks_of_pools_raise_is_reported",
-}
-"""What takes the longest to be cancelled everywhere, for --full."""
-
-LARGE = LARGEST | {
-    "a_call_goes_on_while_anybody_waits_for_it",
-    "a_keyed_pool_that_is_drained_closes_everything",
-    "a_pool_loses_no_slot",
-    "a_pool_that_is_drained_or_cancelled_closes_everything",
-    "a_queue_loses_no_item",
-    "all_who_wait_for_a_result_get_it",
-    "batches_of_a_cancelled_worker_go_to_others",
-    "keys_compete_for_slots_and_lose_none",
     "producers_of_a_full_group_wait_and_others_pass",
     "readers_share_and_writers_do_not",
     "several_run_a_schedule",
     "tasks_of_a_cancelled_worker_go_to_others",
-    "what_fails_its_check_is_passed_over",
+    "the_tasks_of_a_group_end_in_their_order",
+    "threads_map_keeps_account_of_all_items",
+    "what_blocks_and_checks_raise_is_reported_once",
+    "what_is_fetched_ahead_is_done_or_given_back",
+    "what_is_superseded_never_comes_after_its_successor",
     "what_is_taken_is_done_or_given_back",
+    "what_the_hooks_of_pools_raise_is_reported",
+    "what_was_booked_is_given_back",
+}
+"""What takes the longest to be cancelled everywhere, for --full."""
+
+LARGE = LARGEST | {
+    "a_keyed_pool_that_is_drained_closes_everything",
+    "a_pool_loses_no_slot",
+    "a_pool_that_is_drained_or_cancelled_closes_everything",
+    "a_queue_loses_no_item",
+    "keys_compete_for_slots_and_lose_none",
+    "what_fails_its_check_is_passed_over",
 }
 """What has too many places to be cancelled in each of them on a wire as well."""
 
@@ -108,15 +116,7 @@ def test_explored(scenario, engine):
 # a large one has hundreds of places in memory, and several times as many on a wire
 @entries(CANCELLED_ON, full=["wire", *LARGEST], not_on_wire=() if LONG else LARGE)
 def test_cancelled_everywhere(scenario, engine):
-    if not LONG and (engine == "wire" or (engine and str(scenario) in LARGE)):
-        # many more places: in turn on one loop, where a large one is cancelled natively too, and on the other
-        turn = scenarios().index(scenario) % 2
-        cancel_everywhere(
-            on(engine, scenario),
-            backends=[("asyncio", "trio")[turn]],
-            cancel=True if depth.full and engine != "wire" and not turn else "scope",
-        )
-    else:
-        cancel_everywhere(
-            on(engine, scenario), backends=depth.loops(scenario), cancel=True if depth.full else "scope"
-        )
+    # one loop for each scenario, except in a long run
+    backends = ("asyncio", "trio") if LONG else [("asyncio", "trio")[scenarios().index(scenario) % 2]]
+    natively = LONG or (depth.full and engine != "wire")
+    cancel_everywhere(on(engine, scenario), backends=backends, cancel=True if natively else "scope")

@@ -88,6 +88,7 @@ def test_what_is_left_out_is_said_when_the_object_goes(caplog):
 
 def test_what_is_not_logged_is_not_counted(caplog):
     reporter = Reporter(clock=lambda: 0.0)
+    caplog.set_level(logging.WARNING, "tenure")
     for _ in range(2 * BURST):
         reporter.inform("operation.resent")
     caplog.set_level(logging.INFO, "tenure")

@@ -148,6 +148,27 @@ async def test_a_failed_try_is_repeated_and_then_dead(memory):
     assert sorted(tries) == [1, 1, 2]
 
 
+async def test_the_dead_of_each_kind_are_told_of(memory):
+    told = []
+
+    async def fail(payload):
+        raise ValueError
+
+    async def tell(letter):
+        told.append((letter.payload, letter.error))
+
+    async with Processor(
+        *(memory, "p", fail), preset="small", kinds={"a": 2}, retry=Retry(attempts=1), on_dead=tell
+    ) as processor:
+        await processor.submit("first", kind="a")
+        await processor.submit("second")
+        await processor.join()
+        while len(told) < 2:
+            await anyio.sleep(0.1)
+    assert sorted(told) == [("first", "ValueError"), ("second", "ValueError")]
+    assert [(await WorkQueue(memory, name).statistics()).done for name in ("p/a.dead", "p.dead")] == [1, 1]
+
+
 async def test_a_handler_that_takes_too_long_is_cancelled_and_its_try_fails(memory, told, connections):
     async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()

@@ -84,10 +84,12 @@ async def test_dead_letters_are_listed_with_their_errors_the_newest_first_a_page
 
 async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
     queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=2, backoff=0.001))
-    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"})
+    own = {"timeout": 5, "retry": tenure.Retry(attempts=2, backoff=0)}
+    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"}, **own)
     await fails(queue, 2)
     task = await Asker(store)("/queues/mails/tasks/1")
     assert (task["state"], task["attempts"], task["meta"]) == ("dead", 2, {"tenant": "acme"})
+    assert (task["timeout"], task["retry"]) == (5.0, repr(own["retry"]))
     assert task["traceback"].startswith("Traceback (most recent call last)")
     assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
     await Asker(store)("/queues/mails/tasks/77", 404)
@@ -100,6 +102,13 @@ async def test_progress_is_shown(store):
     async with queue.take() as task:
         await task.progress({"percent": 40})
         assert (await Asker(store)("/queues/mails/tasks/1"))["progress"] == '{"percent": 40}'
+
+
+async def test_the_figures_of_all_queues_are_there_for_prometheus(store):
+    await some_dead(store, 2)
+    answer = await Site(store).answer(Request("GET", "/metrics", "", {}))
+    assert (answer.status, answer.kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert b'tenure_queue_tasks{queue="mails",state="dead"} 2\n' in answer.body
 
 
 async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
@@ -463,9 +472,26 @@ async def test_the_other_actions(store):
     assert await ask.act(action="pause", queue="mails") == {"changed": 0}
     assert (await queue.statistics()).paused
     assert await ask.act(action="resume", queue="mails") == {"changed": 1}
+    assert await ask.act(action="edit", queue="mails", id=3, priority=2, group="a", delay=9) == {"changed": 1}
+    record = await queue.get(3)
+    assert (record.state, record.priority, record.group) == ("delayed", 2, "a")
     assert await ask.act(action="cancel", queue="mails", ids=[1, 2]) == {"changed": 2}
+    said = await ask.act(400, action="edit", queue="mails", id=1, group=None)
+    assert said == {"error": "task 1 is cancelled, and was not changed"}
     assert await ask.act(action="purge", queue="mails", states=["waiting", "delayed"]) == {"changed": 3}
     assert (await queue.statistics()).cancelled == 2
+
+
+async def test_tasks_are_selected_and_counted_before(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many(tenure.Item(n, key=f"{n % 2}-{n}", group="ab"[n % 2]) for n in range(6))
+    ask, first = Asker(store, actions=True), {"key_prefix": "0-", "limit": 2}
+    purge = {"action": "purge", "queue": "mails", "states": ["waiting", "dead"], **first}
+    assert await ask.act(**purge, dry_run=True) == {"changed": 2}
+    assert await ask.act(**purge) == {"changed": 2}
+    assert await ask.act(action="cancel", queue="mails", state="waiting", group="a") == {"changed": 1}
+    assert await ask.act(action="requeue", queue="mails", error="OSError") == {"changed": 0}
+    assert (await queue.statistics()).waiting == 3
 
 
 async def test_a_lock_is_broken(store, virtual_clock):
@@ -497,6 +523,15 @@ async def test_a_lock_is_broken(store, virtual_clock):
         {"action": "requeue", "queue": "mails", "ids": []},
         {"action": "requeue", "queue": "mails", "ids": ["1"]},
         {"action": "cancel", "queue": "mails", "ids": [True]},
+        {"action": "cancel", "queue": "mails", "ids": [2], "limit": 1},
+        {"action": "cancel", "queue": "mails", "state": "dead"},
+        {"action": "requeue", "queue": "mails", "all": True, "error": "OSError"},
+        {"action": "requeue", "queue": "mails", "limit": 0},
+        {"action": "purge", "queue": "mails", "states": ["dead"], "older_than": "1"},
+        {"action": "purge", "queue": "mails", "states": ["dead"], "dry_run": 1},
+        {"action": "edit", "queue": "mails", "id": 1},
+        {"action": "edit", "queue": "mails", "id": 1, "priority": "high"},
+        {"action": "edit", "queue": "mails", "id": 99, "priority": 1},
         {"action": "cancel", "queue": "mails", "ids": list(range(1, 10_002))},
         {"action": "purge", "queue": "mails"},
         {"action": "purge", "queue": "mails", "states": []},

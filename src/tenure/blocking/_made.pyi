@@ -22,7 +22,9 @@ from tenure.shared import (
     MoreOptions,
     PutOptions,
     QueueStatistics,
+    QueueWorker,
     Retry,
+    Selection,
     Spending,
     SqlGuard,
     TaskPage,
@@ -78,7 +80,8 @@ class Task(Generic[P_co]):
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
+    `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -484,7 +487,9 @@ class WorkQueue(Generic[P]):
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
         if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
         handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns.
+        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
+        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
+        exceptions in `on` and `never` of `retry` travel by their names.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
@@ -610,16 +615,51 @@ class WorkQueue(Generic[P]):
 
         Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
 
+    def edit(
+        self,
+        task_id: int = 0,
+        *,
+        key: str | None = None,
+        payload: P = ...,
+        priority: int | None = None,
+        delay: float | None = None,
+        group: str | None = ...,
+    ) -> int:
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
+
+        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
+        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
+        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
+        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
+        a group. No limit of the queue or the group holds a change up.
+
+        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Interruption: the change may or may not be applied."""
+
+    @overload
     def cancel(self, task_id: int) -> bool:
-        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
+        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
-        Returns False if there is no such task, or it has ended. Interruption: it may or may not be applied."""
+        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
+        and `purge` what `limit` and `dry_run` do. Interruption: it may or may not be applied; of many, to some."""
 
+    @overload
+    def cancel(
+        self, *, state: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+    ) -> int: ...
     def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
+
+    def workers(self) -> list[QueueWorker]:
+        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
+
+        A process that has died is listed until its session ends. The cost grows with the number of processes that use
+        the engine and with what they hold. Raises `StoreClosed`, `EngineError`."""
 
     def groups(self, limit: int = 20) -> list[GroupStatistics]:
         """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
@@ -655,8 +695,10 @@ class WorkQueue(Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared."""
 
-    def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time.
+    def browse(
+        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
+    ) -> TaskPage[P]:
+        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
         come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
@@ -665,19 +707,36 @@ class WorkQueue(Generic[P]):
         the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
         ended tasks are None unless the queue keeps them.
 
+        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
+
         Raises `EngineError` for an `after` that no page has returned."""
 
     def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""
 
-    def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
+    def requeue(
+        self,
+        task_ids: Iterable[int] | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
+        many.
 
-        One whose `key` another task has stays dead. Interruption: some may have been requeued."""
+        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
+        `limit` and `dry_run` do. Interruption: some may have been requeued."""
 
-    def purge(self, *states: str) -> int:
+    def purge(
+        self, *states: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+    ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many. Interruption: some may have been purged."""
+        "cancelled", "expired"); returns how many.
+
+        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
+        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
+        and the number is how many would be. Interruption: some may have been purged."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""

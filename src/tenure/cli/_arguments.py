@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import re
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,6 +25,9 @@ _MOST = 1_000_000_000
 """The largest number, and the longest time in seconds, that an option may be."""
 
 _QUEUE_SIZE = 10_000
+_EXAMPLE = "tenure.examples:digest"
+"""The handler to try the command with: without an input, it gets the source files of Python's standard library."""
+
 _PERIODS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/([smh])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -38,6 +42,7 @@ inputs:
   FILE.jsonl      each line is a JSON value, blank lines are skipped
   -               lines from standard input; needs --run
   --from GLOB     the names of matching files are the inputs, in sorted order; ** matches any directories
+  none            for tenure.examples:digest alone: the source files of Python's standard library
 
 handler:
   module:function is imported with the working directory on the path and called as function(input); if its first
@@ -48,6 +53,7 @@ exit code:
   0 all is done   1 something died, or the run was interrupted   2 usage error, reported in one line
 
 examples:
+  tenure run tenure.examples:digest
   tenure run tenure.examples:words poems.txt --results words.jsonl
   tenure run tenure.examples:digest --from 'src/**/*.py' --workers 4 --results digests.jsonl
   tenure run shop:order orders.jsonl --rate 600/m --retries 5 --timeout 30"""
@@ -110,7 +116,10 @@ def parse_run(words: Sequence[str]) -> Options:
     preset = PRESETS.get(args.preset)
     if args.inputs and args.globs:
         raise UsageError("name either input files or --from, not both")
-    if not args.inputs and not args.globs:
+    globs: list[str] = args.globs
+    if not args.inputs and not globs and args.handler == _EXAMPLE:
+        globs = [f"{sysconfig.get_path('stdlib')}/**/*.py"]
+    if not args.inputs and not globs:
         raise UsageError("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
     if "-" in args.inputs and args.run is None:
         raise UsageError("standard input (-) needs --run NAME, by which the run is found again")
@@ -123,7 +132,7 @@ def parse_run(words: Sequence[str]) -> Options:
     return Options(
         handler=args.handler,
         inputs=tuple(args.inputs),
-        globs=tuple(args.globs),
+        globs=tuple(globs),
         store=store_url(args.store),
         store_option=store_option(args.store),
         run=args.run,

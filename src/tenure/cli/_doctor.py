@@ -13,8 +13,7 @@ from tenure.engine import HEALTH, Ping, Scan
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import printable
-from tenure.store import Store, read_pages
-from tenure.web import names
+from tenure.store import Store, names, read_pages
 
 from ._answer import answer
 from ._arguments import store_option, store_url

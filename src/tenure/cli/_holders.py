@@ -9,7 +9,7 @@ from typing import Any
 from tenure.engine import HOLDERS, Holder, Scan
 from tenure.observe import printable
 from tenure.shared import break_holder
-from tenure.store import Store, read_pages
+from tenure.store import Store, names, read_pages
 from tenure.web import (
     READERS,
     Deadlock,
@@ -17,7 +17,6 @@ from tenure.web import (
     SeenPool,
     described,
     find_deadlocks,
-    names,
     read_keys,
     read_pools,
     task_of,

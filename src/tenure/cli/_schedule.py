@@ -1,4 +1,4 @@
-"""`tenure schedule`: schedules listed, their next ticks, and a task put by hand."""
+"""`tenure schedule`: schedules listed, set, paused and removed, their next ticks, and a task put by hand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from tenure.engine import Count, QueueCounts
 from tenure.observe import printable
-from tenure.shared import Schedule, ScheduleRecord, WorkQueue, schedules_in
-from tenure.store import Store
-from tenure.web import names, read_queues
+from tenure.shared import PutOptions, ScheduleRecord, Schedules, WorkQueue, schedules_in
+from tenure.store import Store, names
+from tenure.web import read_queues
 
 from ._answer import answer
-from ._arguments import whole_number
+from ._arguments import seconds, whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
 from ._one_queue import name_of, queue_to_fill
@@ -30,12 +30,17 @@ _LATE = 60.0
 """Seconds: any process that runs the schedule would have put it by then."""
 
 HELP = """\
-usage: tenure schedule ls | next | run-now ...
+usage: tenure schedule ls | next | run-now | set | pause | resume | remove ...
 
   ls [QUEUE]              the schedules of a queue, or of all, with their last and next ticks
   next QUEUE NAME [-n N]  the next ticks
   run-now QUEUE NAME [--payload JSON]
-                          put a task now, beside those of the ticks, and print its id
+                          put a task now, beside the tasks of the ticks, and print its id
+  set QUEUE NAME (--every S | --cron EXPRESSION) [--payload JSON] ...
+                          keep a schedule in the store, or change it; `tenure work` puts its tasks
+  pause QUEUE NAME, resume QUEUE NAME
+                          put nothing at its ticks; put tasks again, from now on
+  remove QUEUE NAME       forget it
 
 See also `tenure schedule COMMAND --help`."""
 
@@ -61,8 +66,12 @@ def _ls(words: Sequence[str]) -> int:
             _said(record),
             record.tz,
             _time(_of(record.last)),
-            _time(_of(record.coming)[0]),
-            f"late by {spoken(late)}" if (late := _of(record.late)) > _LATE else "",
+            _time(_first(_of(record.coming))),
+            "paused"
+            if record.paused
+            else f"late by {spoken(late)}"
+            if (late := _of(record.late)) > _LATE
+            else "",
         )
         for queue, record in records
     ]
@@ -88,29 +97,94 @@ def _next(words: Sequence[str]) -> int:
 def _run_now(words: Sequence[str]) -> int:
     p = _of_one(
         "schedule run-now",
-        "Put a task of a schedule now, beside those of its ticks, and print its id. The payload, priority, key and"
-        " group are in the program that runs the schedule, and not in the store.",
+        "Put a task of a schedule now, beside those of its ticks, and print its id.",
     )
     p.add_argument(
-        "--payload", metavar="JSON", default="null", help="a JSON value (default: null); - reads it"
+        "--payload", metavar="JSON", help="a JSON value (default: the payload of the schedule); - reads it"
     )
     args = p.parse_intermixed_args(words)
-    payload = read_payload(args.payload)
+    payload = None if args.payload is None else read_payload(args.payload)
 
     async def put(store: Store) -> int:
         record = await _known(args, store)
         queue = await queue_to_fill(store, args.queue)
-        return await _of(
-            lambda: Schedule(
-                queue, record.name, every=record.every, cron=record.cron, tz=record.tz, payload=payload
-            )
-        ).run_now()
+        return await _of(lambda: record.schedule(queue, payload)).run_now()
 
     task_id = _of(lambda: with_store(args, put))
     if args.json:
         return answer({"queue": args.queue, "name": args.name, "id": task_id})
     print(task_id)
     return 0
+
+
+def _set(words: Sequence[str]) -> int:
+    p = _of_one("schedule set", "Keep a schedule in the store, or change it. tenure work puts its tasks.")
+    ticks = p.add_mutually_exclusive_group(required=True)
+    ticks.add_argument("--every", metavar="S", type=seconds, help="a tick every so many seconds")
+    ticks.add_argument("--cron", metavar="EXPRESSION", help="ticks at these times: '30 2 * * *' or @daily")
+    p.add_argument("--tz", metavar="ZONE", default="UTC", help="the time zone of --cron, --start and --end")
+    p.add_argument("--missed", choices=("one", "all", "skip"), default="one", help="default: %(default)s")
+    p.add_argument(
+        "--payload", metavar="JSON", default="null", help="a JSON value (default: null); - reads it"
+    )
+    p.add_argument("--start", metavar="TIME", type=_moment, help="no ticks before: 2026-12-01T09:00")
+    p.add_argument("--end", metavar="TIME", type=_moment, help="no ticks after; then it is removed")
+    p.add_argument(
+        "--jitter", metavar="S", type=seconds, default=0.0, help="delay each task by up to so much"
+    )
+    p.add_argument("--key", metavar="K", help="no task while the task of an earlier tick is unfinished")
+    p.add_argument("--group", metavar="G", help="the group of its tasks")
+    p.add_argument("--priority", metavar="N", type=int, default=0, help="default: %(default)s")
+    args = p.parse_intermixed_args(words)
+    payload = read_payload(args.payload)
+    options: PutOptions = {"key": args.key, "group": args.group}
+    if args.priority:
+        options["priority"] = args.priority
+
+    async def keep(store: Store) -> None:
+        schedules = Schedules(await queue_to_fill(store, args.queue))
+        await schedules.set(
+            args.name,
+            every=args.every,
+            cron=args.cron,
+            tz=args.tz,
+            missed=args.missed,
+            payload=payload,
+            start=args.start,
+            end=args.end,
+            jitter=args.jitter,
+            **options,
+        )
+
+    _of(lambda: with_store(args, keep, may_make=True))
+    return _said_of(args, "set")
+
+
+def _change(done: str, words: Sequence[str]) -> int:
+    command = {"paused": "pause", "resumed": "resume", "removed": "remove"}[done]
+    args = _of_one(f"schedule {command}", f"Have a schedule {done}.").parse_intermixed_args(words)
+
+    async def change(store: Store) -> None:
+        queue = await queue_to_fill(store, args.queue)
+        if not await getattr(Schedules(queue), command)(args.name):
+            raise _unknown(args, store)
+
+    with_store(args, change)
+    return _said_of(args, done)
+
+
+def _said_of(args: argparse.Namespace, done: str) -> int:
+    if args.json:
+        return answer({"queue": args.queue, "name": args.name, "done": done})
+    print(printable(f"{args.queue}: schedule {args.name} {done}"))
+    return 0
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-12-01T09:00") from None
 
 
 def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
@@ -126,8 +200,12 @@ async def _known(args: argparse.Namespace, store: Store) -> ScheduleRecord:
     for record in schedules_in(counts, store.codec):
         if record.name == args.name:
             return record
-    raise UsageError(
-        f"queue {args.queue} in namespace {store.namespace} has no schedule {args.name} that has run;"
+    raise _unknown(args, store)
+
+
+def _unknown(args: argparse.Namespace, store: Store) -> UsageError:
+    return UsageError(
+        f"queue {args.queue} in namespace {store.namespace} has no schedule {args.name} that has run or was set;"
         " tenure schedule ls lists those that there are"
     )
 
@@ -147,13 +225,25 @@ def _described(queue: str, record: ScheduleRecord) -> dict[str, Any]:
         "cron": record.cron,
         "tz": record.tz,
         "last": None if last is None else _time(last),
-        "next": _time(_of(record.coming)[0]),
+        "next": _time(_first(_of(record.coming))),
         "late": _of(record.late),
+        "paused": record.paused,
+        "kept_in_store": record.kept_in_store,
+        "missed": record.missed,
+        "start": record.start,
+        "end": record.end,
+        "jitter": record.jitter,
+        "payload": record.payload,
+        "options": dict(record.options),
     }
 
 
 def _said(record: ScheduleRecord) -> str:
     return record.cron if record.cron is not None else f"every {record.every:g} s"
+
+
+def _first(coming: list[datetime]) -> datetime | None:
+    return coming[0] if coming else None
 
 
 def _time(tick: datetime | None) -> str:
@@ -164,8 +254,17 @@ def _of(calculated: Callable[[], T]) -> T:
     """The result of `calculated`, which needs the ticks. Raises `UsageError` where they cannot be known here."""
     try:
         return calculated()
-    except (ModuleNotFoundError, ValueError) as problem:  # no cronsim, or a time zone that only others know
+    except (ModuleNotFoundError, ValueError, TypeError) as problem:
+        # no cronsim, a time zone that only others know, or a wrong argument
         raise UsageError(str(problem)) from problem
 
 
-_COMMANDS: Commands = {"ls": _ls, "next": _next, "run-now": _run_now}
+_COMMANDS: Commands = {
+    "ls": _ls,
+    "next": _next,
+    "run-now": _run_now,
+    "set": _set,
+    "pause": partial(_change, "paused"),
+    "resume": partial(_change, "resumed"),
+    "remove": partial(_change, "removed"),
+}

@@ -17,12 +17,13 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
    long as the entry. A child that is purged tells "purged".
 5. A child has failed if it ended in another way than "done". At the end of a try, and when a dead letter is made ready
    again, the entries of failed children are gone; all other entries stay.
-6. Cancelling goes down by visits, each of a step of the budget: a sweep visits the unfinished children whose names
-   begin with a prefix, by name. A child that is leased is asked to stop, and its own children are swept; any other
-   child ends as cancelled, with a record for `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A
-   child that is ending for a retry is ending as cancelled from then on. Sweeps go on, in the order of queues and ids,
-   behind the operation that began them as far as its budget goes, and then with what the next operation processes
-   first, behind ended sessions, tasks and dead letters.
+6. Cancelling goes down by visits: a sweep visits the unfinished children whose names begin with a prefix, by name. A
+   child that is leased is asked to stop, and its own children are swept; any other child ends as cancelled, with a
+   record for `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A child that is ending for a retry
+   is ending as cancelled from then on. Sweeps go on in the order of queues and ids. The operation that begins a sweep
+   makes up to `SWEEP_STEPS` visits behind its own work. A later operation makes as many visits before its own work,
+   if `SWEEP_PAUSE` has passed since the last visit. So a large tree delays an operation by these visits at most, and
+   a child that has not been visited yet may still begin.
 7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready as soon as nothing
    is missing that it waits for, in the same step; one taker is hinted READY for it.
 8. A wait counts no attempt. It begins the count of deliveries without a verdict anew, keeps `ready_at`, and gives no
@@ -54,6 +55,12 @@ from ._value import value
 
 MOST_ENTRIES = 10_000
 """The most entries of a task."""
+
+SWEEP_STEPS = 32
+"""The number of children that an operation cancels at most, beside its own work."""
+
+SWEEP_PAUSE = 0.025
+"""Seconds between two operations that go on with sweeps, longer than the visits of an operation take."""
 
 DEEPEST = 32
 """The number of levels that a child may be below its root."""

@@ -78,9 +78,9 @@ class Duplicate:
 class PutRequest:
     """The tasks of one producer's call: all fit, or none is put.
 
-    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read).
-    Unless `expected` is None, nothing is put or stored if the cursor has another value than that at this moment; b""
-    stands for no value.
+    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read);
+    the value b"" removes the cursor. Unless `expected` is None, nothing is put or stored if the cursor has another
+    value than that at this moment; b"" stands for no value.
     """
 
     producer: str
@@ -288,23 +288,27 @@ class Unfinished:
 
 @value
 class Move(Operation["MovedCount | Reply"]):
-    """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> MovedCount, MORE
+    """Cancel tasks, postpone or change them, make dead ones ready again, or delete them. -> MovedCount, MORE
 
-    `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
+    `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at. With a
+    `state`, of the tasks that ids name only those that are in this state are moved.
 
     - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
       The holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. An ended
       task stays, and so does a task that is ending, but for a retry: it then ends as cancelled.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
-      then. A group that has no other task that is ready starts anew.
+      then. With None as the `delay`, they become ready, or have been ready since, the same time as before. Each of
+      `payload`, `priority` and `group` that is not None takes the place of the task's own. What follows for orders and
+      groups is as if the changed task were put and the task then removed: it is as if the task had been put like this
+      in the first place, its group may start anew, and no limit holds it up. A new payload alone moves nothing.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key another one has stays dead, and so does a child.
-    - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
+    - to "purged", ids or states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
       cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `TASKS`.
 
     Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
-    ids, and for ids to purge.
+    ids, for a `state` without ids, and for a change of tasks that are not moved to "delayed".
     """
 
     key: str
@@ -312,18 +316,30 @@ class Move(Operation["MovedCount | Reply"]):
     to: Literal["cancelled", "delayed", "waiting", "purged"]
     after: int = 0
     ttl: float | None = 3600.0
-    delay: float = 0.0
+    delay: float | None = 0.0
+    payload: bytes | None = None
+    priority: int | None = None
+    group: str | None = None
+    state: str = ""
 
     def __post_init__(self) -> None:
         if len(self.ids) > CAP:
             raise ValueError(f"which must hold at most {CAP} ids, not {len(self.ids)}")
-        if self.ids and self.to == "purged":
-            raise ValueError("which must be states of tasks to purge, not ids")
+        if self.state and not self.ids:
+            raise ValueError(f"which must hold ids for the state {self.state!r}")
+        changes = (self.payload, self.priority, self.group)
+        if self.to != "delayed" and (self.delay is None or changes != (None, None, None)):
+            raise ValueError(f'to must be "delayed" for a change, not {self.to!r}')
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids that are named."""
         return self.which if isinstance(self.which, tuple) else ()
+
+    @property
+    def moves(self) -> bool:
+        """False if nothing but the payload is to change."""
+        return (self.delay, self.priority, self.group) != (None, None, None)
 
     @property
     def states(self) -> tuple[str, ...]:

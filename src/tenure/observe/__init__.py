@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.lazy import exports
 
 if TYPE_CHECKING:
+    from ._exposition import exposition
     from ._frames import is_ours, trimmed
     from ._logging import LoggingObserver
     from ._observer import Observer, check_observer
@@ -35,6 +36,7 @@ __all__ = (
     "TracingObserver",
     "Trying",
     "check_observer",
+    "exposition",
     "is_ours",
     "log",
     "printable",
@@ -46,6 +48,7 @@ __getattr__: Callable[[str], Any] = exports(
     __name__,
     "tenure.observe",
     {
+        "_exposition": "exposition",
         "_frames": "is_ours trimmed",
         "_logging": "LoggingObserver",
         "_observer": "Observer check_observer",

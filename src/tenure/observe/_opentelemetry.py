@@ -41,7 +41,8 @@ class OpenTelemetryObserver:
     def watch(self, source: Source) -> None:
         """Offer the figures of a processor (which has been entered) from now on."""
         self._sources += (source,)
-        for sample in source.samples():
+        # a source may have no sample of a name yet
+        for sample in getattr(source, "templates", source.samples)():
             if sample.name not in self._offered:
                 self._offered.add(sample.name)
                 meter = self._meter

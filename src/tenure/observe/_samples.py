@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 class Source(Protocol):
-    """A source of figures, such as a `Processor`.
+    """A source of figures, such as a `Processor`, a `Worker` or `QueueFigures`.
 
     Thread safety: any.
     """

@@ -40,6 +40,7 @@ from tenure.errors import (
 from tenure.handlers import describe, is_closing, name_of, split_failure
 from tenure.local import CircuitBreaker, Pool
 from tenure.shared import (
+    DeadLetters,
     RateLimiter,
     ResourcePool,
     Retry,
@@ -117,6 +118,7 @@ class KindWorkers:
         retry: Retry | None,
         breaker: CircuitBreaker | None,
         adaptive: Adaptive | None,
+        dead: DeadLetters | None = None,
     ) -> None:
         self.queue = queue
         self.kind = kind
@@ -131,12 +133,14 @@ class KindWorkers:
         self._runners = Runners(
             queue,
             [self._handle] * most,
+            limits=False,
             retry=retry,
             slots=self._gate.slot if adaptive or permits or parts.places else None,
             judge=self._judge,
             on_settled=self._on_settled,
             name=name_of(parts.handler),
         )
+        self._dead = dead
         self._parts = parts
         self._is_bare = not parts.any and breaker is None
         self._breaker = breaker
@@ -150,7 +154,7 @@ class KindWorkers:
         """
         unregister = self._breaker and self._breaker.on_change(self._on_breaker)
         try:
-            await self._runners.run()
+            await (self._runners.run() if self._dead is None else self._dead.run(self._runners.run))
         finally:
             if unregister is not None:
                 unregister()
@@ -179,6 +183,8 @@ class KindWorkers:
     async def drain(self) -> None:
         """Take no more, and return when `run` has ended. Cancellation: it goes on draining."""
         await self._runners.drain()
+        if self._dead is not None:
+            await self._dead.drained()
 
     # one task
 
@@ -266,10 +272,11 @@ class KindWorkers:
     async def _call(self, task: Task, context: Context, taken: float, started: float) -> Any:
         parts = self._parts
         try:
-            if parts.timeout is None:
+            timeout = parts.timeout if task.timeout is None else task.timeout
+            if timeout is None:
                 result = await parts.handler(task, context)
             else:
-                result = await self._call_in_time(parts.timeout, task, context)
+                result = await self._call_in_time(timeout, task, context)
         except BaseException as error:
             if not is_closing(error) and split_failure(error)[0] is not None:
                 self._ended_at(now(), task.waited, taken, started)
@@ -320,6 +327,8 @@ class KindWorkers:
             return
         else:
             self.meter.count(OUTCOMES[settle.verdict])
+            if self._dead is not None and settle.verdict is Verdict.DEAD:
+                self._dead.wake()
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
             self.meter.queued(1)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import Any, Self, TypedDict, Unpack
@@ -18,7 +19,16 @@ from tenure.errors import DuplicateTask
 from tenure.handlers import adapted
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
-from tenure.shared import MoreOptions, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
+from tenure.shared import (
+    DeadLetters,
+    MoreOptions,
+    RateLimiter,
+    ResourcePool,
+    Retry,
+    Semaphore,
+    WorkQueue,
+    dead_letter_worker,
+)
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -84,7 +94,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for ever), `grace` how long `drain` waits
     for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are options of `WorkQueue`. Every
     `poll_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
-    the events that begin with `processor.`.
+    the events that begin with `processor.`. `on_dead` is a handler of dead letters, as of a `Worker`; each kind
+    has a queue for them, such as `name/kind.dead`.
 
     Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
     `CapacityMismatch` if others use the limit with another number of permits.
@@ -116,6 +127,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         poll_every: float = 5.0,
         observer: Observer | None = None,
         queue_options: Mapping[str, Any] | None = None,
+        on_dead: Callable[[Any], Any] | None = None,
         **overrides: Unpack[Overrides],
     ) -> None:
         check_functions(handler, {"pool": pool, "breaker": breaker})
@@ -154,6 +166,10 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._observer = check_observer(observer) or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
+        self._dead = {
+            kind: DeadLetters(queue, partial(dead_letter_worker, on_dead)) if on_dead is not None else None
+            for kind, queue in self._queues.items()
+        }
         self._workers: dict[str | None, KindWorkers] = {}
         self._resources = self._polls = 0
         self._fleets = Fleets(store, name, self._report)
@@ -367,6 +383,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                 retry=self._retry,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
                 adaptive=self._adaptive,
+                dead=self._dead[kind],
             )
 
     def _end(self) -> None:

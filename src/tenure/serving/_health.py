@@ -1,4 +1,7 @@
-"""Health checks over HTTP/1.1: `/live` and `/ready`, answered by a thread of their own, since the loop may be stuck."""
+"""Health checks over HTTP/1.1: `/live` and `/ready`, answered by a thread of their own, since the loop may be stuck.
+
+The same thread answers `/metrics`, where there are some.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,18 @@ Answer = tuple[HTTPStatus, str]
 
 @contextmanager
 def answering(
-    host: str | None, port: int, stalled: float, problem: Callable[[], str | None]
+    host: str | None,
+    port: int,
+    stalled: float,
+    problem: Callable[[], str | None],
+    metrics: Callable[[], tuple[bool, str]] | None = None,
 ) -> Generator[list[int]]:
     """A block in which health checks are answered; it gets the ports. Raises `OSError`.
 
     `problem()` returns why the process is not ready, or None. It is called on the running loop, several times a second.
+    `metrics()` returns True and the text of `/metrics`, or False and why there is none; it is called in another thread.
     """
-    health = _Health(Pulse(problem), stalled)
+    health = _Health(Pulse(problem), stalled, metrics)
     with start_blocking_portal("asyncio") as portal:
         listening, ports = portal.start_task(health.listen, host, port)
         asking = portal.start_task_soon(health.ask)
@@ -50,7 +58,8 @@ def answering(
 class _Health:
     """Belongs to the loop of the thread that answers."""
 
-    def __init__(self, pulse: Pulse, stalled: float) -> None:
+    def __init__(self, pulse: Pulse, stalled: float, metrics: Callable[[], tuple[bool, str]] | None) -> None:
+        self._metrics = metrics
         self._pulse = pulse
         self._stalled = stalled
         self._connections = 0
@@ -106,8 +115,12 @@ class _Health:
                 return _response((HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1"))
 
     async def _answer(self, path: bytes) -> Answer:
+        if path == b"/metrics" and self._metrics is not None:
+            known, text = self._metrics()
+            return HTTPStatus.OK if known else HTTPStatus.SERVICE_UNAVAILABLE, text.removesuffix("\n")
         if path not in (b"/live", b"/ready"):
-            return HTTPStatus.NOT_FOUND, "there is /live and /ready"
+            also = "" if self._metrics is None else ", and /metrics"
+            return HTTPStatus.NOT_FOUND, f"there is /live and /ready{also}"
         if self._pulse.silence() > self._stalled:
             # if the whole process was frozen, the loop needs a moment too
             await anyio.sleep(_SECOND_CHECK)

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._at_work import LeasedTask, QueueWorker
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
+    from .queue._dead_letters import DeadLetters
+    from .queue._editing import edit_task
+    from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics, group_statistics
+    from .queue._groups import GroupStatistics, check_group, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue
@@ -34,8 +38,10 @@ if TYPE_CHECKING:
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._schedules import Schedules
+    from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
-    from .queue._worker import Worker, WorkerStatistics
+    from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
     "Arrival",
@@ -51,6 +57,7 @@ __all__ = (
     "Claim",
     "Completed",
     "Dead",
+    "DeadLetters",
     "Discard",
     "Election",
     "GroupStatistics",
@@ -61,6 +68,7 @@ __all__ = (
     "Job",
     "LeaderChanges",
     "Lease",
+    "LeasedTask",
     "Limit",
     "LimiterState",
     "Lock",
@@ -69,7 +77,9 @@ __all__ = (
     "MoreOptions",
     "PooledResource",
     "PutOptions",
+    "QueueFigures",
     "QueueStatistics",
+    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
@@ -79,6 +89,8 @@ __all__ = (
     "Runners",
     "Schedule",
     "ScheduleRecord",
+    "Schedules",
+    "Selection",
     "Semaphore",
     "Spending",
     "SqlGuard",
@@ -91,8 +103,13 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "check_group",
+    "check_selection",
+    "dead_letter_worker",
+    "edit_task",
     "group_statistics",
     "is_failure",
+    "move_selected",
     "read_children",
     "record_of",
     "schedules_in",
@@ -108,10 +125,14 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._at_work": "LeasedTask QueueWorker",
+        "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
+        "queue._editing": "edit_task",
+        "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics group_statistics",
+        "queue._groups": "GroupStatistics check_group group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",
@@ -128,8 +149,10 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule",
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
+        "queue._schedules": "Schedules",
+        "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
-        "queue._worker": "Worker WorkerStatistics",
+        "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },
 )
 

@@ -116,7 +116,7 @@ from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
-from ._pages import read_pages
+from ._pages import names, read_pages, together
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers
@@ -144,6 +144,8 @@ __all__ = (
     "encoded",
     "give_back_of",
     "jittered",
+    "names",
     "numbers",
     "read_pages",
+    "together",
 )

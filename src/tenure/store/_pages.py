@@ -1,11 +1,13 @@
-"""Reading all pages of an index."""
+"""Reading all pages of an index, the names of a namespace, and many things at once."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tenure.engine import CAP, Page, Reply, Scan
+from tenure.engine import CAP, NAMES, Page, Reply, Scan
+from tenure.upkeep import unwrapped_task_group
 
 from ._store import Store
 
@@ -28,3 +30,30 @@ async def read_pages(store: Store, scan: Scan[P], most: int | None = None) -> P:
         if not page.next or len(rows) == most:
             return replace(page, rows=tuple(rows))
         scan = replace(scan, after=page.next)
+
+
+async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
+    """The names of what there is of a kind in the store's namespace, in order."""
+    prefix = "" if kind == "sessions" else f"{store.namespace}:"
+    collected: dict[str, None] = {}
+    after = ""
+    while len(collected) < limit:
+        scan = Scan(NAMES[kind], "", after, only=prefix)
+        page = await read_pages(store, scan, limit - len(collected))
+        collected |= dict.fromkeys(page.rows)
+        if not (after := page.next):
+            break
+    return sorted(collected)
+
+
+async def together(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """The outcomes of calls that run at once, in order. Raises the first error of any; the others are cancelled."""
+    outcomes: list[Any] = [None] * len(calls)
+
+    async def run(place: int, call: Callable[[], Awaitable[Any]]) -> None:
+        outcomes[place] = await call()
+
+    async with unwrapped_task_group() as group:
+        for place, call in enumerate(calls):
+            group.start_soon(run, place, call)
+    return outcomes

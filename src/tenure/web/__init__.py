@@ -18,13 +18,11 @@ from ._view import (
     SeenProcess,
     View,
     find_deadlocks,
-    names,
     read_keys,
     read_pools,
     read_processes,
     read_queues,
     read_view,
-    together,
 )
 from ._waits import Deadlock, task_of
 from ._watch import Watch
@@ -47,7 +45,6 @@ __all__ = (
     "document",
     "find_deadlocks",
     "flat",
-    "names",
     "read_keys",
     "read_pools",
     "read_processes",
@@ -55,6 +52,5 @@ __all__ = (
     "read_tree",
     "read_view",
     "task_of",
-    "together",
     "waits_for",
 )

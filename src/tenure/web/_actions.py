@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any, cast
 
-from tenure.arguments import check_count, check_name, check_task_id
-from tenure.engine import CAP, Count, Move, MovedCount, QueueCounts, SetPaused
+from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_task_id
+from tenure.engine import CAP, TASK, Count, Move, MovedCount, QueueCounts, Scan, SetPaused
+from tenure.errors import TaskNotWaiting
 from tenure.observe import log
-from tenure.shared import break_holder
+from tenure.shared import Selection, break_holder, check_group, check_selection, edit_task, move_selected
 from tenure.store import Store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
@@ -17,10 +19,15 @@ _MOST_IDS = 10_000
 _CANCELLED_TTL = 3600.0
 """Seconds for which the record of a task that was cancelled here is kept: the default of `WorkQueue`."""
 
+_UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
+_SELECTS = (*Selection.__annotations__, "limit", "dry_run")
+"""The fields by which tasks are selected, in place of their ids or all of them."""
+
 _FIELDS = {
-    "requeue": {"queue", "ids", "all"},
-    "cancel": {"queue", "ids"},
-    "purge": {"queue", "states"},
+    "requeue": {"queue", "ids", "all", *_SELECTS},
+    "cancel": {"queue", "ids", "state", *_SELECTS},
+    "edit": {"queue", "id", "priority", "delay", "group"},
+    "purge": {"queue", "states", *_SELECTS},
     "pause": {"queue"},
     "resume": {"queue"},
     "break": {"kind", "name", "token"},
@@ -69,22 +76,63 @@ class Actions:
                 await self._store.call(SetPaused(key, paused=action == "pause"))
                 return int(counts.paused is not (action == "pause"))
             case "purge":
-                return await self._purge(key, body.get("states"))
+                return await self._purge(key, body)
+            case "requeue" if not body.keys().isdisjoint(_SELECTS):
+                if not body.keys().isdisjoint(("ids", "all")):
+                    raise ValueError("requeue takes ids, all or a selection")
+                return await self._move_selected(key, {"dead"}, "waiting", body)
+            case "cancel" if "state" in body:
+                if "ids" in body or body["state"] not in _UNFINISHED:
+                    raise ValueError(f"cancel takes ids, or one of {', '.join(_UNFINISHED)} as the state")
+                return await self._move_selected(key, {body["state"]}, "cancelled", body)
+            case "edit":
+                return await self._edit(key, body)
             case "requeue" if "all" in body:
                 if body["all"] is not True or "ids" in body:
                     raise ValueError("requeue takes ids or all, which must be true")
                 return await self._move_all(Move(key, frozenset({"dead"}), "waiting"))
             case "requeue":
                 return await self._move_each(key, body.get("ids"), "waiting")
+            case _ if not body.keys().isdisjoint(_SELECTS):
+                raise ValueError("cancel takes ids, or a state and what else selects tasks")
             case _:
                 return await self._move_each(key, body.get("ids"), "cancelled")
 
-    async def _purge(self, key: str, states: object) -> int:
+    async def _move_selected(self, key: str, states: Iterable[str], to: Any, body: dict[str, Any]) -> int:
+        selection = {name: body[name] for name in Selection.__annotations__ if name in body}
+        return await move_selected(
+            *(self._store, key, states, to, check_selection(selection)),
+            ttl=_CANCELLED_TTL,
+            most=body.get("limit"),
+            dry_run=body.get("dry_run", False),
+        )
+
+    async def _purge(self, key: str, body: dict[str, Any]) -> int:
+        states = body.get("states")
         named = cast("list[object]", states) if isinstance(states, list) else []
         chosen = frozenset(name for name in named if isinstance(name, str))
         if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
             raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
+        if not body.keys().isdisjoint(_SELECTS):
+            return await self._move_selected(key, chosen, "purged", body)
         return await self._move_all(Move(key, chosen, "purged"))
+
+    async def _edit(self, key: str, body: dict[str, Any]) -> int:
+        if not body.keys() & {"priority", "delay", "group"}:
+            raise ValueError("edit takes at least one of priority, delay and group")
+        found = Scan(TASK, key, only=str(check_task_id("id", body.get("id"))))
+        priority, delay, group = body.get("priority"), body.get("delay"), body.get("group")
+        move = Move(
+            *(key, (), "delayed"),
+            delay=None if delay is None else check_seconds("delay", delay),
+            priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
+            group=None if "group" not in body else "" if group is None else check_group("group", group),
+        )
+        try:
+            await edit_task(self._store, found, move)
+        except TaskNotWaiting as refused:
+            raise ValueError(f"{refused.named} is {refused.state}, and was not changed") from None
+        return 1
 
     async def _move_all(self, move: Move) -> int:
         total, moved = 0, MovedCount(0, more=True)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import anyio
 
 from tenure.engine import TASKS, Page, QueueCounts, Record, Scan
-from tenure.store import Store, read_pages
+from tenure.store import Store, names, read_pages, together
 
 from ._tasks import seen
-from ._view import names, read_queues, together
+from ._view import read_queues
 
 HOUR = 3600.0
 _FRESH = 5.0

@@ -14,7 +14,9 @@ import anyio
 from tenure.arguments import check_name
 from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable, TenureError
+from tenure.observe import exposition
 from tenure.pages import doc_page
+from tenure.shared import QueueFigures
 from tenure.store import Store
 
 from ._actions import Actions
@@ -33,6 +35,7 @@ _RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
 _HEADER = "x-tenure-action"
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _LONGEST_FIND = 512
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 MOST_BODY = 256 * 1024
 """Bytes of a request's body."""
 
@@ -61,6 +64,7 @@ class Site:
         self._state = state or self._watch.state
         self._tasks = Tasks(store, payloads, errors)
         self._failures = Failures(store, errors=errors)
+        self._figures = QueueFigures(store)
         self._actions = Actions(store) if actions else None
         self._trust_proxy = trust_proxy
         self._url = store.url
@@ -98,6 +102,8 @@ class Site:
                 return await self._reported(self._state)
             case "/history.json":
                 return as_json(200, self._watch.history.document())
+            case "/metrics":
+                return await self._reported(self._metrics)
             case "/failures.json":
                 return await self._reported(self._failures.read)
             case path if (match := _TASKS.fullmatch(path)) is not None:
@@ -110,7 +116,7 @@ class Site:
                 return plain(404, f"there is no such page; {doc_page('reference/web')} lists all pages")
 
     async def _reported(
-        self, read: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
+        self, read: Callable[[], Awaitable[dict[str, Any] | Answer | None]], late: str = "no answer"
     ) -> Answer:
         try:
             with anyio.fail_after(_TIMEOUT):
@@ -123,11 +129,17 @@ class Site:
             return problem(400, error)
         except TenureError as error:
             return problem(503, error)
+        if isinstance(document, Answer):
+            return document
         return (
             problem(404, "there is no such task, queue or pool, or not any more")
             if document is None
             else as_json(200, document)
         )
+
+    async def _metrics(self) -> Answer:
+        await self._figures.read()
+        return Answer(200, exposition(self._figures.samples()).encode(), _EXPOSITION)
 
     async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | None:
         queue = check_name("the name of the queue", match["queue"])

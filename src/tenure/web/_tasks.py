@@ -119,6 +119,7 @@ class Tasks:
             shown["error"] = task.error
         if whole:
             shown |= {"progress": task.progress, "meta": dict(task.meta)}
+            shown |= {"timeout": task.timeout, "retry": None if task.retry is None else repr(task.retry)}
             if self.errors:
                 shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
             if self.payloads:

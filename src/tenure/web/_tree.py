@@ -9,9 +9,9 @@ from typing import Any
 
 from tenure.engine import TASK, Scan, TaskPage
 from tenure.shared import ChildPage, ChildRecord, read_children, unfinished_child
-from tenure.store import Store
+from tenure.store import Store, together
 
-from ._view import ask, together
+from ._view import ask
 
 _MOST = 100
 """Tasks of a tree that are read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ import anyio
 
 from tenure.engine import (
     HOLDERS,
-    NAMES,
     RESOURCES,
     SESSION,
     Count,
@@ -24,8 +23,7 @@ from tenure.engine import (
     SessionItem,
     SessionPage,
 )
-from tenure.store import Store, read_pages
-from tenure.upkeep import unwrapped_task_group
+from tenure.store import Store, names, read_pages, together
 
 from ._processors import SeenProcessor, processor
 from ._waits import Deadlock, Key, deadlocks
@@ -125,20 +123,6 @@ async def read_view(store: Store, limit: int = 1000) -> View:
     )
 
 
-async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
-    """The names of what there is of a kind in the store's namespace, in order."""
-    prefix = "" if kind == "sessions" else f"{store.namespace}:"
-    collected: dict[str, None] = {}
-    after = ""
-    while len(collected) < limit:
-        scan = Scan(NAMES[kind], "", after, only=prefix)
-        page = await read_pages(store, scan, limit - len(collected))
-        collected |= dict.fromkeys(page.rows)
-        if not (after := page.next):
-            break
-    return sorted(collected)
-
-
 async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
     """The counters of queues, by name."""
     answers = await ask(store, [Count(key) for key in keys])
@@ -235,16 +219,3 @@ def split_key(store: Store, key: str) -> tuple[str, str]:
 async def ask(store: Store, operations: Sequence[Operation[Any]]) -> list[Any]:
     """The answers to operations that travel together. Cancellation: they may or may not be applied."""
     return await together(*(partial(store.call, operation) for operation in operations))
-
-
-async def together(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """The outcomes of calls that run at once, in order. Raises the first error of any; the others are cancelled."""
-    outcomes: list[Any] = [None] * len(calls)
-
-    async def run(place: int, call: Callable[[], Awaitable[Any]]) -> None:
-        outcomes[place] = await call()
-
-    async with unwrapped_task_group() as group:
-        for place, call in enumerate(calls):
-            group.start_soon(run, place, call)
-    return outcomes

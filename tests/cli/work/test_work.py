@@ -39,6 +39,9 @@ async def fails(payload):
     note(payload)
     raise ValueError("no")
 
+def died(letter):
+    note("dead", letter.payload)
+
 async def slow(task: tenure.Task):
     note(task.id, task.attempt, task.payload)
     await anyio.sleep(task.payload)
@@ -212,8 +215,9 @@ def test_it_works_until_it_is_stopped(worker, url, until, log, backend):
 
 def test_retries_and_timeout(worker, url, until, log):
     (first,) = put(url, 1)
-    process = worker("fails", "--retries", 1, store=url)
+    process = worker("fails", "--retries", 1, "--on-dead", "work_handlers:died", store=url)
     until(lambda: on(url, lambda queue: queue.statistics()).dead == 1)
+    until(lambda: [line[1:] for line in log()][-1] == ["dead", "1"])
     process.send(signal.SIGINT)
     assert process.ended() == 0
     assert on(url, lambda queue: queue.get(first)).error == "ValueError: no"
@@ -387,10 +391,11 @@ def test_ready_while_the_server_is_there_and_live_all_the_time(
 
 
 def test_health_checks_are_answered_while_it_drains(worker, url, until, log, free_port):
-    port = free_port()
+    port, metrics = free_port(), free_port()
     put(url, 1000)
-    process = worker("slow", "--health", f"127.0.0.1:{port}", store=url)
+    process = worker("slow", "--health", f"127.0.0.1:{port}", "--metrics", f"127.0.0.1:{metrics}", store=url)
     until(log)
+    until(lambda: get(metrics, "/metrics") == 200)
     # or 503 could mean "not ready yet", and a second signal that comes before the first is handled is lost
     until(lambda: get(port, "/ready") == 200)
     process.send()
@@ -436,6 +441,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is not an engine"),
         (["quick", "--queue", "q", "--health", "8081"], "HOST:PORT"),
         (["quick", "--queue", "q", "--concurrency", "0"], "--concurrency"),
+        (["quick", "--queue", "q", "--ttl", "0.1"], "ttl must be at least 0.5 seconds"),
         (["quick", "--queue", "q", "--batch", "9"], "is for a single task; annotate it list[tenure.Task]"),
         (
             ["bare", "--queue", "q"],
@@ -456,8 +462,18 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--cron", "0 3 * * *", "--tz", "Mars"], "--tz must be the name of"),
         (["quick", "--queue", "q", "--every", "1", "--tz", "UTC"], "--tz is for --cron"),
         (["quick", "--queue", "q", "--grace", "never"], "--grace"),
+        (["main", "--on-dead", "work_handlers:fails"], "--on-dead is for a handler of tasks"),
+        (
+            ["quick", "--queue", "q", "--on-dead", "work_handlers:main"],
+            "--on-dead: work_handlers:main takes a store",
+        ),
+        (["quick", "--queue", "q", "--on-dead", "work_handlers:none"], "has no 'none'"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),
+        (
+            ["quick", "--queue", "q", "--metrics", ":65535", "--processes", "2"],
+            "--metrics: there are no ports",
+        ),
     ],
 )
 def test_misuse(misused, words, message):

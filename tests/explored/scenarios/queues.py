@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.world import at_rest, pause
 
-from tenure import DuplicateTask, Item, QueueFull, Retry, WorkQueue
+from tenure import (
+    AcquireTimeout,
+    DuplicateTask,
+    Item,
+    QueueFigures,
+    QueueFull,
+    Retry,
+    TaskNotWaiting,
+    WorkQueue,
+)
 from tenure.testing import cancellable, newcomer
 
 
@@ -182,6 +192,41 @@ async def a_key_is_used_by_one_unfinished_task(world):
         await all_is_done(queue, store, done=2)
 
 
+@on_every_engine(
+    "shared.WorkQueue.workers",
+    "shared.QueueFigures.read",
+    "shared.QueueFigures.run",
+    "shared.QueueFigures.drain",
+)
+async def who_works_is_seen_and_counted(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, figures = WorkQueue(store, "q"), QueueFigures(elsewhere, every=1)
+        seen = []
+
+        async def look():
+            with cancellable():
+                workers = await WorkQueue(elsewhere, "q").workers()
+                seen.extend(task.id for worker in workers for task in worker.tasks)
+
+        async def read():
+            with cancellable():
+                await figures.read()
+
+        async with world.group() as group:
+            group.start_soon(figures.run)
+            task_id = await queue.put(1)
+            async with queue.take() as task:
+                group.start_soon(look)
+                group.start_soon(read)
+                (worker,) = await queue.workers()
+                assert (worker.process, [task.id for task in worker.tasks]) == (store.process, [task_id])
+                task.check()
+            assert (await figures.read())["q"].done == 1
+            await figures.drain()
+        assert set(seen) <= {task_id}
+        await all_is_done(queue, store, elsewhere, done=1, put=1)
+
+
 @on_every_engine("shared.WorkQueue.pause", "shared.WorkQueue.resume", "shared.WorkQueue.statistics")
 async def a_paused_queue_gives_out_nothing(world):
     async with world.open() as store:
@@ -269,3 +314,75 @@ async def dead_letters_are_looked_at_requeued_and_purged(world):
             await queue.purge("waiting")
         await queue.purge("waiting")
         await all_is_done(queue, store, done=1, purged=2, dead=0, put=3)
+
+
+@on_every_engine("shared.WorkQueue.edit", "shared.WorkQueue.put", "shared.WorkQueue.take")
+async def an_accepted_edit_reaches_the_taker(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "q")
+        ids = [await queue.put("put", delay=0.02 * n) for n in range(3)]
+        tried, accepted, done = {"put"}, set(), {}
+
+        async def editor(queue, name):
+            for step, task_id in enumerate(ids):
+                tried.add(name)
+                with suppress(TaskNotWaiting):
+                    await queue.edit(task_id, payload=name, priority=step, group=name if step else None)
+                    accepted.add(task_id)
+
+        async def victim():
+            with cancellable():
+                await editor(other, "victim")
+
+        async def taker():
+            await newcomer()
+            while len(done) < len(ids):
+                async with other.take() as task:
+                    await pause()
+                    done[task.id] = task.payload
+
+        async with world.group() as group:
+            group.start_soon(editor, queue, "a")
+            group.start_soon(editor, other, "b")
+            group.start_soon(victim)
+            group.start_soon(taker)
+        assert set(done.values()) <= tried
+        assert [task_id for task_id in accepted if done[task_id] == "put"] == []
+        await all_is_done(queue, store, elsewhere, done=len(ids))
+
+
+@on_every_engine(
+    "shared.WorkQueue.browse", "shared.WorkQueue.cancel", "shared.WorkQueue.purge", "shared.WorkQueue.requeue"
+)
+async def a_selection_changes_what_matches_and_nothing_else(world):
+    async with world.open() as store, world.open() as elsewhere:
+        retry = Retry(attempts=1)
+        queue, other = WorkQueue(store, "q", retry=retry), WorkQueue(elsewhere, "q", retry=retry)
+        await queue.put_many(Item(n, group="ab"[n % 2]) for n in range(6))
+        taken = []
+
+        async def taker(queue):
+            with suppress(AcquireTimeout):
+                while True:
+                    async with queue.take(timeout=world.patience) as task:
+                        taken.append(task.payload)
+                        await pause()
+
+        async def canceller(queue):
+            with cancellable():
+                await queue.cancel(state="waiting", group="a")
+
+        async def purger():
+            await newcomer()
+            await other.purge("waiting", group="a", limit=2)
+            assert {record.group for record in (await other.browse("waiting", group="b")).tasks} <= {"b"}
+            assert await other.requeue(group="b") == 0
+
+        async with world.group() as group:
+            group.start_soon(taker, queue)
+            group.start_soon(canceller, queue)
+            group.start_soon(canceller, other)
+            group.start_soon(purger)
+        await taker(queue)
+        assert {1, 3, 5} <= set(taken), "a task of another group was changed"
+        await all_is_done(queue, store, elsewhere)

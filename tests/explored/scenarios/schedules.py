@@ -8,7 +8,7 @@ import anyio
 from explored.catalogue import on_a_wire, on_every_engine
 from explored.world import at_rest
 
-from tenure import Schedule, WorkQueue
+from tenure import Schedule, Schedules, WorkQueue
 from tenure.engine import Put
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import cancellable
@@ -71,6 +71,58 @@ async def several_run_a_schedule(world):
                 await one.drain()
         await each_tick_once(steady.queue, 3)
         await at_rest(store, elsewhere)
+
+
+@on_every_engine(
+    "shared.Schedules.set",
+    "shared.Schedules.list",
+    "shared.Schedules.pause",
+    "shared.Schedules.resume",
+    "shared.Schedules.remove",
+    "shared.Schedules.run_now",
+    "shared.Schedules.run",
+    "shared.Schedules.drain",
+)
+async def several_run_a_schedule_of_the_store(world):
+    from_nought(world)
+    async with world.open() as store, world.open() as elsewhere:
+        steady, other = Schedules(WorkQueue(store, "q")), Schedules(WorkQueue(elsewhere, "q"))
+        victim = Schedules(WorkQueue(elsewhere, "q"))
+
+        async def meddle():
+            with cancellable():
+                await other.set("more", every=EVERY, payload=1)
+                await other.pause("more")
+                await other.resume("more")
+                await other.run_now("more")
+                await other.list()
+                await other.remove("more")
+
+        async def run():
+            with cancellable():
+                await victim.run()
+
+        async with anyio.create_task_group() as group:
+            await steady.set("often", every=EVERY, missed="all")
+            group.start_soon(steady.run)
+            group.start_soon(other.run)
+            group.start_soon(run)
+            group.start_soon(meddle)
+            while not await _ticks(steady.queue, 4):
+                await anyio.sleep(EVERY)
+            assert await steady.pause("often")
+            put = len((await steady.queue.browse("waiting", limit=1000)).tasks)
+            await anyio.sleep(3 * EVERY)
+            assert not await _ticks(steady.queue, put + 1), "it is paused"
+            for one in (steady, other, victim):
+                await one.drain()
+        await each_tick_once(steady.queue, 3)
+        await at_rest(store, elsewhere)
+
+
+async def _ticks(queue, count):
+    tasks = (await queue.browse("waiting", limit=1000)).tasks
+    return sum(task.meta["schedule"] == "often" for task in tasks) >= count
 
 
 @on_a_wire("shared.Schedule.run")

@@ -133,6 +133,43 @@ async def handlers_end_in_every_way(world):
         await all_is_done(queue, store, done=2, dead=2, discarded=1, cancelled=1)
 
 
+@on_every_engine("shared.Worker.run", "shared.Worker.drain")
+async def each_dead_letter_is_told_of_once(world):
+    async with world.open() as store, world.open() as elsewhere:
+        options = {"retry": Retry(attempts=1)}
+        queue, other = WorkQueue(store, "q", **options), WorkQueue(elsewhere, "q", **options)
+        told, names = [], list("abcdef")
+
+        async def fail(payload):
+            await pause()
+            raise KeyError(payload)
+
+        async def tell(task: Task):
+            await pause()
+            told.append((task.id, task.payload.payload))
+
+        workers = [Worker(each, fail, concurrency=2, on_dead=tell) for each in (queue, other)]
+        dying = Worker(other, fail, concurrency=2, on_dead=tell)
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async with world.group() as group:
+            group.start_soon(victim)
+            for worker in workers:
+                group.start_soon(worker.run)
+            await queue.put_many(names)
+            await queue.join()
+            while len(set(told)) < len(names):
+                await anyio.sleep(1)
+            for worker in [*workers, dying]:
+                group.start_soon(worker.drain)
+        assert sorted(name for _, name in set(told)) == names
+        assert (await WorkQueue(store, "q.dead").statistics()).put == len(names)
+        await all_is_done(queue, store, elsewhere, dead=len(names), put=len(names))
+
+
 @on_every_engine("shared.Worker.run")
 async def the_time_limit_is_for_each_task_anew(world):
     async with world.open() as store:

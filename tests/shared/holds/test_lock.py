@@ -276,7 +276,7 @@ async def test_nothing_is_left_to_the_garbage_collector(engine):
                 async with lock:
                     pass
             left = gc.collect()
-            holds = sum(isinstance(thing, Hold) for thing in gc.get_objects())
+            holds = sum(type(thing) is Hold for thing in gc.get_objects())
         finally:
             gc.enable()
     assert (left, holds) == (0, 0)

@@ -7,7 +7,18 @@ import inspect
 
 import pytest
 
-from tenure import DuplicateTask, Item, Job, MoreOptions, Processor, PutOptions, Schedule, WorkQueue, blocking
+from tenure import (
+    DuplicateTask,
+    Item,
+    Job,
+    MoreOptions,
+    Processor,
+    PutOptions,
+    Retry,
+    Schedule,
+    WorkQueue,
+    blocking,
+)
 
 OPTIONS = {
     "priority": 3,
@@ -20,6 +31,8 @@ OPTIONS = {
     "key_ttl": 120.0,
     "max_wait": 70.0,
     "deadline": 300.0,
+    "timeout": 20.0,
+    "retry": Retry(attempts=5, never=(LookupError,)),
 }
 
 
@@ -74,6 +87,7 @@ async def test_every_option_reaches_the_task(store, virtual_clock, way):
     assert (record.state, record.priority, record.key, record.group) == ("delayed", 3, "invoice-7", "ann")
     assert record.meta["tenant"] == "ann"
     assert record.deadline == pytest.approx(300.0, abs=0.5)
+    assert (record.timeout, record.retry) == (20.0, OPTIONS["retry"])
     # "replace", max_wait: the delay begins anew, but the task waits at most 70 seconds from its first put on
     await virtual_clock.advance(30)
     assert await way(queue, **OPTIONS) == task_id
@@ -81,7 +95,7 @@ async def test_every_option_reaches_the_task(store, virtual_clock, way):
     assert (await queue.statistics()).delayed == 1
     await virtual_clock.advance(2)
     async with queue.take(timeout=0) as task:
-        assert task.id == task_id
+        assert (task.id, task.timeout, task.meta["tenant"]) == (task_id, 20.0, "ann")
     # key_ttl: the key lasts beyond the end of the task
     with pytest.raises(DuplicateTask):
         await queue.put({}, key="invoice-7")

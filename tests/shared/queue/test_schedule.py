@@ -135,16 +135,16 @@ async def test_while_an_earlier_task_with_its_key_is_unfinished_none_is_put(stor
 
 @pytest.mark.parametrize(("missed", "put"), [("one", [4]), ("all", [1, 2, 3, 4]), ("skip", [])])
 async def test_after_a_pause(store, virtual_clock, missed, put):
-    queue = WorkQueue(store, "jobs")
-    schedule = Schedule(queue, "hourly", every=HOUR, missed=missed)
+    queue, time = WorkQueue(store, "jobs"), 300.0
+    schedule = Schedule(queue, "often", every=time, missed=missed)
     await begin(schedule)
-    last = (await schedule.next()).timestamp() - HOUR
-    await anyio.sleep(4 * HOUR + 100)
+    last = (await schedule.next()).timestamp() - time
+    await anyio.sleep(4 * time + 100)
     async with running(schedule):
         await anyio.sleep(1)
-        assert await on_record(queue) == [last + n * HOUR for n in put]
-        await anyio.sleep(HOUR)
-        assert await on_record(queue) == [last + n * HOUR for n in (*put, 5)]
+        assert await on_record(queue) == [last + n * time for n in put]
+        await anyio.sleep(time)
+        assert await on_record(queue) == [last + n * time for n in (*put, 5)]
 
 
 async def test_a_tick_that_is_less_than_a_minute_late_is_in_time(store, virtual_clock):

@@ -152,12 +152,11 @@ def changes(zone, year):
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.parametrize("year", range(2026, 2031))
-def test_the_ticks_around_each_change_of_each_zone_are_those_of_debians_cron(year):
+def test_the_ticks_around_the_changes_of_a_fifth_of_the_zones_are_those_of_debians_cron(year):
     zones = {changes(zone, year): zone for zone in sorted(available_timezones())}
     assert len(zones) > 20
-    for days, zone in zones.items():
+    for days, zone in list(zones.items())[year % 5 :: 5]:
         for day, _, _ in days:
             check_against_model(zone, day - 86400, day + 2 * 86400)
 

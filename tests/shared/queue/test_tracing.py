@@ -191,6 +191,39 @@ async def test_a_put_can_be_the_parent(open_store_on, spans, virtual_clock):
         spans.observer(parent="child")
 
 
+@pytest.mark.parametrize("parent", ["link", "put"])
+async def test_the_tries_of_children_belong_to_the_try_that_put_them(
+    open_store_on, spans, virtual_clock, parent
+):
+    async with open_store_on(observer=spans.observer(parent=parent)) as store:
+        sites, pages = WorkQueue(store, "sites"), WorkQueue(store, "pages")
+
+        async def crawl(task: Task):
+            async with task.children(pages) as children:
+                await children.put("a")
+
+        root = await sites.put("x")
+        async with anyio.create_task_group() as group:
+            group.start_soon(Worker(sites, crawl).run)
+            group.start_soon(Worker(pages, lambda _: None).run)
+            await sites.result(root)
+            group.cancel_scope.cancel()
+    first, second = (span for span in spans.tries if span.name == "process sites")
+    (child,) = (span for span in spans.tries if span.name == "process pages")
+    put = next(span for span in spans.puts if span.name == "send pages")
+    assert (put.parent.span_id, put.context.trace_id) == ids_of(first)[::-1]
+    assert [span.attributes["tenure.task.verdict"] for span in (first, child, second)] == [
+        "suspended",
+        "done",
+        "done",
+    ]
+    if parent == "put":
+        assert (child.parent.span_id, child.context.trace_id) == ids_of(put)[::-1]
+        assert {span.context.trace_id for span in (*spans.puts, *spans.tries)} == {first.context.trace_id}
+    else:
+        assert (link_of(child), child.parent) == (ids_of(put), None)
+
+
 async def test_the_span_is_current_in_a_thread(store, spans):
     queue, seen = WorkQueue(store, "mail"), []
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from tenure.cli._answer import answer
 from tenure.cli._arguments import seconds
@@ -14,11 +15,13 @@ from tenure.cli._one_queue import known, of_one, task_id
 from tenure.cli._with_store import with_store
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
-from tenure.store import Store
-from tenure.web import together
+from tenure.store import Store, together
+
+from ._selected import add_selection, change_selected, is_selected
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _DELETED = ("waiting", "delayed", "dead")
+_CANCELLABLE = ("waiting", "delayed", "leased", "suspended", "ending")
 _MOST_IDS = 10_000
 _SHOWN_IDS = 20
 
@@ -28,7 +31,12 @@ def requeue(words: Sequence[str]) -> int:
     p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     p.add_argument("--all", action="store_true", help="all dead tasks")
+    add_selection(p, changes=True)
     args = p.parse_intermixed_args(words)
+    if is_selected(args):
+        if args.ids:
+            raise UsageError("name the ids of dead tasks, or select them")
+        return change_selected(args, lambda queue, options: queue.requeue(**options), "requeued")
     if bool(args.ids) == args.all:
         raise UsageError("name the ids of dead tasks, or use --all")
     if args.all:
@@ -57,8 +65,20 @@ def cancel(words: Sequence[str]) -> int:
     p = of_one(
         "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
     )
-    p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that have not ended")
+    p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of tasks that have not ended")
+    p.add_argument(
+        "--state", choices=_CANCELLABLE, help="all tasks in this state, or those that are selected"
+    )
+    add_selection(p, changes=True)
     args = p.parse_intermixed_args(words)
+    if bool(args.ids) == (args.state is not None):
+        raise UsageError("name the ids of tasks, or the --state of the tasks to select")
+    if args.state is not None:
+        return change_selected(
+            args, lambda queue, options: queue.cancel(state=args.state, **options), "cancelled"
+        )
+    if is_selected(args):
+        raise UsageError("tasks are selected by their --state first")
     return changed_each(args, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
 
 
@@ -100,7 +120,14 @@ def purge(words: Sequence[str]) -> int:
     p.add_argument(
         "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
     )
+    add_selection(p, changes=True)
     args = p.parse_intermixed_args(words)
+
+    def purge_selected(queue: WorkQueue, options: dict[str, Any]) -> Awaitable[int]:
+        return queue.purge(*args.states, **options)
+
+    if args.dry_run:
+        return change_selected(args, purge_selected, "purged")
     if not args.yes and not sys.stdin.isatty():
         raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
     statistics = with_store(args, partial(_statistics, args.name))
@@ -109,9 +136,13 @@ def purge(words: Sequence[str]) -> int:
             f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
             for state in dict.fromkeys(args.states)
         )
-        if not _confirmed(printable(f"{args.name}: purge {', '.join(states)} tasks?")):
+        which = "the selected of " if is_selected(args) else ""
+        if not _confirmed(printable(f"{args.name}: purge {which}{', '.join(states)} tasks?")):
             print(printable(f"{args.name}: nothing purged"), file=sys.stderr)
             return 1
+
+    if is_selected(args):
+        return change_selected(args, purge_selected, "purged")
 
     async def task(store: Store) -> int:
         return await WorkQueue(store, args.name).purge(*args.states)

@@ -78,7 +78,8 @@ def described(record: TaskRecord[Any]) -> dict[str, Any]:
     child = record.unfinished_child
     shown = child and {name: getattr(child, name) for name in ("name", "id", "queue", "state")}
     undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
-    return fields | {"undecoded": undecoded, "unfinished_child": shown}
+    retry = None if record.retry is None else repr(record.retry)
+    return fields | {"undecoded": undecoded, "unfinished_child": shown, "retry": retry}
 
 
 def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str]]:
@@ -92,6 +93,8 @@ def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str
         ("key", record.key or ""),
         ("group", record.group or ""),
         ("deadline", "" if record.deadline is None else f"in {spoken(record.deadline)}"),
+        ("timeout", "" if record.timeout is None else f"{spoken(record.timeout)} for each try"),
+        ("retry", "" if record.retry is None else repr(record.retry)),
         ("parent", f"task {record.parent} of {record.parent_queue}" if record.parent else ""),
         ("children", f"{record.children:,} unfinished" if record.children else ""),
         ("waits for", " > ".join(map(_of_child, path))),

@@ -9,13 +9,14 @@ from typing import Any, get_args
 
 from tenure.arguments import LARGEST, check_name
 from tenure.cli._answer import answer
-from tenure.cli._arguments import seconds
+from tenure.cli._arguments import count, seconds
 from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._one_queue import of_one, queue_to_fill
 from tenure.cli._payload import read_payload
 from tenure.cli._with_store import with_store
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
+from tenure.shared import Retry
 from tenure.store import Store
 
 
@@ -25,7 +26,7 @@ def put(words: Sequence[str]) -> int:
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
     )
-    p.add_argument("--key", type=_name, help="only one task of the queue has this key while it is unfinished")
+    p.add_argument("--key", type=name, help="only one task of the queue has this key while it is unfinished")
     p.add_argument(
         "--on-duplicate",
         choices=get_args(OnDuplicate),
@@ -37,8 +38,12 @@ def put(words: Sequence[str]) -> int:
         "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
     )
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
-    p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
-    p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
+    p.add_argument("--priority", metavar="N", type=priority, default=0, help="higher first (default: 0)")
+    p.add_argument("--group", type=name, help="the tasks with which it takes turns: a tenant, an account")
+    p.add_argument(
+        "--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: the worker's)"
+    )
+    p.add_argument("--retries", metavar="N", type=count, help="tries in all (default: the worker's)")
     args = p.parse_intermixed_args(words)
     _check(args)
     task_id = with_store(args, partial(_put, args, read_payload(args.payload)), may_make=True)
@@ -57,6 +62,8 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
             on_duplicate=args.on_duplicate,
             key_ttl=args.key_ttl,
             max_wait=args.max_wait,
+            timeout=args.timeout,
+            retry=None if args.retries is None else Retry(attempts=args.retries),
         )
     except DuplicateTask as refused:
         raise Interrupted(
@@ -77,14 +84,16 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
 
 
-def _name(text: str) -> str:
+def name(text: str) -> str:
+    """An option that is a key or a group."""
     try:
         return check_name("it", text)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
 
 
-def _priority(text: str) -> int:
+def priority(text: str) -> int:
+    """An option that is a priority."""
     try:
         number = int(text)
     except ValueError:

@@ -19,14 +19,16 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
-from tenure.store import Store
-from tenure.web import names, read_queues
+from tenure.shared import GroupStatistics, QueueStatistics, QueueWorker, TaskPage, WorkQueue
+from tenure.store import Store, names
+from tenure.web import read_queues
 
+from ._edit import edit
 from ._follow import follow
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
+from ._selected import add_selection, selection_of
 from ._signal import signal
 
 _STATES = tuple(TASKS)
@@ -42,15 +44,21 @@ usage: tenure queue COMMAND ...
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
-  requeue NAME ID... | --all
+  workers NAME            the live processes that work on it, and the tasks that they have
+  requeue NAME ID... | --all | SELECTION
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
+  edit NAME ID            change the payload, priority, delay or group of a task that waits
   signal NAME ID SIGNAL [JSON]
                           send a task the signal that its handler waits for
-  cancel NAME ID...       cancel tasks that have not ended
-  purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
+  cancel NAME ID... | --state STATE [SELECTION]
+                          cancel tasks that have not ended
+  purge NAME STATE... [SELECTION]
+                          delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
   pause NAME, resume NAME stop and resume handing out tasks
+
+SELECTION: --older-than S, --group G, --no-group, --key-prefix P, --error TYPE, --meta NAME=TEXT, --limit N, --dry-run
 
 See also `tenure queue COMMAND --help`."""
 
@@ -116,6 +124,7 @@ def _show(words: Sequence[str]) -> int:
     p.add_argument(
         "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
     )
+    add_selection(p, changes=False)
     args = p.parse_intermixed_args(words)
     if check_one(args):
         return show_task(args)
@@ -144,6 +153,7 @@ def _show(words: Sequence[str]) -> int:
 def _dead(words: Sequence[str]) -> int:
     p = of_one("queue dead", "The dead letters of a queue, in the order in which they died.")
     _paged(p)
+    add_selection(p, changes=False)
     args = p.parse_args(words)
     args.state = "dead"
     _, page = with_store(args, partial(_look_into, args))
@@ -180,11 +190,36 @@ async def _look_at_groups(args: argparse.Namespace, store: Store) -> list[GroupS
     return await queue.groups(args.limit)
 
 
+def _workers(words: Sequence[str]) -> int:
+    args = of_one("queue workers", "The live processes that work on a queue.").parse_args(words)
+    found = with_store(args, partial(_look_at_workers, args.name))
+    if args.json:
+        return answer({"name": args.name, "workers": [asdict(worker) for worker in found]})
+    rows = [
+        (
+            worker.process,
+            len(worker.tasks),
+            ", ".join(str(task.id) for task in worker.tasks[:3]) + (" ..." if worker.tasks[3:] else ""),
+            spoken(worker.tasks[0].seconds) if worker.tasks else "-",
+            "waits for tasks" if worker.waits else "",
+        )
+        for worker in found
+    ]
+    nothing = "no process works on it"
+    header = ("process", "leased", "tasks", "longest", "")
+    print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
+    return 0
+
+
+async def _look_at_workers(name: str, store: Store) -> list[QueueWorker]:
+    return await WorkQueue(store, name).workers()
+
+
 async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
-    of = WorkQueue(store, args.name)
+    of, selection = WorkQueue(store, args.name), selection_of(args)
     statistics = await known(of, args.name)
     try:
-        return statistics, await of.browse(args.state, after=args.after, limit=args.limit)
+        return statistics, await of.browse(args.state, after=args.after, limit=args.limit, **selection)
     except (ValueError, EngineError) as problem:
         if args.after and not isinstance(problem, StoreUnavailable):
             raise UsageError(f"--after: {problem}") from problem
@@ -240,8 +275,10 @@ _COMMANDS: Commands = {
     "put": put,
     "dead": _dead,
     "groups": _groups,
+    "workers": _workers,
     "requeue": requeue,
     "reschedule": reschedule,
+    "edit": edit,
     "signal": signal,
     "cancel": cancel,
     "purge": purge,

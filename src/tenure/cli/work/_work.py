@@ -73,10 +73,12 @@ def work(words: Sequence[str]) -> int:
 def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
     check_backend(args.backend)
     check_names(args)
-    if args.health is not None and args.health[1] and args.health[1] + args.processes - 1 > 65535:
-        raise UsageError(
-            f"--health: there are no ports for {args.processes} processes from {args.health[1]} on"
-        )
+    for name in ("health", "metrics"):
+        address = getattr(args, name)
+        if address is not None and address[1] and address[1] + args.processes - 1 > 65535:
+            raise UsageError(
+                f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
+            )
     if args.child is None and (args.processes > 1 or args.reload):
         if os.name != "posix":
             raise UsageError("--processes and --reload need a POSIX system")
@@ -93,6 +95,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             store=store_url(args.store),
             store_option=store_option(args.store),
             namespace=args.namespace,
+            ttl=args.ttl,
             concurrency=args.concurrency,
             batch=args.batch,
             linger=args.linger,
@@ -102,7 +105,9 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             timeout=args.timeout,
             retries=args.retries,
             executor=args.executor,
+            on_dead=args.on_dead,
             health=_address(args.health, number),
+            metrics=_address(args.metrics, number),
             grace=args.grace,
             backend=args.backend,
             log_level=args.log_level,
@@ -125,6 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue", metavar="NAME", type=_name, help="the queue; needed with a handler")
     add("--store", metavar="URL", help=STORE_DEFAULT)
     add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
+    add(
+        "--ttl",
+        metavar="S",
+        type=seconds,
+        default=30.0,
+        help="seconds after which others get the tasks of a worker that died, at least 0.5 (default: 30)",
+    )
     add(
         "--concurrency", metavar="N", type=count, help="how many tasks at once, in each process (default: 10)"
     )
@@ -155,10 +167,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
     add(
+        "--on-dead",
+        metavar="module:function",
+        help="the function to call, once on record, with the record of each task that is dead",
+    )
+    add(
         "--health",
         metavar="ADDRESS",
         type=_health,
         help="HOST:PORT or :PORT, where /live and /ready are answered; each further process takes the next port",
+    )
+    add(
+        "--metrics",
+        metavar="ADDRESS",
+        type=_health,
+        help="HOST:PORT or :PORT, where /metrics has the figures of all queues and of the worker, for Prometheus",
     )
     add(
         "--grace",

@@ -20,9 +20,9 @@ from tenure.cli._one_queue import queue_to_fill
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError
-from tenure.observe import LoggingObserver, log
+from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import QueueFigures, Retry, Schedule, Schedules, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import now
@@ -46,6 +46,7 @@ class Options:
     store: str
     store_option: str
     namespace: str
+    ttl: float
     concurrency: int | None
     batch: int | None
     linger: float | None
@@ -55,7 +56,9 @@ class Options:
     timeout: float | None
     retries: int | None
     executor: Literal["thread", "process"] | None
+    on_dead: str | None
     health: tuple[str | None, int] | None
+    metrics: tuple[str | None, int] | None
     grace: float
     backend: str
     log_level: str
@@ -66,15 +69,16 @@ class Options:
 def work_here(options: Options) -> int:
     """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
     handler = load_handler(options.handler)
-    _check(options, handler)
+    on_dead = None if options.on_dead is None else load_handler(options.on_dead)
+    _check(options, handler, on_dead)
     # after the import of the handler, which may set up logging itself
     start_logging(options.log_level, options.log_format)
     loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
     backend = "trio" if options.backend == "trio" else "asyncio"
-    return anyio.run(_serve, options, handler, backend=backend, backend_options=loop)
+    return anyio.run(_serve, options, handler, on_dead, backend=backend, backend_options=loop)
 
 
-def _check(options: Options, handler: Handler) -> None:
+def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
     if not handler.wants_store:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
@@ -83,6 +87,12 @@ def _check(options: Options, handler: Handler) -> None:
             raise UsageError("--linger is for a handler of batches: add --batch N")
         if options.executor is not None:
             _check_executor(options, handler)
+        if on_dead is not None:
+            if on_dead.wants_store:
+                raise UsageError(
+                    f"--on-dead: {options.on_dead} takes a store; it gets the record of a dead task"
+                )
+            on_dead.of_tasks()
         _check_schedule(options)
         check_visible(options.store, options.store_option)
         return
@@ -99,9 +109,12 @@ def _check(options: Options, handler: Handler) -> None:
         "timeout",
         "retries",
         "executor",
+        "on_dead",
     ):
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for a handler of tasks; {options.handler} takes a store"
+            )
 
 
 def _check_executor(options: Options, handler: Handler) -> None:
@@ -133,8 +146,8 @@ def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
     return Schedule(queue, queue.name, every=options.every, cron=options.cron, tz=options.tz or "UTC")
 
 
-async def _serve(options: Options, handler: Handler) -> int:
-    working = _Working(options, handler)
+async def _serve(options: Options, handler: Handler, on_dead: Handler | None) -> int:
+    working = _Working(options, handler, on_dead)
     serving = Serving([working], grace=options.grace)
     async with AsyncExitStack() as stack:
         on_signal = serving.on_signal if options.parent is None else partial(_on_signal, serving)
@@ -142,6 +155,11 @@ async def _serve(options: Options, handler: Handler) -> int:
         if options.health is not None:
             ports = stack.enter_context(answering(*options.health, _STALLED, serving.unready))
             working.health = f", health checks at port {ports[0]}"
+        if options.metrics is not None:
+            ports = stack.enter_context(
+                answering(*options.metrics, _STALLED, serving.unready, working.metrics)
+            )
+            working.health += f", metrics at port {ports[0]}"
         async with unwrapped_task_group() as group:
             if options.parent is not None:
                 group.start_soon(_watch_parent, options.parent, serving)
@@ -169,12 +187,14 @@ async def _watch_parent(parent: int, serving: Serving) -> None:
 class _Working:
     """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
 
-    def __init__(self, options: Options, handler: Handler) -> None:
+    def __init__(self, options: Options, handler: Handler, on_dead: Handler | None) -> None:
         self.health = ""
         self._options = options
         self._handler = handler
+        self._on_dead = on_dead
         self._store: Store | None = None
         self._worker: Worker | None = None
+        self._figures: QueueFigures | None = None
         self._scope = CancelScope()
 
     def __repr__(self) -> str:
@@ -189,13 +209,25 @@ class _Working:
         works = self._store if self._worker is None else self._worker
         return None if works is None else works.unready
 
+    def metrics(self) -> tuple[bool, str]:
+        """The figures of all queues and of the worker as text, or why there are none. From any thread."""
+        figures, worker = self._figures, self._worker
+        if figures is None or figures.problem is not None:
+            return False, "not connected yet" if figures is None else figures.problem or ""
+        return True, exposition([*figures.samples(), *(() if worker is None else worker.samples())])
+
     async def run(self) -> None:
         with self._scope:
             async with AsyncExitStack() as stack:
                 store = await self._open(stack)
                 began = now()
                 try:
-                    await self._work(store)
+                    async with unwrapped_task_group() as group:
+                        if self._options.metrics is not None:
+                            self._figures = QueueFigures(store)
+                            group.start_soon(self._figures.run)
+                        await self._work(store)
+                        group.cancel_scope.cancel()
                 finally:
                     fields = {} if self._worker is None else _outcomes(self._worker.statistics())
                     store.reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
@@ -211,6 +243,7 @@ class _Working:
             self._store = open_store(
                 self._options.store,
                 namespace=self._options.namespace,
+                ttl=self._options.ttl,
                 codec=None if self._handler.wants_store else HandlerCodec(),
                 retry=LONGEST,
                 observer=LoggingObserver() if self._options.log_level == "debug" else None,
@@ -235,6 +268,7 @@ class _Working:
             timeout=options.timeout,
             retry=None if options.retries is None else Retry(attempts=options.retries),
             executor=options.executor,
+            on_dead=None if self._on_dead is None else self._on_dead.function,
         )
         if options.batch is None:
             self._worker = worker()
@@ -249,6 +283,7 @@ class _Working:
             f" once{self.health}; Ctrl-C stops it",
         )
         async with unwrapped_task_group() as group:
+            group.start_soon(Schedules(queue).run)
             if (schedule := _schedule(options, queue)) is not None:
                 group.start_soon(schedule.run)
             await self._worker.run()

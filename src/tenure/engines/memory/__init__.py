@@ -120,8 +120,8 @@ class MemoryEngine(Engine):
         if self._clear_up():
             try:
                 answer = self._handlers[type(operation)](clamp_durations(operation))
-                if state.next_due <= state.now:
-                    self._sweep_on()
+                if state.next_due <= state.now and state.is_due("sweep"):
+                    self._families.sweep()
             except (ValueError, TypeError, LookupError) as problem:
                 raise EngineError(
                     f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
@@ -192,11 +192,3 @@ class MemoryEngine(Engine):
             self._families.sweep()
         if not state.unfinished and state.is_due("timeout"):
             self._families.time_out()
-
-    def _sweep_on(self) -> None:
-        """Go on with the sweeps of children as far as the steps that are left go; the answer does not wait for them."""
-        state = self._state
-        if state.is_due("sweep"):
-            unfinished = state.unfinished
-            self._families.sweep()
-            state.unfinished = unfinished

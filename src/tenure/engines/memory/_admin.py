@@ -56,7 +56,8 @@ class Admin:
         takeable = queue.takeable
         moved, left, last = 0, self._state.cap, 0
         for i in op.ids:
-            if (item := queue.tasks.get(i) or queue.records.get(i)) is not None:
+            item = queue.tasks.get(i) or queue.records.valid(i, self._state.now)
+            if item is not None and op.state in ("", self._state_of(queue, item)):
                 moved += move(queue, item, op)
         for state in op.states:
             items = self._first(queue, state, after, left)
@@ -75,13 +76,18 @@ class Admin:
             return [task for _, task in queue.listed(state, (), count, now)]
         return list(islice(queue.records.after(after, now, state), count))
 
+    def _state_of(self, queue: Queue, item: Task | Ended) -> str:
+        return item.state if isinstance(item, Ended) else queue.state_of(item, self._state.now)
+
     def _postpone(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
         if isinstance(task, Ended) or task.place >= LEASED:
             return False
+        if not op.moves:
+            self._rows.change(queue, task, op)
+            return True
         queue.dequeue(task.place, task.group)
         task.place = LEASED  # in no order
-        ready_at = self._state.now + op.delay
-        self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
+        self._settling.postpone(queue, task, op)
         return True
 
     def _cancel(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
@@ -108,6 +114,8 @@ class Admin:
 
     def _purge(self, queue: Queue, task: Task | Ended, _: Move) -> bool:
         if isinstance(task, Task):
+            if task.place >= LEASED:
+                return False
             self._settling.end_untaken(queue, task, "purged", None)
         elif task.state == "dead":
             self._rows.remove_letter(queue, task)

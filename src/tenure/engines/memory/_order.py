@@ -31,7 +31,8 @@ class Order:
 
     def alive(self) -> list[Rank]:
         """The ranks that still stand, in no order."""
-        return [rank for rank in self._heap if self.stands(self.group, rank)]
+        # a task that was changed and changed back is there twice
+        return [*{rank for rank in self._heap if self.stands(self.group, rank)}]
 
     def until(self, last: Rank) -> set[Rank]:
         """The standing ranks up to `last`. The time depends on how many ranks there are up to it, standing or not."""

@@ -9,7 +9,7 @@ from math import inf
 from time import time
 from typing import Any
 
-from tenure.engine import CAP, Hint, Notice, Reply
+from tenure.engine import CAP, SWEEP_PAUSE, Hint, Notice, Reply
 from tenure.engines.rules import Counters, Layout, News
 
 from ._due import Due
@@ -114,7 +114,10 @@ class State:
             self.soonest[kind] = when
             self.next_due = min(when, self.next_due)
         if kind == "timeout":
-            self.ask_again_at = min(self.soonest_expiry, self.soonest.get("timeout", inf))
+            self._set_ask_again()
+
+    def _set_ask_again(self) -> None:
+        self.ask_again_at = min(self.soonest_expiry, self.soonest.get("timeout", inf))
 
     def is_due(self, kind: str) -> bool:
         return self.soonest.get(kind, inf) <= self.now
@@ -159,11 +162,12 @@ class State:
 
     def _sessions_changed(self) -> None:
         self.soonest_expiry = min((session.expires for session in self.sessions.values()), default=inf)
-        self.ask_again_at = min(self.soonest_expiry, self.soonest.get("timeout", inf))
+        self._set_ask_again()
 
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help."""
-        return max(0.0, min(self.ask_again_at, inf if due is None else due) - self.now)
+        seconds = max(0.0, min(self.ask_again_at, inf if due is None else due) - self.now)
+        return min(seconds, SWEEP_PAUSE) if "sweep" in self.soonest else seconds
 
     # cached replies: time alone removes them, so that ending a session has nothing to do for them
 

@@ -10,6 +10,7 @@ from itertools import islice
 from tenure.engine import (
     EXPIRED_TTL,
     Exchange,
+    Move,
     NewTask,
     Notice,
     Outcome,
@@ -89,7 +90,10 @@ class TaskRows:
         return queue.cursors.get(name, b"")
 
     def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        queue.cursors[name] = value
+        if value:
+            queue.cursors[name] = value
+        else:
+            queue.cursors.pop(name, None)
 
     # keys
 
@@ -259,6 +263,15 @@ class TaskRows:
         task.attempts, task.deliveries = attempts, deliveries
         if place <= DELAYED:
             queue.enter(task)
+        self.changed(task)
+
+    def change(self, _queue: Queue, task: Task, op: Move) -> None:
+        if (op.payload, op.priority, op.group) == (None, None, None):
+            return
+        new = task.new
+        payload = new.payload if op.payload is None else op.payload
+        priority = new.priority if op.priority is None else op.priority
+        task.new = replace(new, payload=payload, priority=priority, group=task.group)
         self.changed(task)
 
     def record(

@@ -170,7 +170,11 @@ def _move(op: Move) -> tuple[Value, ...]:
         Texts(op.states),
         op.after,
         microseconds(op.ttl, None),
-        microseconds(op.delay),
+        microseconds(op.delay, None),
+        op.payload,
+        op.priority,
+        None if op.group is None else name(op.group),
+        op.state,
     )
 
 

@@ -91,7 +91,9 @@ async def handshake(
 async def _probe(
     stream: ByteStream, reader: hiredis.Reader, address: Endpoint, probes: Mapping[str, str]
 ) -> None:
-    """Raise `EngineError` if the user may not use a command of the scripts, or the keys have another layout."""
+    """Raise `EngineError` if the user may not use a command of the scripts, the server has no such command, or the keys
+    have another layout.
+    """
     sha = script("probe").sha
     commands = [("EVALSHA", sha, "1", prefix, shards) for prefix, shards in probes.items()]
     for reply, shards in zip(await exchange(stream, reader, commands), probes.values(), strict=True):
@@ -100,14 +102,27 @@ async def _probe(
                 continue  # another node has these keys
             raise refusal(address, reply)
         try:
-            refused, layout, stored = reply
-            names = ", ".join(sorted({name.decode() for name in refused}))
+            refused, layout, stored, unknown, undeclared = reply
+            names, lacking, declared = (
+                ", ".join(sorted({name.decode() for name in names}))
+                for names in (refused, unknown, undeclared)
+            )
         except UNEXPECTED:
             raise unexpected_server(address, "no Redis server", reply) from None
         if names:
             raise EngineError(
                 f"{address}: the user may not use {names} on keys tenure:* and channels tenure:*;"
                 f" {doc_page('explanations/redis-scripts')} lists the rights that are needed"
+            )
+        if lacking:
+            raise EngineError(
+                f"{address}: the server has no {lacking}, which the scripts call: it is no Redis or Valkey,"
+                " or its commands are renamed"
+            )
+        if declared:
+            raise EngineError(
+                f"{address}: the server refuses keys that a script has not declared, with {declared};"
+                f" {doc_page('how-to/use-a-managed-server')} says what other servers need"
             )
         if layout != LAYOUT:
             raise EngineError(

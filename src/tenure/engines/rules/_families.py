@@ -13,6 +13,8 @@ from tenure.engine import (
     ENTRY_BYTES,
     EXPIRED_TTL,
     MOST_ENTRIES,
+    SWEEP_PAUSE,
+    SWEEP_STEPS,
     UNFINISHED_CHILDREN,
     Accepted,
     Ends,
@@ -325,13 +327,14 @@ class Families:
         self._families.move(family, sweeps=True)
         self._state.wake_at("sweep", self._state.now)
 
-    # what time and the budget do
+    # the work of time
 
     def sweep(self) -> None:
-        """Visit children that are to be cancelled, for as long as there are steps left."""
-        while (family := self._families.first("sweeps")) is not None:
-            if not self._state.step():
-                return
+        """Visit some of the children that are to be cancelled, and leave the others for a later operation."""
+        for _ in range(SWEEP_STEPS):
+            family = self._families.first("sweeps")
+            if family is None:
+                break
             after = (family.swept_to,) if family.swept_to else ()
             rows = self._entries.some("unfinished", family.queue, family.task, limit=1, after=after)
             if not rows or not rows[0].name.startswith(family.swept):
@@ -349,6 +352,8 @@ class Families:
             self._rows.write()
             self._takers.offer(queue, queue.takeable - takeable)
         self._state.wake_at("sweep", None)
+        if self._families.first("sweeps") is not None:
+            self._state.wake_at("sweep", self._state.now + SWEEP_PAUSE)
 
     def time_out(self) -> None:
         """Write the entries that did not come in time, for as long as there are steps left."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
+from tenure.engine import Exchange, Move, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
 
 from ._groups import Turn
 from ._pages import Position
@@ -193,6 +193,10 @@ class TaskRows(Protocol):
         self, queue: Any, task: Any, place: int, ready_at: Moment, attempts: int, deliveries: int, /
     ) -> None:
         """A task is at this place, and leased no more. Hint those that follow it."""
+        ...
+
+    def change(self, queue: Any, task: Any, op: Move, /) -> None:
+        """A task that is not leased has another payload, priority or group. Hint those that follow it."""
         ...
 
     def record(

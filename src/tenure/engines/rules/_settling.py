@@ -9,6 +9,7 @@ from tenure.engine import (
     EXPIRED_TTL,
     Ends,
     GoesBack,
+    Move,
     Notice,
     Settle,
     Verdict,
@@ -145,6 +146,21 @@ class Settling:
         self._rows.release(queue, task, place, ready_at, attempts, deliveries)
         if place == DELAYED:
             self._takers.offer_sooner(queue, due)
+
+    def postpone(self, queue: Queue, task: Task, op: Move) -> None:
+        """A task that is in no order goes back as the move says; the caller offers what can be taken."""
+        former, state = task.group, self._state
+        if op.group is not None and op.group != former:
+            if op.group:
+                queue.groups.count_in(op.group, queue.waiting)
+            if former:
+                queue.groups.count_out(former, task.id)
+            task.group = op.group
+        self._rows.change(queue, task, op)
+        ready_at = task.ready_at if op.delay is None else state.after(op.delay)
+        self.give_back(queue, task, ready_at, task.attempts, task.deliveries)
+        if task.group != former:
+            self._room.make_room(queue, former)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
         """Have a task end in this state, or its holder cancel it; the caller offers what can be taken."""

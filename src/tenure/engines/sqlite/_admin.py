@@ -10,9 +10,19 @@ from tenure.engine import (
     QueueCounts,
     Reply,
 )
-from tenure.engines.rules import DELAYED, LEASED, Families, Settling, Takers, decoded_name, forget_family
+from tenure.engines.rules import (
+    DELAYED,
+    LEASED,
+    Families,
+    Settling,
+    Takers,
+    Task,
+    decoded_name,
+    forget_family,
+    shown_state,
+)
 
-from ._clock import micros, seconds
+from ._clock import seconds
 from ._listing import unfinished
 from ._queue import Queue, Queues
 from ._sql import QUEUES, TASKS
@@ -49,42 +59,79 @@ class Admin:
         return changed
 
     def _move(self, queue: Queue, op: Move) -> MovedCount:
+        if op.ids:
+            move = {
+                "cancelled": self._cancel,
+                "delayed": self._postpone,
+                "waiting": self._requeue_one,
+                "purged": self._purge_one,
+            }[op.to]
+            return MovedCount(sum(move(queue, task, op) for task in op.ids), more=False)
         if op.to == "purged":
             return self._purge(queue, op.states)
-        if op.to == "cancelled":
-            return MovedCount(sum(self._cancel(queue, task, op.ttl) for task in op.ids), more=False)
-        if op.to == "delayed":
-            ready_at = self._state.moment + micros(op.delay)
-            return MovedCount(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
+        if not op.states:
+            return MovedCount(0, more=False)
         state = self._state
-        if op.states:
-            rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-            changed = sum(self._requeue(queue, *row) for _, *row in rows)
-            more = len(rows) == state.cap
-            return MovedCount(changed, more, rows[-1][0] if more else 0)
-        dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-        return MovedCount(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
+        rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
+        changed = sum(self._requeue(queue, *row) for _, *row in rows)
+        more = len(rows) == state.cap
+        return MovedCount(changed, more, rows[-1][0] if more else 0)
 
-    def _cancel(self, queue: Queue, task_id: int, ttl: float | None) -> bool:
+    def _unfinished(self, queue: Queue, task_id: int, op: Move) -> Task | None:
+        """The task, if it has not ended and is in the state of the move."""
         task = self._rows.task(queue, task_id)
+        if task is None or op.state not in ("", shown_state(task, self._state.moment)):
+            return None
+        return task
+
+    def _cancel(self, queue: Queue, task_id: int, op: Move) -> bool:
+        task = self._unfinished(queue, task_id, op)
         if task is None:
             return False
-        self._settling.cancel(queue, task, ttl)
+        self._settling.cancel(queue, task, op.ttl)
         self._rows.write()
         return True
 
-    def _postpone(self, queue: Queue, task_id: int, ready_at: int) -> bool:
+    def _postpone(self, queue: Queue, task_id: int, op: Move) -> bool:
         state = self._state
-        task = self._rows.task(queue, task_id)
+        task = self._unfinished(queue, task_id, op)
         if task is None or task.place >= LEASED:
             return False
+        if not op.moves:
+            self._rows.change(queue, task, op)
+            return True
         queue.dequeue(task.place, task.group)
         if task.place == DELAYED:
             # as long as it is not written, it is still found among the delayed ones
             (queue.known_due,) = state.one(TASKS.due_beside, queue=queue.id, id=task.id)
             queue.due_is_known = True
-        self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
+        self._settling.postpone(queue, task, op)
         self._rows.write()
+        return True
+
+    def _requeue_one(self, queue: Queue, task: int, op: Move) -> bool:
+        row = self._state.one(TASKS.dead_one, id=task, queue=queue.id)
+        return bool(row) and op.state in ("", "dead") and self._requeue(queue, task, *row)
+
+    def _purge_one(self, queue: Queue, task_id: int, op: Move) -> bool:
+        if (task := self._unfinished(queue, task_id, op)) is not None:
+            if task.place >= LEASED:
+                return False
+            self._settling.end_untaken(queue, task, "purged", None)
+            self._rows.write()
+            return True
+        state = self._state
+        row = state.one(TASKS.ended_one, id=task_id, queue=queue.id, now=state.moment)
+        if not row or op.state not in ("", row[0]):
+            return False
+        name, expires, kin = row
+        queue.lasting -= expires is None
+        state.run(TASKS.forget_one, id=task_id)
+        if name == "dead":
+            queue.dead -= 1
+            queue.purged += 1
+            if kin:
+                forget_family(state, queue.name, task_id)
         return True
 
     def _requeue(

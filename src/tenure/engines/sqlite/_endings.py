@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from typing import Any
 
-from tenure.engine import Notice, how_many_to_forget
-from tenure.engines.rules import Task, forget_family
+from tenure.engine import Move, Notice, how_many_to_forget
+from tenure.engines.rules import Task, encoded_name, forget_family
 
 from ._queue import Queue, Queues
 from ._sql import QUEUES, SESSIONS, TASKS, joined
@@ -61,6 +61,13 @@ class Endings:
         self, _queue: Queue, task: Task, place: int, ready_at: int, attempts: int, deliveries: int
     ) -> None:
         self._returned.append((task.id, place, ready_at, attempts, deliveries))
+
+    def change(self, _queue: Queue, task: Task, op: Move) -> None:
+        if (op.payload, op.priority, op.group) != (None, None, None):
+            group = None if op.group is None else encoded_name(op.group)
+            run = self._state.run
+            run(TASKS.change, id=task.id, payload=op.payload, priority=op.priority, group=group)
+            self._state.changed([task.id])
 
     def store(self) -> None:
         """Store what was decided since."""

@@ -231,10 +231,8 @@ class Executor:
         self._clear_up()
         if not state.unfinished:
             answer = self._handlers[type(operation)](operation)
-            unfinished = state.unfinished
-            if state.soonest.sweep is not None:  # as far as steps are left: the answer does not wait for it
+            if state.soonest.sweep is not None and state.soonest.sweep <= state.now:
                 self._families.sweep()
-                state.unfinished = unfinished
         return Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:

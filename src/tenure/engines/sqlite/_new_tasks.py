@@ -57,7 +57,10 @@ class NewTasks:
         return b"" if row is None else row[0]
 
     def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
+        if value:
+            self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
+        else:
+            self._state.run(QUEUES.remove_cursor, queue=queue.id, name=name)
 
     def insert(self) -> None:
         """Insert the new tasks."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import Hint, Notice, Reply
+from tenure.engine import SWEEP_PAUSE, Hint, Notice, Reply
 from tenure.engines.rules import Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
@@ -78,6 +78,7 @@ class State:
         self._sessions: dict[str, Session | None] = {}
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
+        self._sweep_at = 0.0
 
     # the transaction
 
@@ -89,6 +90,8 @@ class State:
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
         self.soonest = Soonest(*row[4:15])
+        if self.soonest.sweep is not None:  # each process pauses by itself
+            self.soonest.sweep = min(self._sweep_at, self.now + SWEEP_PAUSE)
         self.watching, self.following, unserved = map(bool, row[15:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
@@ -99,6 +102,7 @@ class State:
 
     def save(self) -> None:
         """Write the numbers, if any was given out."""
+        self._sweep_at = self.soonest.sweep or 0.0
         last = self.last
         if last != self._stored:
             self.run(SESSIONS.numbers, token=last.token, task=last.task, ending=last.ending, rank=last.rank)
@@ -235,7 +239,7 @@ class State:
         seconds = min(dues, default=inf)
         if self.soonest.session is not None and self.soonest.session - self.boot < FAR:
             seconds = min(seconds, (self.soonest.session - self.boot) / 1e6)
-        return max(0.0, seconds)
+        return max(0.0, seconds if self.soonest.sweep is None else min(seconds, SWEEP_PAUSE))
 
     # watches: one-shot requests to be hinted, by topic
 

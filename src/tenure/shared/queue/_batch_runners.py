@@ -11,6 +11,7 @@ from anyio import CancelScope
 from tenure.engine import Settle, Taken
 from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
+from tenure.waiting import now
 
 from ._batch import Batch
 from ._queue import WorkQueue
@@ -37,8 +38,16 @@ class BatchRunners(Runners):
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
     ) -> None:
-        super().__init__(queue, handlers, timeout=timeout, retry=retry, prefetch=prefetch, pause=pause)
+        super().__init__(
+            *(queue, handlers),
+            timeout=timeout,
+            retry=retry,
+            prefetch=prefetch,
+            pause=pause,
+            on_settled=on_settled,
+        )
         self._handlers = handlers  # the tries of a batch are traced here
         self._batch = batch
         self._linger = linger
@@ -64,9 +73,9 @@ class BatchRunners(Runners):
         batch = Batch[Task[Any]](scope)
         batch.tasks = [Task(self._source, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
-        # as long as a task is not late, the handler works on it
-        last = max(inf if task.deadline is None else task.deadline for task in batch.tasks)
-        scope.deadline = min(self._time_limit(), last)
+        begun = now()
+        # as long as a task has time, the handler works on it
+        scope.deadline = max(self._end_of(task, begun) for task in batch.tasks)
         failure = interruption = None
         try:
             # some may have been cancelled while others were awaited
@@ -79,19 +88,30 @@ class BatchRunners(Runners):
         self.busy -= 1
         scope.deadline = inf
         try:
-            timely = [task for task in batch.left() if not task.late]
-            timed_out = self._timeout is not None and scope.cancel_called and timely
-            if failure is None and interruption is not None and timed_out:
-                failure = TimeoutError(f"not done within {self._timeout:g} s")
-                failure.__cause__ = interruption  # its traceback says where the handler was
+            ended = now()
             for task in batch.tasks:
                 own = batch.failures.get(task.token, failure)
+                if own is None and self._is_out_of_time(task, ended - begun, interruption):
+                    own = TimeoutError(f"not done within {self._timeout_of(task):g} s")
+                    own.__cause__ = interruption  # its traceback says where the handler was
                 task.settle(self._verdict_on(task, own, interruption), self._settled, own)
             if interruption is not None:
                 raise interruption
         finally:
             batch.failures.clear()
             del failure, interruption  # their tracebacks refer to this frame
+
+    def _end_of(self, task: Task[Any], begun: float) -> float:
+        timeout = self._timeout_of(task)
+        ends = inf if timeout is None else begun + timeout
+        return ends if task.deadline is None else min(ends, task.deadline)
+
+    def _is_out_of_time(self, task: Task[Any], seconds: float, interruption: BaseException | None) -> bool:
+        """True if a task has no time left, or had none while the handler worked on others of its batch."""
+        timeout = task.timeout if interruption is None else self._timeout_of(task)
+        if timeout is None or seconds < timeout:
+            return False
+        return task.lost is None and not (task.cancelled or task.late) and task.granted_as is not None
 
     async def _handle(self, handle: Handle, tasks: list[Task[Any]]) -> None:
         if self._queue.store.reporter.tracing is None:

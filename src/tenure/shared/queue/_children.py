@@ -19,11 +19,13 @@ from ._new_task import new_task
 from ._options import PutOptions
 from ._payload import P, P_co
 from ._put_span import PutSpan
+from ._retry import Retry
 
 OnFailure = Literal["cancel", "collect"]
 """The effect of a failed child on the other children of its block: they are cancelled, or they go on."""
 
 _MOST_BYTES = 4 * 2**20
+_OF_CHILDREN = {"priority", "delay", "deadline", "meta", "group", "timeout", "retry"}
 
 
 class TargetQueue(Protocol):
@@ -71,6 +73,8 @@ class ChildItem(Generic[P_co]):
     delay: float = 0.0
     meta: Mapping[str, str] | None = None
     group: str | None = None
+    timeout: float | None = None
+    retry: Retry | None = None
 
 
 class Child:
@@ -206,6 +210,8 @@ class Children(AsyncBlock, Generic[P]):
         delay: float = 0.0,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        timeout: float | None = None,
+        retry: Retry | None = None,
     ) -> Child:
         """Put a child, unless an earlier delivery of the task has put the child of that name, and return it.
 
@@ -219,7 +225,9 @@ class Children(AsyncBlock, Generic[P]):
         `EngineError` for a queue in another shard and at the deepest level, and what `WorkQueue.put` raises.
         Cancellation: the child may or may not be put.
         """
-        (child,) = await self.put_many([ChildItem(payload, name, priority, delay, meta, group)])
+        (child,) = await self.put_many(
+            [ChildItem(payload, name, priority, delay, meta, group, timeout, retry)]
+        )
         return child
 
     async def put_many(self, items: Iterable[P | ChildItem[P]]) -> list[Child]:
@@ -264,7 +272,11 @@ class Children(AsyncBlock, Generic[P]):
             given["meta"] = item.meta
         if item.group is not None:
             given["group"] = item.group
-        if wrong := sorted(given.keys() - {"priority", "delay", "deadline", "meta", "group"}):
+        if item.timeout is not None:
+            given["timeout"] = item.timeout
+        if item.retry is not None:
+            given["retry"] = item.retry
+        if wrong := sorted(given.keys() - _OF_CHILDREN):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
         task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
         return replace(task, group=group_of_children(task.group))

@@ -14,7 +14,9 @@ from ._groups import check_group
 from ._keys import with_key
 from ._meta import encode_meta
 from ._options import Item, PutOptions
+from ._own_options import with_options
 from ._payload import encode
+from ._retry import Retry
 
 T = TypeVar("T")
 
@@ -42,6 +44,8 @@ def new_task(
     key_ttl: float | None = None,
     max_wait: float | None = None,
     deadline: float | None = None,
+    timeout: float | None = None,
+    retry: Retry | None = None,
     span_meta: Mapping[str, str] | None = None,
     **unknown: object,
 ) -> NewTask:
@@ -59,6 +63,8 @@ def new_task(
     )
     if deadline is not None:
         task = replace(task, deadline=check_timeout("deadline", deadline, least=None))
+    if timeout is not None or retry is not None:
+        task = replace(task, meta=with_options(task.meta, timeout, retry))
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task
     return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)
@@ -74,6 +80,8 @@ def task_of(queue: Encoding[T], item: Item[T], span_meta: Mapping[str, str] | No
         key_ttl=item.key_ttl,
         max_wait=item.max_wait,
         deadline=item.deadline,
+        timeout=item.timeout,
+        retry=item.retry,
         span_meta=span_meta,
     )
 

@@ -9,6 +9,7 @@ from typing import Generic, TypedDict
 from tenure.engine import OnDuplicate
 
 from ._payload import P_co
+from ._retry import Retry
 
 
 class MoreOptions(TypedDict, total=False):
@@ -26,6 +27,10 @@ class MoreOptions(TypedDict, total=False):
     """With "replace", the most seconds that the task waits from its first put on. None: no limit."""
     deadline: float | None
     """Seconds after which the task ends as expired, also while a worker has it. None: never."""
+    timeout: float | None
+    """Seconds that a try of the task may take. None: the worker's."""
+    retry: Retry | None
+    """The rule for further tries of the task. None: the worker's."""
 
 
 class PutOptions(MoreOptions, total=False):
@@ -60,3 +65,5 @@ class Item(Generic[P_co]):
     key_ttl: float | None = None
     max_wait: float | None = None
     deadline: float | None = None
+    timeout: float | None = None
+    retry: Retry | None = None

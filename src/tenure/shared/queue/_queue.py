@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
+    LARGEST,
     LONGEST_NAME,
     check_count,
     check_flag,
@@ -49,10 +50,12 @@ from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.limits import Limit
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
+from ._at_work import QueueWorker, read_workers
 from ._child_records import ChildPage, ChildRecord, read_children, unfinished_child
 from ._children import Target
 from ._client import QueueClient
 from ._completing import complete_all
+from ._editing import UNCHANGED, edit_task
 from ._family import SIGNAL
 from ._following import TaskChanges
 from ._groups import (
@@ -79,10 +82,12 @@ from ._records import (
     statistics_of,
 )
 from ._retry import Retry, check_retry
+from ._selecting import Selection, check_selection, move_selected, read_selected
 from ._takes import Takers
 from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
+_UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
 
@@ -195,7 +200,9 @@ class WorkQueue(Target[P], Generic[P]):
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
         if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
         handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns.
+        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
+        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
+        exceptions in `on` and `never` of `retry` travel by their names.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
@@ -426,11 +433,7 @@ class WorkQueue(Target[P], Generic[P]):
         """
         if (key is None) is (task_id == 0):
             raise TypeError("get takes a task_id or a key")
-        if key is None:
-            wanted = Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
-        else:
-            wanted = Scan(KEYED_TASK, self.key, only=check_name("key", key))
-        page = await read_pages(self.store, wanted)
+        page = await read_pages(self.store, self._scan_of(task_id, key))
         if not page.rows:
             return None
         (record,) = page.rows
@@ -499,13 +502,86 @@ class WorkQueue(Target[P], Generic[P]):
         task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
         return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
 
-    async def cancel(self, task_id: int) -> bool:
-        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
+    async def edit(
+        self,
+        task_id: int = 0,
+        *,
+        key: str | None = None,
+        payload: P = UNCHANGED,
+        priority: int | None = None,
+        delay: float | None = None,
+        group: str | None = UNCHANGED,
+    ) -> int:
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
 
-        Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
+        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
+        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
+        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
+        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
+        a group. No limit of the queue or the group holds a change up.
+
+        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Cancellation: the change may or may not be applied.
         """
-        task_id = check_task_id("task_id", task_id)
-        return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+        if (key is None) is (task_id == 0):
+            raise TypeError("edit takes a task_id or a key")
+        if payload is UNCHANGED and group is UNCHANGED and priority is delay is None:
+            raise TypeError("edit takes at least one of payload, priority, delay and group")
+        move = Move(
+            *(self.key, (), "delayed"),
+            delay=None if delay is None else check_seconds("delay", delay),
+            priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
+        )
+        if payload is not UNCHANGED:
+            data = encode(self.codec, self.key, "payload", payload, self.max_payload)
+            move = replace(move, payload=data)
+        if group is not UNCHANGED:
+            move = replace(move, group="" if group is None else check_group("group", group))
+        return await edit_task(self.store, self._scan_of(task_id, key), move)
+
+    @overload
+    async def cancel(self, task_id: int) -> bool: ...
+    @overload
+    async def cancel(
+        self,
+        *,
+        state: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int: ...
+    @shows_options(Selection)
+    async def cancel(
+        self,
+        task_id: int = 0,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
+
+        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
+        and `purge` what `limit` and `dry_run` do. Cancellation: it may or may not be applied; of many, to some.
+        """
+        if state is None:
+            if selection or dry_run is not False or limit is not None:
+                raise TypeError("cancel takes a task_id alone, or a state")
+            task_id = check_task_id("task_id", task_id)
+            return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+        if task_id != 0:
+            raise TypeError("cancel takes a task_id or a state, not both")
+        if state not in _UNFINISHED:
+            raise ValueError(f"state must be one of {', '.join(_UNFINISHED)}, not {state!r}")
+        return await move_selected(
+            *(self.store, self.key, (state,), "cancelled", check_selection(selection)),
+            ttl=self.results_ttl,
+            most=limit,
+            dry_run=dry_run,
+        )
 
     async def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""
@@ -514,6 +590,14 @@ class WorkQueue(Target[P], Generic[P]):
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
         return statistics_of(await self._count(Count(self.key)))
+
+    async def workers(self) -> list[QueueWorker]:
+        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
+
+        A process that has died is listed until its session ends. The cost grows with the number of processes that use
+        the engine and with what they hold. Raises `StoreClosed`, `EngineError`.
+        """
+        return await read_workers(self.store, self.key)
 
     async def groups(self, limit: int = 20) -> list[GroupStatistics]:
         """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
@@ -566,8 +650,11 @@ class WorkQueue(Target[P], Generic[P]):
         counted = statistics_of(await self._count(Count(self.key)))
         return audit_of(counted, await self._count(Count(self.key, recount=True)))
 
-    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time.
+    @shows_options(Selection)
+    async def browse(
+        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
+    ) -> TaskPage[P]:
+        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
         come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
@@ -576,13 +663,19 @@ class WorkQueue(Target[P], Generic[P]):
         the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
         ended tasks are None unless the queue keeps them.
 
+        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
+
         Raises `EngineError` for an `after` that no page has returned.
         """
         if state not in TASKS:
             raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
         after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
-        page = await read_pages(self.store, Scan(TASKS[state], self.key, after), limit)
+        scan = Scan(TASKS[state], self.key, after)
+        if (matches := check_selection(selection)) is None:
+            page = await read_pages(self.store, scan, limit)
+        else:
+            page = await read_selected(self.store, scan, matches, limit)
         return TaskPage(list(map(self._read, page.rows)), page.next)
 
     async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
@@ -590,24 +683,58 @@ class WorkQueue(Target[P], Generic[P]):
         after = check_count("after", after, least=0, most=2**63 - 1)
         return (await self.browse("dead", after=str(after), limit=limit)).tasks
 
-    async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
+    @shows_options(Selection)
+    async def requeue(
+        self,
+        task_ids: Iterable[int] | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
+        many.
 
-        One whose `key` another task has stays dead. Cancellation: some may have been requeued.
+        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
+        `limit` and `dry_run` do. Cancellation: some may have been requeued.
         """
+        matches = check_selection(selection)
+        selects = matches is not None or limit is not None or dry_run is not False
+        if task_ids is None and selects:
+            return await move_selected(
+                *(self.store, self.key, ("dead",), "waiting", matches), most=limit, dry_run=dry_run
+            )
+        if selects:
+            raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
         if task_ids is None:
             return await self._move_all("waiting", frozenset({"dead"}))
         ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
         return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
 
-    async def purge(self, *states: str) -> int:
+    @shows_options(Selection)
+    async def purge(
+        self,
+        *states: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many. Cancellation: some may have been purged.
+        "cancelled", "expired"); returns how many.
+
+        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
+        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
+        and the number is how many would be. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        return await self._move_all("purged", frozenset(states))
+        matches = check_selection(selection)
+        if matches is None and limit is None and dry_run is False:
+            return await self._move_all("purged", frozenset(states))
+        return await move_selected(
+            *(self.store, self.key, states, "purged", matches), most=limit, dry_run=dry_run
+        )
 
     async def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
@@ -629,6 +756,11 @@ class WorkQueue(Target[P], Generic[P]):
         return payload, {}
 
     # inside
+
+    def _scan_of(self, task_id: int, key: str | None) -> Scan[Any]:
+        if key is None:
+            return Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
+        return Scan(KEYED_TASK, self.key, only=check_name("key", key))
 
     def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
         return record_of(record, self.codec, self.store.codec, self.store, child)

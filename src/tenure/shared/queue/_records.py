@@ -12,8 +12,10 @@ from tenure.store import Codec, JsonCodec, Store, decoded
 from ._child_records import ChildRecord, queue_in
 from ._failures import read
 from ._groups import shown_group
+from ._own_options import parted
 from ._payload import P, P_co
 from ._reports import report_in
+from ._retry import Retry
 
 _META = JsonCodec()
 
@@ -79,7 +81,8 @@ class TaskRecord(Generic[P_co]):
     has ended otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed
     try, its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
     `meta` what the producer sent along, `group` the group of the task, or None. `deadline` is how many seconds an
-    unfinished task has left, or None without a deadline. `rank` orders ended tasks by when
+    unfinished task has left, or None without a deadline. `timeout` and `retry` are options of the put, or None: the
+    worker's count. `rank` orders ended tasks by when
     they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
     queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
     has its bytes by the name of the field.
@@ -111,6 +114,8 @@ class TaskRecord(Generic[P_co]):
     children: int = 0
     unfinished_child: ChildRecord | None = None
     deadline: float | None = None
+    timeout: float | None = None
+    retry: Retry | None = None
 
     @property
     def ended(self) -> bool:
@@ -163,6 +168,7 @@ def record_of(
             undecoded[name] = data
             return None
 
+    meta, own = parted(value("meta", _META, record.meta) or {})
     return TaskRecord(
         id=record.id,
         state=record.state,
@@ -178,7 +184,7 @@ def record_of(
         progress=value("progress", codec, report_in(record.progress)),
         traceback=failures.traceback,
         earlier_errors=failures.earlier,
-        meta=value("meta", _META, record.meta) or {},
+        meta=meta,
         undecoded=undecoded,
         group=shown_group(record.group) or None,
         parent=record.parent or None,
@@ -186,4 +192,6 @@ def record_of(
         children=record.children,
         unfinished_child=child,
         deadline=record.deadline,
+        timeout=own.timeout,
+        retry=own.retry,
     )

@@ -51,7 +51,8 @@ class Slot(Protocol):
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are as of `Worker`.
 
-    `name` is the name of the user's function, for messages.
+    `name` is the name of the user's function, for messages. Without `limits`, the handlers limit the time of tries
+    themselves.
 
     Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
@@ -69,6 +70,7 @@ class Runners:
         handlers: Sequence[Handle],
         *,
         timeout: float | None = None,
+        limits: bool = True,
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
@@ -89,6 +91,7 @@ class Runners:
             [partial(_traced, handle) for handle in handlers] if traces else handlers
         )
         self._timeout = timeout
+        self._limits = limits
         # a task is tried again as its queue says
         self._source = copy(queue)
         self._source.retry = retry or queue.retry
@@ -217,9 +220,11 @@ class Runners:
     async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but interruptions."""
         self.busy += 1
-        limited = self._timeout is not None or task.deadline is not None
+        timeout = self._timeout_of(task)
+        limited = timeout is not None or task.deadline is not None
         if limited:
-            scope.deadline = min(self._time_limit(), inf if task.deadline is None else task.deadline)
+            ends = inf if timeout is None else now() + timeout
+            scope.deadline = ends if task.deadline is None else min(ends, task.deadline)
         failure = interruption = None
         try:
             result = await handle(task)
@@ -233,8 +238,8 @@ class Runners:
         if limited:
             scope.deadline = inf
         try:
-            if failure is None and interruption is not None and self._is_timed_out(task, scope):
-                failure = TimeoutError(f"not done within {self._timeout:g} s")
+            if failure is None and interruption is not None and timeout and _is_timed_out(task, scope):
+                failure = TimeoutError(f"not done within {timeout:g} s")
                 failure.__cause__ = interruption  # its traceback says where the handler was
             settle = self._verdict(task, failure, interruption)
             task.settle(settle, self._settled, failure)
@@ -252,14 +257,9 @@ class Runners:
             return Dead(f"{what}: {problem.__cause__ or problem}")
         return None
 
-    def _time_limit(self) -> float:
-        """The time at which a handler is cancelled that begins now."""
-        return inf if self._timeout is None else now() + self._timeout
-
-    def _is_timed_out(self, task: Task, scope: CancelScope) -> bool:
-        if self._timeout is None or not scope.cancel_called:
-            return False
-        return task.lost is None and not (task.cancelled or task.suspended or task.late)
+    def _timeout_of(self, task: Task) -> float | None:
+        """The seconds that a try of the task may take; None: any."""
+        return task.timeout if task.timeout is not None and self._limits else self._timeout
 
     def _verdict(
         self, task: Task, failure: BaseException | None, interruption: BaseException | None
@@ -276,6 +276,12 @@ class Runners:
         self.counts[event_of(task, settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)
+
+
+def _is_timed_out(task: Task, scope: CancelScope) -> bool:
+    if not scope.cancel_called or task.lost is not None:
+        return False
+    return not (task.cancelled or task.suspended or task.late)
 
 
 async def _traced(handle: Handle, task: Task) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, tzinfo
+from math import inf, nextafter
 from typing import Any, Generic, Literal, NamedTuple, Unpack, cast
 
 import anyio
 
-from tenure.arguments import LONGEST_NAME, check_text, shows_options
+from tenure.arguments import LONGEST, LONGEST_NAME, check_seconds, check_text, shows_options
 from tenure.engine import Count, Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
 from tenure.store import Session, decoded
 from tenure.waiting import Line
 
+from ._as_json import readable
 from ._new_task import check_options, new_task
 from ._options import Item, PutOptions
 from ._payload import P
@@ -32,23 +35,30 @@ _PERIOD = 300.0
 _SPREAD = 0.02
 """Seconds: processes wake one after the other, so that most see that the tick was put, and do not write too."""
 
+_PAUSED = 5.0
+"""Seconds: a schedule that is paused is looked at so often."""
+
+LARGEST_PAYLOAD = 4096
+"""Bytes: a larger payload is not stored with the schedule, since all cursors are read whenever a queue is counted."""
+
 _LATE = 60.0
 """Seconds: a tick that is put later than this was missed."""
 
 Missed = Literal["one", "all", "skip"]
 
 
-class _State(NamedTuple):
-    """The state of a schedule on the engine: the cursor, the last `tick` in it (None without one), and the
-    engine's time.
+class State(NamedTuple):
+    """The state of a schedule on the engine: the cursor, the last `tick` in it (None without one), whether it is
+    paused, and the engine's time.
     """
 
     cursor: StoredCursor | None
     tick: float | None
+    paused: bool
     now: float
 
 
-class _Alarm:
+class Alarm:
     """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
 
     def __init__(self) -> None:
@@ -64,6 +74,11 @@ class _Alarm:
 
     def on_found(self, session: Session, item: SessionItem) -> None:
         pass
+
+    def ring(self) -> None:
+        """End the sleep. Synchronous."""
+        for waiter in self._line:
+            self._line.grant(waiter, None)
 
     def close(self) -> None:
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
@@ -84,6 +99,13 @@ class Schedule(Generic[P]):
     time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are as of `put`. With a
     `key`, no task is put at a tick while the task of an earlier tick is unfinished, unless `on_duplicate` says else.
 
+    There are no ticks before `start` and after `end`, which are times (in `tz`, if they have no zone). `jitter` delays
+    the task of each tick by up to so many seconds, at random. The `meta` says, as `late`, how many seconds after its
+    tick the task was put.
+
+    The queue's cursor describes the schedule for `Schedules`, which lists, pauses, resumes and removes it from any
+    process; a schedule that is kept there, and in no program, is put by `Schedules.run`.
+
     To change the ticks, run the same name with others: they count from the last tick on. Two processes that run one
     name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument,
     `PayloadTooLarge`, and what the codec raises.
@@ -103,6 +125,9 @@ class Schedule(Generic[P]):
         tz: str = "UTC",
         missed: Missed = "one",
         payload: P | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        jitter: float = 0.0,
         **options: Unpack[PutOptions],
     ) -> None:
         check_queue(queue)
@@ -112,19 +137,28 @@ class Schedule(Generic[P]):
         self.queue = queue
         self.missed: Missed = missed
         self._ticks = ticks(every, cron, tz)
+        zone = self._ticks.zone
+        self._start, self._end = _moment("start", start, zone, -inf), _moment("end", end, zone, inf)
+        if self._end < self._start:
+            raise ValueError(f"end must not be before start, {start}, and is {end}")
+        self._jitter = check_seconds("jitter", jitter)
+        self.kept_in_store: bool = False
+        """True if it is one of the schedules of `Schedules.run`. For the schedules alone."""
         check_options(options)
         self._payload = cast("P", payload)
         self._options = options
         self._cursor = CURSOR + self.name
         store = queue.store
-        self._alarm = store.listen(store.key("schedule", f"{queue.name}/{name}"), _Alarm)
+        self._alarm = store.listen(store.key("schedule", f"{queue.name}/{name}"), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
         # what would fail at each tick fails here
-        new_task(queue, self._payload, **self._options_of(0.5))
+        encoded = new_task(queue, self._payload, **self._options_of(0.5, LONGEST)).payload
+        self._description = self._described(encoded)
 
     def __repr__(self) -> str:
-        said = " ".join(f"{name}={value!r}" for name, value in self._described().items())
+        ticks = {**self._ticks.described(), "tz": str(self._ticks.zone)}
+        said = " ".join(f"{name}={value!r}" for name, value in ticks.items())
         state = "drained" if self._drained else "idle" if self._scope is None else "running"
         return f"<Schedule {self.name!r} of {self.queue.name!r} {said} {state}>"
 
@@ -152,7 +186,8 @@ class Schedule(Generic[P]):
                 while not self._drained:
                     # another process was first, or perhaps this one: the cursor says so
                     with suppress(CursorConflict, OutcomeUnknown):
-                        await self._step()
+                        if (seconds := await self.step()) > 0:
+                            await self._alarm.sleep(seconds)
         finally:
             self._scope = None
 
@@ -162,66 +197,128 @@ class Schedule(Generic[P]):
         if self._scope is not None:
             self._scope.cancel("drained")
 
-    async def next(self) -> datetime:
-        """The time of the next tick, in the schedule's time zone, by the engine's clock.
+    async def next(self) -> datetime | None:
+        """The time of the next tick, in the schedule's time zone, by the engine's clock; None after its `end`.
 
-        Raises `StoreClosed`, `EngineError`.
+        It is the same while the schedule is paused. Raises `StoreClosed`, `EngineError`.
         """
         state = await self._look()
         after = state.now if state.tick is None else max(state.now, state.tick)
-        return datetime.fromtimestamp(next(self._ticks.after(after)), self._ticks.zone)
+        tick = self._coming(after)
+        return None if tick is None else datetime.fromtimestamp(tick, self._ticks.zone)
 
     async def run_now(self) -> int:
         """Put a task at once, beside the tasks of the ticks, and return its id. Raises what `put` raises.
 
         Cancellation: as with `WorkQueue.put`.
         """
-        return await self.queue.put(self._payload, **self._options_of((await self._look()).now))
+        return await self.queue.put(self._payload, **self._options_of((await self._look()).now, 0.0))
+
+    # for the schedules
+
+    async def step(self, state: State | None = None) -> float:
+        """Put a tick that is due; return the seconds after which to look again. For the schedules alone.
+
+        Without a state, it is read anew. Raises `CursorConflict`, `OutcomeUnknown` and what `run` raises.
+        """
+        state = state or await self._look()
+        if state.tick is None:
+            await self._put(None, state.now, state)
+            return 0.0
+        if state.paused:
+            return _PAUSED
+        coming = self._coming(state.tick)
+        if coming is None:
+            if self.kept_in_store:  # it says nothing any longer
+                await self.queue.put_many([], cursor=(self._cursor, NOTHING), expected=state.cursor)
+            return _PERIOD
+        wait = coming - state.now
+        if wait > 0:
+            return wait + _SPREAD * random.random() if wait <= _NEAR else min(wait - _NEAR, _PERIOD)
+        tick = coming
+        if self.missed != "all":
+            tick = max(coming, self._ticks.last(min(state.now, self._end)))
+        late = state.now - tick
+        skipped = self.missed == "skip" and late > _LATE
+        item = None if skipped else Item(self._payload, **self._options_of(tick, late))
+        await self._put(item, tick, state)
+        return 0.0
+
+    def document(self, tick: float, *, paused: bool) -> dict[str, Any]:
+        """The value of the cursor. For the schedules alone."""
+        kept: dict[str, Any] = {"kept": True} if self.kept_in_store else {}
+        return {"tick": tick, **self._description, **kept, **({"paused": True} if paused else {})}
 
     # inside
 
-    async def _look(self) -> _State:
+    async def _look(self) -> State:
         counts = await self.queue.store.call(Count(self.queue.key))
         assert isinstance(counts, QueueCounts)
         stored = dict(counts.cursors).get(self._cursor)
         if stored is None:
-            return _State(None, None, counts.now)
+            return State(None, None, False, counts.now)
         cursor = decoded(self.queue.store.codec, f"{self.queue.key}: the cursor {self._cursor!r}", stored)
-        return _State(StoredCursor(stored), cursor["tick"], counts.now)
+        return State(StoredCursor(stored), cursor["tick"], bool(cursor.get("paused")), counts.now)
 
-    async def _step(self) -> None:
-        """Put the ticks that are due, or wait for the next and return; time is read anew before anything is
-        put.
-        """
-        state = await self._look()
-        if state.tick is None:
-            await self._put(None, state.now, None)
-            return
-        coming = next(self._ticks.after(state.tick))
-        wait = coming - state.now
-        if wait > 0:
-            near = wait <= _NEAR
-            await self._alarm.sleep(wait + _SPREAD * random.random() if near else min(wait - _NEAR, _PERIOD))
-            return
-        tick = coming if self.missed == "all" else max(coming, self._ticks.last(state.now))
-        skipped = self.missed == "skip" and state.now - tick > _LATE
-        item = None if skipped else Item(self._payload, **self._options_of(tick))
-        await self._put(item, tick, state.cursor)
+    def _coming(self, moment: float) -> float | None:
+        """The first tick after a moment, or None if it has none."""
+        # a tick at the start counts
+        tick = next(self._ticks.after(max(moment, nextafter(self._start, -inf))))
+        return tick if tick <= self._end else None
 
-    async def _put(self, item: Item[P] | None, tick: float, before: StoredCursor | None) -> None:
+    async def _put(self, item: Item[P] | None, tick: float, state: State) -> None:
         await self.queue.put_many(
             [] if item is None else [item],
-            cursor=(self._cursor, {"tick": tick, **self._described()}),
-            expected=before,
+            cursor=(self._cursor, self.document(tick, paused=state.paused)),
+            expected=state.cursor,
         )
 
-    def _described(self) -> dict[str, Any]:
-        return {**self._ticks.described(), "tz": str(self._ticks.zone)}
+    def _described(self, payload: bytes) -> dict[str, Any]:
+        """The description of the schedule in the cursor, beside its state; defaults are left out."""
+        said: dict[str, Any] = {**self._ticks.described(), "tz": str(self._ticks.zone)}
+        if self.missed != "one":
+            said["missed"] = self.missed
+        limits = {"start": self._start, "end": self._end}
+        said |= {name: moment for name, moment in limits.items() if abs(moment) != inf}
+        if self._jitter:
+            said["jitter"] = self._jitter
+        if self._payload is not None and len(payload) <= LARGEST_PAYLOAD:
+            said |= readable("payload", payload)
+        options = {name: value for name, value in self._options.items() if is_plain(value)}
+        return {**said, **({"options": options} if options else {})}
 
-    def _options_of(self, tick: float) -> PutOptions:
+    def _options_of(self, tick: float, late: float) -> PutOptions:
         when = datetime.fromtimestamp(tick, self._ticks.zone).isoformat()
-        meta = {**(self._options.get("meta") or {}), "scheduled_for": when, "schedule": self.name}
-        return {**self._options, "meta": meta}
+        meta = {
+            **(self._options.get("meta") or {}),
+            "scheduled_for": when,
+            "schedule": self.name,
+            "late": f"{late:.3f}",
+        }
+        if not self._jitter:
+            return {**self._options, "meta": meta}
+        delay = self._options.get("delay", 0.0) + self._jitter * random.random()
+        return {**self._options, "meta": meta, "delay": delay}
+
+
+NOTHING = StoredCursor()
+"""The value that removes a cursor."""
+
+
+def is_plain(option: object) -> bool:
+    """True if an option of a put can be kept in a cursor as it is: a number, a text, or a mapping of texts."""
+    if isinstance(option, Mapping):
+        texts = cast("Mapping[object, object]", option)
+        return all(isinstance(text, str) for pair in texts.items() for text in pair)
+    return option is not None and isinstance(option, (str, int, float))
+
+
+def _moment(name: str, time: object, zone: tzinfo, without: float) -> float:
+    if time is None:
+        return without
+    if not isinstance(time, datetime):
+        raise TypeError(f"{name} must be a datetime, not {type(time).__name__}")
+    return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
 
 
 def _nothing(_: object) -> None:

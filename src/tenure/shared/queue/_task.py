@@ -30,6 +30,7 @@ from ._failures import recorded
 from ._family import SIGNAL, Family, HandlerScope
 from ._groups import shown_group
 from ._meta import decode_meta
+from ._own_options import options_in
 from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
 from ._retry import Dead, Discard, Retry, RetryLater, error_of
@@ -83,7 +84,8 @@ class Task(Guarded, Held, Generic[P_co]):
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
     of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `lost` why the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
+    `cancelled` whether its cancellation was requested.
     Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
     thread, the rest on the event loop.
     """
@@ -112,6 +114,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "id",
         "lost",
         "priority",
+        "timeout",
         "token",
         "waited",
     )
@@ -131,6 +134,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._progress = taken.progress
         self._failure = taken.failure
         self._meta = taken.meta
+        self.timeout: float | None = options_in(taken.meta).timeout if taken.meta else None
         self._family: Family | int = taken.entries
         self._reports = 0
         self.lost: str | None = None
@@ -496,7 +500,7 @@ class Task(Guarded, Held, Generic[P_co]):
             return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater) and not failure.counts:
             return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
-        text, retry = error_of(failure), self._queue.retry
+        text, retry = error_of(failure), options_in(self._meta).retry or self._queue.retry
         if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
             if isinstance(failure, RetryLater):
                 return replace(settle, delay=failure.delay)

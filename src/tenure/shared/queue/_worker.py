@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, cast, overload
 
 from tenure.arguments import check_count, check_seconds, check_timeout
-from tenure.engine import CAP
+from tenure.engine import CAP, Settle, Verdict
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
+from tenure.observe import Sample
 
 from ._batch_runners import BatchRunners
+from ._dead_letters import DeadLetters
 from ._job import Job
 from ._payload import P
 from ._queue import WorkQueue, check_queue
+from ._records import TaskRecord
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
 
 Executor = Literal["thread", "process"]
 """The place where synchronous handlers run."""
+
+OnDead = Callable[[TaskRecord[Any]], Any] | Callable[[Task[TaskRecord[Any]]], Any]
+"""A handler of dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,12 @@ class Worker:
 
     `Worker(job)` calls the function of a `Job` instead; not in batches.
 
+    `on_dead` is a handler for what has to follow when a task dies. It gets the `TaskRecord` of the dead letter, and is
+    called for a task of its own, in the queue `<name>.dead`: each dead letter gets one such task once on record,
+    however the task died, also while no worker ran, and before a worker had `on_dead`. The handler is tried again as
+    any other, and gets up to 10 dead letters at a time. A task that was discarded or cancelled, or that has expired, is
+    not dead.
+
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
     if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
@@ -95,6 +107,7 @@ class Worker:
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
+        on_dead: OnDead | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -110,6 +123,7 @@ class Worker:
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
+        on_dead: OnDead | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -121,6 +135,7 @@ class Worker:
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
+        on_dead: OnDead | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -134,6 +149,7 @@ class Worker:
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
+        on_dead: OnDead | None = None,
     ) -> None:
         job = queue if isinstance(queue, Job) else None
         if isinstance(queue, Job):
@@ -181,6 +197,7 @@ class Worker:
             make = partial(BatchRunners, batch=most, linger=seconds)
         elif linger is not None:
             raise TypeError("linger must not be given without batch")
+        self._dead = None if on_dead is None else DeadLetters(queue, partial(dead_letter_worker, on_dead))
         self._runners = make(
             queue,
             cast("list[Handle]", handles),
@@ -188,6 +205,7 @@ class Worker:
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
             pause=partial(until_free, self._threads) if self._threads else None,
+            on_settled=None if self._dead is None else partial(_wake, self._dead),
         )
 
     def __repr__(self) -> str:
@@ -222,7 +240,7 @@ class Worker:
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
         try:
-            await self._runners.run()
+            await (self._runners.run() if self._dead is None else self._dead.run(self._runners.run))
         finally:
             for process in self._processes:
                 await process.end()
@@ -233,6 +251,8 @@ class Worker:
         Cancellation: the worker goes on draining.
         """
         await self._runners.drain()
+        if self._dead is not None:
+            await self._dead.drained()
 
     def statistics(self) -> WorkerStatistics:
         """The worker at this moment."""
@@ -252,3 +272,30 @@ class Worker:
             suspended=counts["task.suspended"],
             expired=counts["task.expired"],
         )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The figures of the worker, for collectors, as `PrometheusObserver().watch(worker)`. Works from any thread."""
+        seen, of = self.statistics(), {"queue": self._name}
+        return (
+            Sample("worker_concurrency", "gauge", "Runners of the worker.", of, seen.concurrency),
+            Sample("worker_busy", "gauge", "Runners that have a task or a batch.", of, seen.busy),
+            *(
+                Sample("worker_tasks", "counter", "Tasks by outcome.", {**of, "outcome": name}, count)
+                for name, count in asdict(seen).items()
+                if name not in ("concurrency", "busy", "abandoned")
+            ),
+        )
+
+
+def dead_letter_worker(handler: OnDead, queue: WorkQueue[Any]) -> Worker:
+    """The worker of a queue of dead letters. Raises `TypeError` for a handler that is none."""
+    try:
+        return Worker(queue, handler)
+    except TypeError as problem:
+        raise TypeError(f"on_dead: {problem}") from None
+
+
+def _wake(dead: DeadLetters, task: Task[Any], settle: Settle, refused: str | None) -> None:
+    del task
+    if refused is None and settle.verdict is Verdict.DEAD:
+        dead.wake()

@@ -8,6 +8,7 @@ import pytest
 pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
 
 from ._batches import BatchContract  # noqa: E402
+from ._changes import ChangeContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
 from ._deadlines import DeadlineContract, FamilyDeadlineContract  # noqa: E402
@@ -35,6 +36,7 @@ class EngineContract(
     HoldContract,
     ClaimContract,
     TaskContract,
+    ChangeContract,
     DeadlineContract,
     FamilyDeadlineContract,
     GroupContract,

@@ -7,10 +7,11 @@ from __future__ import annotations
 import pytest
 
 from tenure.engine import (
-    CAP,
     ENTRIES,
     GROUPS,
     OF_CHILDREN,
+    SWEEP_PAUSE,
+    SWEEP_STEPS,
     TASK,
     UNFINISHED_CHILDREN,
     Accepted,
@@ -24,6 +25,7 @@ from tenure.engine import (
     Notice,
     Outcome,
     Page,
+    Ping,
     PutChildren,
     Reply,
     Scan,
@@ -327,13 +329,22 @@ class FamilyContract(QueueSessionBase):
         await family.settle(grandchild)
         assert await family.state(middle) == "cancelled"
 
-    async def test_a_sweep_of_many_goes_on_with_the_next_operations(self, family: _Family) -> None:
+    async def test_a_sweep_of_many_goes_on_with_later_operations_and_holds_up_none(
+        self, family: _Family, advance: Advance
+    ) -> None:
         root = await family.root()
-        for part in range(3):
-            await family.bear(root, *(f"{part}/{i}" for i in range(CAP)), most=10_000)
+        children = 3 * SWEEP_STEPS + 1
+        await family.bear(root, *(f"{i:03}" for i in range(children)), most=10_000)
         await family.settle(root, Verdict.CANCEL)
+        for visited in (SWEEP_STEPS, 2 * SWEEP_STEPS, 3 * SWEEP_STEPS):
+            counts = await family.count()
+            assert counts.cancelled >= visited
+            assert counts.waiting + counts.cancelled + counts.ending == children + 1
+            await advance(SWEEP_PAUSE)
+            answers = [*await family.do.engine.execute([Ping()]), *await family.do.engine.execute([Ping()])]
+            assert answers[1] is Reply.OK
         counts = await family.recount()
-        assert (counts.cancelled, counts.waiting, counts.ending) == (3 * CAP + 1, 0, 0)
+        assert (counts.cancelled, counts.waiting, counts.ending) == (children + 1, 0, 0)
 
     # laws 7 and 8: waiting holds nothing
 
@@ -558,8 +569,8 @@ class FamilyContract(QueueSessionBase):
 
     async def test_nothing_is_left_of_a_family(self, family: _Family) -> None:
         root = await family.root()
-        await family.bear(root, *(f"{i}" for i in range(100)))
+        await family.bear(root, *(f"{i}" for i in range(20)))
         (found,) = (await family.do.page(Scan(TASK, "jobs", only=str(root.id)))).rows
-        assert found.children == 100
+        assert found.children == 20
         await family.settle(root, Verdict.CANCEL)
         assert await family.entries(root.id) == {}

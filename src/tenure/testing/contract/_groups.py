@@ -255,3 +255,10 @@ class GroupContract(QueueSessionBase):
         assert isinstance(await a.request("m", NewTask(b"2"), cursor=("c", b"2"), expected=b"1"), Accepted)
         assert (await a.count()).cursors == (("c", b"2"),)
         assert payloads(await a.take(9)) == [b"1", b"2"]
+
+    async def test_a_cursor_without_a_value_is_removed(self, client: OpenClient) -> None:
+        a = await client("a")
+        assert isinstance(await a.request("m", cursor=("c", b"1"), expected=b""), Accepted)
+        assert isinstance(await a.request("m", cursor=("c", b"")), Accepted)
+        assert (await a.count()).cursors == ()
+        assert await a.request("m", cursor=("c", b"2"), expected=b"1") == Conflict(b"")

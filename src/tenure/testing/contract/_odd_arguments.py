@@ -122,6 +122,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Move("queue", (1,), "cancelled", ttl=100.0),
         e.Move("queue", (1, 2), "waiting"),
         e.Move("queue", (1, 2), "delayed", delay=0.001),
+        e.Move("queue", (1, 2), "delayed", 0, None, None, b"payload", 1, "group", "waiting"),
         e.Move("queue", frozenset({"dead"}), "waiting"),
         e.Move("queue", frozenset({"waiting", "done"}), "purged"),
         *(

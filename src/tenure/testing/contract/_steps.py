@@ -505,6 +505,16 @@ async def pass_a_barrier(d: Draw) -> None:
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
+def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> Move:
+    return Move(
+        *(queue, tasks, "delayed"),
+        delay=d.one_of((None, None, d.delay())),
+        payload=d.one_of((None, d.data())),
+        priority=d.one_of((None, d.number(-1, 1))),
+        group=d.one_of((None, _group(d))),
+    )
+
+
 def queue_operation(d: Draw) -> Operation[Any]:
     """An administrative operation on a queue."""
     queue, task = d.queue(), d.number(1, 9)
@@ -521,6 +531,13 @@ def queue_operation(d: Draw) -> Operation[Any]:
             delay=d.delay(),
         ),
         Move(queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled", "delayed"))),
+        _edit(d, queue, d.some(0, 3, lambda: d.number(1, 9))),
+        Move(
+            queue,
+            d.some(1, 5, lambda: d.number(1, 9)),
+            d.one_of(("cancelled", "waiting", "delayed", "purged")),
+            state=d.one_of(("", *_MOVED)),
+        ),
         Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         SetPaused(queue, d.flag()),
         SetPaused(queue, d.flag(), d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))) if d.timed else Ping(),
@@ -794,7 +811,9 @@ async def one_task(d: Draw) -> None:
             Scan(TASK, queue, only=str(task), watch=d.watch()),
             Move(queue, (task,), "cancelled", ttl=5.0),
             Move(queue, (task,), "delayed", delay=d.delay()),
-            Move(queue, (task,), "waiting"),
+            *(Move(queue, (task,), "waiting") for _ in range(2)),
+            _edit(d, queue, (task,)),
+            Move(queue, (task,), "purged", state=d.one_of(_MOVED)),
         )
         await d.walk.send(d.one_of(operations))
 

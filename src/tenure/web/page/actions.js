@@ -4,6 +4,7 @@ const LOST = 'ends with LeaseLost("broken"). A program that does not catch this 
 const WORDS = {
   requeue: a => a.all ? `Make all dead tasks of ${a.queue} ready again? Their attempts start anew.`
     : `Make task ${a.ids.join(", ")} of ${a.queue} ready again? Its attempts start anew.`,
+  edit: a => `Let task ${a.id} of ${a.queue} ${a.delay === 0 ? "be ready now" : `have the priority ${a.priority}`}?`,
   cancel: a => `Cancel task ${a.ids.join(", ")} of ${a.queue}?`,
   purge: a => `Delete all ${a.states.join(", ")} tasks of ${a.queue}? This cannot be undone.`,
   pause: a => `Hand out no more tasks of ${a.queue}, to any process?`,
@@ -14,7 +15,7 @@ const WORDS = {
 const tasks = n => n === 1 ? "1 task" : `${count(n)} tasks`;
 const OUTCOMES = {
   requeue: n => `${tasks(n)} made ready again`, cancel: n => `${tasks(n)} cancelled`, purge: n => `${tasks(n)} deleted`,
-  pause: () => `${asked.queue} is paused`, resume: () => `${asked.queue} is resumed`, break: () => `${asked.kind} ${asked.name} is broken`,
+  edit: () => `task ${asked.id} is changed`, pause: () => `${asked.queue} is paused`, resume: () => `${asked.queue} is resumed`, break: () => `${asked.kind} ${asked.name} is broken`,
 };
 function confirmFirst(action) {
   asked = action;

@@ -18,10 +18,12 @@ async function lookAtTask(where) {
   const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
     ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
     ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
-    ["key", t.key], ["group", t.group], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ["key", t.key], ["group", t.group], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
-    : t.rank ? [] : [button("Cancel the task", {action: "cancel", queue: where.queue, ids: [t.id]}, true)];
+    : t.rank ? [] : [...(t.state === "delayed" ? [button("Make ready now", {action: "edit", queue: where.queue, id: t.id, delay: 0})] : []),
+      ...(t.state === "delayed" || t.state === "waiting" ? [1, -1].map(step => button(step > 0 ? "Raise the priority" : "Lower the priority",
+        {action: "edit", queue: where.queue, id: t.id, priority: t.priority + step})) : []), button("Cancel the task", {action: "cancel", queue: where.queue, ids: [t.id]}, true)];
   return [element("div", {class: "bar"}, ...acts), element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     ...(t.traceback ? [element("h3", {}, "Traceback"), element("pre", {tabindex: 0, role: "region", "aria-label": "Traceback"}, t.traceback)] : []),
     ...(t.earlier_errors?.length ? [element("h3", {}, "Earlier errors"), element("ul", {}, ...t.earlier_errors.map(line => element("li", {}, line)))] : []),

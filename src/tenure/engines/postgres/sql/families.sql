@@ -310,7 +310,7 @@ BEGIN
     UPDATE tenure.family f SET swept = _prefix, swept_to = _prefix, sweeps = true WHERE f.task = _id;
     PERFORM set_config('tenure.sweeps', 'on', true);
     IF coalesce(current_setting('tenure.locks', true), '') <> '' THEN
-        PERFORM tenure.leave_sweeps();
+        PERFORM tenure.leave_sweeps(0);
     END IF;
 END $$;
 
@@ -321,20 +321,21 @@ BEGIN
     PERFORM tenure.begin_sweep(_id, _prefix);
 END $$;
 
--- The sweep goes on before the next operation. There may be several such rows: who does not see that one is being
--- deleted has to leave another one.
-CREATE FUNCTION tenure.leave_sweeps() RETURNS void LANGUAGE plpgsql AS $$
+-- The sweep goes on before an operation, from that time on. There may be several such rows: who does not see that a row
+-- is being deleted has to leave another row.
+CREATE FUNCTION tenure.leave_sweeps(_due bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('tenure.locks', true) = 'wait' AND EXISTS (
-        SELECT FROM tenure.todo t WHERE t.due = 0 AND t.id = -1
+        SELECT FROM tenure.todo t WHERE t.due = _due AND t.id = -1
     ) THEN
         RETURN;
     END IF;
-    INSERT INTO tenure.todo (due, id, name, what) VALUES (0, -1, '', 'sweep');
+    INSERT INTO tenure.todo (due, id, name, what) VALUES (_due, -1, '', 'sweep');
 END $$;
 
--- Visit children that are to be cancelled, for as long as there are steps left.
-CREATE FUNCTION tenure.sweep_families(_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Visit 32 of the children that are to be cancelled, and leave the others for a later operation, 25 ms
+-- after the end of this one, so that what waits for this one comes first.
+CREATE FUNCTION tenure.sweep_families(_now bigint, _clock bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     family tenure.family;
     entry tenure.entry;
@@ -342,8 +343,9 @@ DECLARE
     before bigint;
     visited record;
     locked bigint[] := '{}'::bigint[];
+    steps int := 32;
 BEGIN
-    LOOP
+    WHILE steps > 0 LOOP
         SELECT * INTO family FROM tenure.family f
         WHERE f.sweeps AND f.task <> ALL (locked) ORDER BY f.queue, f.task LIMIT 1;
         EXIT WHEN NOT FOUND;
@@ -354,7 +356,7 @@ BEGIN
         -- as it is since the lock is ours
         SELECT * INTO family FROM tenure.family f WHERE f.task = family.task AND f.sweeps;
         CONTINUE WHEN NOT FOUND;
-        EXIT WHEN NOT tenure.step();
+        steps := steps - 1;
         SELECT * INTO entry FROM tenure.entry e
         WHERE e.task = family.task AND e.state = 'unfinished' AND e.name > family.swept_to ORDER BY e.name LIMIT 1;
         IF NOT FOUND OR substr(entry.name, 1, length(family.swept)) <> family.swept THEN
@@ -373,16 +375,15 @@ BEGIN
         PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     END LOOP;
     IF EXISTS (SELECT FROM tenure.family f WHERE f.sweeps) THEN
-        PERFORM tenure.leave_sweeps();
+        PERFORM tenure.leave_sweeps(CASE WHEN steps > 0 THEN 0 ELSE tenure.time(_clock) + 25000 END);
     END IF;
 END $$;
 
 -- Go on with the sweeps that this operation has begun, behind all else that it does.
-CREATE FUNCTION tenure.sweep_on(_now bigint, _cap bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.sweep_on(_now bigint, _clock bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('tenure.sweeps', true) = 'on' THEN
-        PERFORM tenure.begin_steps(_cap);
-        PERFORM tenure.sweep_families(_now);
+        PERFORM tenure.sweep_families(_now, _clock);
     END IF;
 END $$;
 
@@ -401,12 +402,16 @@ BEGIN
     RETURN any_told;
 END $$;
 
--- Go on with sweeps that were cut short. -> whether there was something
-CREATE FUNCTION tenure.sweep_rest(_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Go on with sweeps that were cut short, if it is time for that. -> whether it was
+CREATE FUNCTION tenure.sweep_rest(_now bigint, _clock bigint, _since bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    is_time boolean;
 BEGIN
     DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = -1;
-    IF FOUND THEN
-        PERFORM tenure.sweep_families(_now);
+    is_time := FOUND;
+    DELETE FROM tenure.todo t WHERE t.due BETWEEN _since AND _now AND t.id = -1;
+    IF is_time OR FOUND THEN
+        PERFORM tenure.sweep_families(_now, _clock);
         RETURN true;
     END IF;
     RETURN false;

@@ -131,14 +131,7 @@ BEGIN
     WHERE _q.named > 0 AND g.ctid = tenure.place_of_group(_q, former.group_name) AND g.pinned = _id;
     _q := tenure.count_tasks(
         _q, ARRAY[former.group_name], 1, 0, -(NOT former.delayed)::int, -former.delayed::int, 0);
-    IF former.group_name = '' AND _group <> '' THEN
-        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
-        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
-    ELSIF former.group_name <> _group THEN
-        -- in this order, the last group does not go meanwhile
-        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
-        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
-    END IF;
+    _q := tenure.change_group(_q, former.group_name, _group);
     _q := tenure.count_tasks(
         _q, ARRAY[_group], 1, 0, ready, 1 - ready, 0, ARRAY[_priority], CASE ready WHEN 1 THEN _now END, _id);
     _q.first_due := least(_q.first_due, _now);

@@ -99,7 +99,8 @@ RETURNS boolean LANGUAGE sql VOLATILE
     RETURN _new > 0 AND (_q.max_size - _q.live - _q.reserved < _new OR (_q.producers > 0 AND tenure.has_line(_q))
         OR (_q.group_size > 0 AND _groups IS NOT NULL AND NOT tenure.groups_have_room(_q, _groups, _twins, _firsts)));
 
--- The value of a cursor is set, if it is the expected one. -> the value that it has otherwise; NULL: it was set
+-- Set the value of a cursor if the cursor has the expected value; an empty value removes the cursor.
+-- -> NULL: the value was set; else the value that the cursor has
 CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,6 +109,8 @@ BEGIN
     SELECT * INTO former FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor ORDER BY c.page DESC LIMIT 1;
     IF coalesce(former.value, '') <> _expected THEN
         RETURN coalesce(former.value, '');
+    ELSIF _value = '' THEN
+        DELETE FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _cursor;
     ELSIF former.name IS NULL THEN
         INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursor, _value);
     ELSE
@@ -225,7 +228,7 @@ BEGIN
         PERFORM tenure.save_queue(now, queue);
         PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
         IF _tasks.about IS NOT NULL THEN
-            PERFORM tenure.sweep_on(now, _cap);
+            PERFORM tenure.sweep_on(now, _clock);
         END IF;
     END IF;
     RETURN QUERY SELECT * FROM unnest(replies);

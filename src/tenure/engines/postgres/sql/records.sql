@@ -82,22 +82,60 @@ BEGIN
     END IF;
 END $$;
 
--- Make a task that no taker holds ready after a delay. -> the queue, and whether there is such a task
+-- One unfinished task is of another group now, which its row says already.
+CREATE FUNCTION tenure.change_group(_q tenure.queue, _former bytea, _group bytea) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF _former = '' AND _group <> '' THEN
+        _q := tenure.count_tasks(_q, ARRAY[_former], 1, -1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+    ELSIF _former <> _group THEN
+        -- in this order, the last group does not go meanwhile
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[_former], 1, -1, 0, 0, 0);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Make a task that no taker holds ready after a delay, with another payload, priority or group; each is NULL to stay.
+-- -> the queue, and whether there is such a task
 CREATE FUNCTION tenure.postpone_task(
-    _now bigint, INOUT _q tenure.queue, _id bigint, _delay bigint, OUT _done boolean
+    _now bigint, INOUT _q tenure.queue, _id bigint, _delay bigint, _payload bytea, _priority bigint, _group bytea,
+    OUT _done boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
+    former bytea;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
     _done := FOUND;
-    IF _done THEN
-        _q := tenure.count_tasks(
-            _q, ARRAY[task.group_name], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
-        -- so that it is not found as the next task that is due
-        UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
-        task.ready_at := _now + _delay;
-        _q := tenure.return_task(_now, _q, task);
+    IF NOT _done THEN
+        RETURN;
+    END IF;
+    former := task.group_name;
+    IF coalesce(_delay, _priority, length(_group)) IS NULL THEN
+        UPDATE tenure.task t SET payload = coalesce(_payload, t.payload) WHERE t.queue = _q.name AND t.id = _id;
+        IF _q.followed THEN
+            _q := tenure.notify_followers(_q, ARRAY[_id]);
+        END IF;
+        RETURN;
+    END IF;
+    IF former <> _group AND _q.named > 0 THEN
+        UPDATE tenure.task_group g SET pinned = 0 WHERE g.ctid = tenure.place_of_group(_q, former) AND g.pinned = _id;
+    END IF;
+    _q := tenure.count_tasks(_q, ARRAY[former], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
+    task.priority := coalesce(_priority, task.priority);
+    task.group_name := coalesce(_group, former);
+    task.ready_at := coalesce(_now + _delay, task.ready_at);
+    -- so that it is not found as the next task that is due
+    UPDATE tenure.task t SET delayed = false, payload = coalesce(_payload, t.payload), priority = task.priority,
+        group_name = task.group_name
+    WHERE t.queue = _q.name AND t.id = _id
+        AND (t.delayed OR (_payload, _priority, _group) IS DISTINCT FROM (NULL::bytea, NULL::bigint, NULL::bytea));
+    _q := tenure.change_group(_q, former, task.group_name);
+    _q := tenure.return_task(_now, _q, task);
+    IF former <> task.group_name AND _q.producers > 0 THEN
+        _q := tenure.make_room(_q, ARRAY[former]);
     END IF;
 END $$;
 
@@ -213,11 +251,54 @@ BEGIN
     END IF;
 END $$;
 
--- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for
--- good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
+-- Delete a task that no taker holds, or the record of a task that has ended. -> the queue, and whether there is one
+CREATE FUNCTION tenure.purge_task(_now bigint, INOUT _q tenure.queue, _id bigint, OUT _done boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+    ended tenure.ended;
+BEGIN
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
+    _done := FOUND;
+    IF _done THEN
+        _q := tenure.finish_task(_now, _q, task, 'purged', '', 0, 0);
+        RETURN;
+    END IF;
+    SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
+    _done := FOUND AND ended.queue = _q.name AND coalesce(ended.expires > _now, true);
+    IF NOT _done THEN
+        RETURN;
+    END IF;
+    DELETE FROM tenure.ended e WHERE e.id = _id;
+    _q.lasting := _q.lasting - (ended.expires IS NULL)::int;
+    IF ended.state = 'dead' THEN
+        DELETE FROM tenure.todo t WHERE t.due = ended.expires AND t.id = _id;
+        _q.dead := _q.dead - 1;
+        _q.purged := _q.purged + 1;
+        IF ended.kin THEN
+            PERFORM tenure.forget_family(_id);
+        END IF;
+    END IF;
+END $$;
+
+-- Whether a task, which may have ended, is in a state.
+CREATE FUNCTION tenure.is_in_state(_now bigint, _queue bytea, _id bigint, _state text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+BEGIN
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
+    IF FOUND THEN
+        RETURN tenure.state_of(_now, task) = _state;
+    END IF;
+    RETURN EXISTS (SELECT FROM tenure.ended e WHERE e.id = _id AND e.queue = _queue AND e.state = _state);
+END $$;
+
+-- Move tasks: those with ids, if `_only` is empty or their state, and those in states, in their order; a ttl of NULL is
+-- for good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
 CREATE FUNCTION tenure.move(
     _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
-    _delay bigint
+    _delay bigint, _payload bytea, _priority bigint, _group bytea, _only text
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
@@ -241,10 +322,13 @@ BEGIN
     END IF;
     before := queue.waiting - queue.held;
     FOR i IN 1 .. cardinality(_ids) LOOP
+        CONTINUE WHEN _only <> '' AND NOT tenure.is_in_state(now, _queue, _ids[i], _only);
         IF _to = 'cancelled' THEN
             moved := tenure.cancel_task(now, queue, _ids[i], _ttl);
         ELSIF _to = 'delayed' THEN
-            moved := tenure.postpone_task(now, queue, _ids[i], _delay);
+            moved := tenure.postpone_task(now, queue, _ids[i], _delay, _payload, _priority, _group);
+        ELSIF _to = 'purged' THEN
+            moved := tenure.purge_task(now, queue, _ids[i]);
         ELSE
             -- by the id alone: a plan made while the table was empty may take the index on queue and state
             SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
@@ -299,7 +383,7 @@ BEGIN
         EXIT WHEN rest = 0 OR checks <= 0;
     END LOOP;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    PERFORM tenure.sweep_on(now, _cap);
+    PERFORM tenure.sweep_on(now, _clock);
     IF rest > 0 AND checks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;

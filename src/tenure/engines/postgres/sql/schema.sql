@@ -116,12 +116,12 @@ CREATE INDEX line_check ON tenure.line (check_at) WHERE check_at IS NOT NULL;
 -- Work to be done from a moment on. Without `what`: serve a line whose serving was cut short (`due` and `id` are 0,
 -- the name is the key), or delete a dead letter (the name is the queue). Otherwise: "told", a child of the task has
 -- ended (`due` is 0; the name is the queue, the entry is the child's, with its state and value); "sweep", go on with
--- the sweeps of families (`due` is 0, `id` is -1); "time out", the task waits for its entry until then.
+-- the sweeps of families (`id` is -1); "time out", the task waits for its entry until then.
 CREATE TABLE tenure.todo (
     due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL, what text, entry bytea, state text, value bytea
 );
 CREATE INDEX todo_due ON tenure.todo (due, id);
-CREATE INDEX todo_timeout ON tenure.todo (due, name, id) WHERE what = 'time out';
+CREATE INDEX todo_timeout ON tenure.todo (due, name, id) WHERE what IN ('time out', 'sweep');
 
 -- A holder (token above 0) or a waiter.
 CREATE TABLE tenure.hold (

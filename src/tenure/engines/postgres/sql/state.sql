@@ -79,8 +79,10 @@ CREATE FUNCTION tenure.ask_again_in(_now bigint, _due bigint) RETURNS bigint LAN
 DECLARE
     since bigint := tenure.due_since(_now);
     earliest bigint := least(_due,
+        CASE WHEN current_setting('tenure.sweeps', true) = 'on' THEN _now + 25000 END,
         (SELECT s.expires FROM tenure.session s WHERE s.expires >= since ORDER BY s.expires LIMIT 1),
-        (SELECT t.due FROM tenure.todo t WHERE t.what = 'time out' AND t.due >= since ORDER BY t.due LIMIT 1));
+        (SELECT t.due FROM tenure.todo t WHERE t.what IN ('time out', 'sweep') AND t.due >= since
+            ORDER BY t.due LIMIT 1));
 BEGIN
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;

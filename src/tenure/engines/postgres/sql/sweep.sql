@@ -109,7 +109,7 @@ BEGIN
             RETURN tenure.reply('more');
         END IF;
     END LOOP;
-    IF FOUND OR tenure.sweep_rest(now) OR tenure.time_out(now, since, _cap) THEN
+    IF FOUND OR tenure.sweep_rest(now, _clock, since) OR tenure.time_out(now, since, _cap) THEN
         RETURN tenure.reply('more');
     END IF;
     FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until BETWEEN since AND now
@@ -234,6 +234,6 @@ BEGIN
     PERFORM tenure.begin_steps(_cap);
     PERFORM tenure.limit_locks('wait');
     finished := tenure.end_session(now, mine.id);
-    PERFORM tenure.sweep_rest(now);
+    PERFORM tenure.sweep_rest(now, _clock, now);
     RETURN tenure.reply(CASE WHEN finished THEN 'ok' ELSE 'more' END);
 END $$;

@@ -460,7 +460,7 @@ BEGIN
         PERFORM tenure.forget_records(now, 4 * cardinality(_settle.ids));
     END IF;
     IF current_setting('tenure.sweeps', true) = 'on' THEN
-        PERFORM tenure.sweep_on(now, _cap);
+        PERFORM tenure.sweep_on(now, _clock);
     END IF;
     RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

@@ -1,7 +1,8 @@
--- When the shard has to be swept next: at once if watches, lines or sweeps are left, else when the first session, task, rest
--- or wait ends. `sessions`, `expiring`, `cooling` and `timeouts` are sorted sets by time, `unserved` is a set of keys,
--- `unadmitted` one of queues, `unnotified` one of what `notify_watchers` has left, `unoffered` one of what
--- `offer_resource` has left; families.lua has `sweeping`.
+-- When the shard has to be swept next: at once if watches or lines are left, else when the first session, task, rest
+-- or wait ends, or at the time `sweep_at` of the state if children are to be cancelled. `sessions`, `expiring`,
+-- `cooling` and `timeouts` are sorted sets by time, `unserved` is a set of keys, `unadmitted` one of queues,
+-- `unnotified` one of what `notify_watchers` has left, `unoffered` one of what `offer_resource` has left; families.lua
+-- has `sweeping`.
 
 local function first_time(set_name)
     return tonumber(call('ZRANGE', P .. set_name, 0, 0, 'WITHSCORES')[2])
@@ -17,13 +18,15 @@ end
 
 -- -> when asking again could help
 local function set_expiry()
-    local time = math.min(first_time('sessions') or math.huge, first_time('timeouts') or math.huge)
+    local sweep = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
+    local time = math.min(
+        sweep or math.huge, first_time('sessions') or math.huge, first_time('timeouts') or math.huge)
     set_time('expiry', time < math.huge and time)
     return time
 end
 
 local function set_due()
     local time = math.min(set_expiry(), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
-    local left = call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered', P .. 'sweeping')
+    local left = call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered')
     set_time('due', left > 0 and 0 or time < math.huge and time)
 end

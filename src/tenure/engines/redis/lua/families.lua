@@ -11,8 +11,8 @@
 --
 -- The caller has written what it gathered.
 -- Reads: cold, due_at, end_task, families, groups, hint_takers, is_late, leave_queue, now, offer_tasks,
---     read_queue, read_task, save_queue, set, set_expiry, step, write_endings
--- Writes: expiry, gained, is_unfinished
+--     read_queue, read_task, save_queue, set, set_expiry, write_endings
+-- Writes: expiry, gained
 
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
@@ -22,6 +22,7 @@ local FIELDS = {
 }
 local COUNTS = 6 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
+local SWEEP_STEPS, SWEEP_PAUSE = 32, 25000 -- as in engine/_families.py
 local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and the queue of `gained`
 
 -- queues
@@ -158,6 +159,7 @@ end
 local function sweep_from(family, prefix)
     update(family, {swept = prefix, swept_to = prefix})
     call('ZADD', P .. 'sweeping', 0, member_of(family))
+    expiry = math.min(expiry or math.huge, now + SWEEP_PAUSE)
 end
 
 -- A child of a suspended task has failed: cancel the others, once.
@@ -370,12 +372,12 @@ local function cancel(queue, task, ttl, state)
     end
 end
 
--- Visit children that are to be cancelled, for as long as there are steps left; false if they did not suffice.
+-- Visit some of the children that are to be cancelled, and leave the others for a later operation.
 local function sweep()
     local member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
-    while member do
-        if not step() then
-            return false
+    for _ = 1, SWEEP_STEPS do
+        if not member then
+            break
         end
         local family = family_in(member)
         local name = next_name(family, 'u', family.swept_to, family.swept)
@@ -392,7 +394,13 @@ local function sweep()
         end
         member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
     end
-    return true
+    if member then
+        call('HSET', P .. 'state', 'sweep_at', format('%016d', now + SWEEP_PAUSE))
+        due_at(now + SWEEP_PAUSE)
+    else
+        call('HDEL', P .. 'state', 'sweep_at')
+    end
+    expiry = set_expiry()
 end
 
 -- Write what has changed in all queues.
@@ -403,13 +411,10 @@ local function close()
     open, gains, current = {}, {}, nil
 end
 
--- Go on with the sweeps as far as the steps that are left go, for which the answer does not wait.
 local function finish()
-    local before = is_unfinished
-    if not sweep() then
-        due_at(0)
+    if call('EXISTS', P .. 'sweeping') == 1 then
+        sweep()
     end
-    is_unfinished = before
     close()
 end
 

@@ -147,7 +147,11 @@ local function accept_request(count, cursor, value, expected)
         set(queue, 'put', queue.put + new)
     end
     if cursor ~= '' then
-        call('HSET', queue.key .. ':cursors', cursor, value)
+        if value ~= '' then
+            call('HSET', queue.key .. ':cursors', cursor, value)
+        else
+            call('HDEL', queue.key .. ':cursors', cursor)
+        end
     end
     write()
     if queue.takers > 0 then

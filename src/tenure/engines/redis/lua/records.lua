@@ -69,15 +69,56 @@ local function cancel(queue, task_id)
     return true
 end
 
--- Make a task that no taker holds ready after ARGV[8]; false if there is none.
+-- Have a field of a task, unless it has the usual value.
+local function set_field(task, field, value, usual)
+    if value == usual then
+        call('HDEL', task.hash, field)
+    else
+        call('HSET', task.hash, field, value)
+    end
+end
+
+-- A task that is in no order is of another group.
+local function change_group(queue, task, group)
+    local former = {id = task.id, group = task.group}
+    task.group = group
+    set_field(task, 'group', group, '')
+    if group ~= '' then
+        groups().count_in(queue, group)
+    end
+    if former.group ~= '' then
+        groups().count_out(queue, former)
+    end
+end
+
+-- Make a task that no taker holds ready after ARGV[8] ("": when it would be), with another payload, priority or group
+-- (ARGV[9] to ARGV[11], "": its own); false if there is none.
 local function postpone(queue, task_id)
-    local task = read_task(queue, task_id)
+    local task, delay, payload, priority, group = read_task(queue, task_id), unpack(ARGV, 8, 11)
     if not task or task.token or (task.kin or '1') ~= '1' then
         return false
+    elseif payload ~= '' then
+        call('HSET', task.hash, 'payload', sub(payload, 2))
     end
+    if delay .. priority .. group == '' then
+        R.notify_task_watchers(queue, task)
+        return true
+    end
+    local since = delay ~= '' and now + delay
+        or tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or R.since_of(queue, task))
     R.dequeue(queue, task)
-    R.requeue(queue, task, now + ARGV[8])
+    if priority ~= '' then
+        task.priority = tonumber(priority)
+        set_field(task, 'priority', priority, '0')
+    end
+    if group ~= '' and sub(group, 2) ~= task.group then
+        change_group(queue, task, sub(group, 2))
+    end
+    R.requeue(queue, task, since)
     write()
+    if queue.producers > 0 then
+        R.admit(queue)
+    end
     return true
 end
 
@@ -106,12 +147,21 @@ end
 
 local purged_families = {} -- the tasks with a family that are to be purged, behind the others
 
--- Delete a task that is not leased, or the record at a seq; nil if that has expired.
+-- Delete a task that is not leased, or the record at a seq; nil if that has expired, false for any other task.
 local function purge(queue, task_id, state, seq)
     local key = queue.key .. ':' .. task_id
+    local task = not seq and read_task(queue, task_id)
+    if not task and not seq then
+        local record = call('HMGET', key, 'state', 'ended')
+        if not record[1] then
+            return false
+        end
+        state, seq = record[1], select(2, ending_of(record[2]))
+    end
     if not seq then
-        local task = read_task(queue, task_id)
-        if task.kin then
+        if task.token or (task.kin or '1') ~= '1' then
+            return false
+        elseif task.kin then
             purged_families[#purged_families + 1] = task_id
             return true
         end
@@ -149,8 +199,32 @@ end
 
 local MOVES = {cancelled = cancel, delayed = postpone, waiting = revive, purged = purge}
 
--- ARGV: queue, where to, the seq above which to look, ttl ("": for good), delay, then ids, or states in their order
--- -> changed: count, 1 if there may be more, the last seq
+-- The state that is shown of a task, which may have ended; nil if there is none.
+local function state_of(queue, task_id)
+    local key = queue.key .. ':' .. task_id
+    local found = call('HMGET', key, 'state', 'expires', 'lease', 'kin', 'payload')
+    if found[1] then
+        return (not found[2] or tonumber(found[2]) > now) and found[1] or nil
+    elseif found[3] then
+        return 'leased'
+    elseif (found[4] or '1') ~= '1' then
+        return found[4]
+    end
+    local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or 0)
+    return found[5] and (due_time > now and 'delayed' or 'waiting')
+end
+
+-- Delete the tasks with a family that are to be purged.
+local function purge_families(queue)
+    for _, task_id in ipairs(purged_families) do
+        families().end_untaken(queue, read_task(queue, task_id), 'purged')
+    end
+    purged_families = {}
+end
+
+-- ARGV: queue, where to, the seq above which to look, ttl ("": for good), delay ("": as before), "=" and the payload,
+-- priority, "=" and the group ("": as before), the state of which tasks with ids are ("": any), then ids, or states in
+-- their order -> changed: count, 1 if there may be more, the last seq
 function operations.move(name)
     local queue, count, checked, state, last = read_queue(name), 0, 0, nil, nil
     local function visit(task_id, seq)
@@ -158,19 +232,19 @@ function operations.move(name)
         count, checked = count + (moved and 1 or 0), checked + (moved == nil and 0 or 1)
         return checked == CAP
     end
-    for i = 9, #ARGV do
+    for i = 13, #ARGV do
         state = ARGV[i]
         if tonumber(state) then
-            visit(digits(state))
+            if ARGV[12] == '' or ARGV[12] == state_of(queue, digits(state)) then
+                visit(digits(state))
+                purge_families(queue)
+            end
         elseif not last and not is_unfinished then
             if state == 'waiting' or state == 'delayed' then
                 for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
                     last = visit(task_id) and 0 or nil
                 end
-                for _, task_id in ipairs(purged_families) do
-                    families().end_untaken(queue, read_task(queue, task_id), 'purged')
-                end
-                purged_families = {}
+                purge_families(queue)
             else
                 last = walk_endings(queue, state, ARGV[5] == 'waiting' and tonumber(ARGV[6]) or 0, visit)
             end

@@ -205,11 +205,14 @@ local function expire_task(member)
     save_families()
 end
 
--- Visit the children that are to be cancelled; false if the steps did not suffice.
+-- Visit children that are to be cancelled, if it is time for that.
 local function sweep_families()
-    local done = call('EXISTS', P .. 'sweeping') == 0 or families().sweep()
+    local time = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
+    if time and time <= now then
+        families().sweep()
+    end
     save_families()
-    return done
+    return true
 end
 
 local function time_out(member)
@@ -235,11 +238,7 @@ if session and answer == 'ok' then
     else
         call('ZADD', P .. 'sessions', 0, session)
         answer = end_session(session) and 'ok' or 'more'
-        if answer == 'ok' then -- it does not wait for the sweeps of children
-            local before = is_unfinished
-            sweep_families()
-            is_unfinished = before
-        end
+        sweep_families()
     end
 end
 save_numbers()

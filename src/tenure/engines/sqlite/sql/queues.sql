@@ -46,6 +46,10 @@ SELECT name, value FROM cursor WHERE queue = :queue
 -- out: value
 SELECT value FROM cursor WHERE queue = :queue AND name = :name
 
+-- remove_cursor: Forget a position.
+-- in: queue, name
+DELETE FROM cursor WHERE queue = :queue AND name = :name
+
 -- set_cursor: Store a position.
 -- in: queue, name, value
 INSERT INTO cursor VALUES (:queue, :name, :value) ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value

@@ -54,6 +54,12 @@ UPDATE task SET place = :place, priority = :priority, ready_at = :ready_at, expi
   progress = x'', failure = x''
 WHERE id = :id
 
+-- change: It has another payload, priority or group, unless that is NULL.
+--- in: id, payload, priority, group
+UPDATE task SET payload = coalesce(:payload, payload), priority = coalesce(:priority, priority),
+  group_name = coalesce(:group, group_name)
+WHERE id = :id
+
 -- due: When the next delayed task becomes due.
 -- in: queue
 -- out: ready_at
@@ -257,6 +263,11 @@ WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :cou
 INSERT INTO task (id, queue, place, priority, ready_at, kin, group_name, key, progress, failure, meta, payload,
   first_put)
 SELECT id, queue, 0, priority, :now, kin, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
+
+-- ended_one: The record of a task that has not expired.
+--- in: id, queue, now
+--- out: state, expires, kin
+SELECT state, expires, kin FROM ended WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
 -- forget_one: Delete a record.
 -- in: id

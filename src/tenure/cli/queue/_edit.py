@@ -1,0 +1,61 @@
+"""`tenure queue edit`: the change of one task that waits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
+from tenure.cli._errors import Interrupted, UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._payload import read_payload
+from tenure.cli._with_store import with_store
+from tenure.errors import TaskNotWaiting
+from tenure.shared import WorkQueue
+from tenure.store import Store
+
+from ._one_task import check_one
+from ._put import name, priority
+
+
+def edit(words: Sequence[str]) -> int:
+    """Run `tenure queue edit`. Raises `UsageError`, `Interrupted`, `TenureError`."""
+    p = of_one("queue edit", "Change a task that is waiting or delayed; all else stays.")
+    p.add_argument("id", metavar="ID", nargs="?", type=task_id, help="of the task")
+    p.add_argument("--key", type=name, help="the task that has this key, in place of the ID")
+    p.add_argument("--payload", metavar="JSON", help="a JSON value; - reads it")
+    p.add_argument("--priority", metavar="N", type=priority, help="higher first")
+    p.add_argument("--delay", metavar="S", type=seconds, help="ready after so many seconds from now")
+    group = p.add_mutually_exclusive_group()
+    group.add_argument("--group", type=name, help="the tasks with which it takes turns")
+    group.add_argument("--no-group", action="store_true", help="the tasks without a group")
+    args = p.parse_intermixed_args(words)
+    if not check_one(args):
+        raise UsageError("name a task by its ID or by --key")
+    changes: dict[str, Any] = {"priority": args.priority, "delay": args.delay, "group": args.group}
+    changes = {option: value for option, value in changes.items() if value is not None}
+    if args.no_group:
+        changes["group"] = None
+    if args.payload is not None:
+        changes["payload"] = read_payload(args.payload)
+    if not changes:
+        raise UsageError("say what to change: --payload, --priority, --delay, --group or --no-group")
+    edited = with_store(args, partial(_edit, args, changes))
+    if args.json:
+        return answer({"name": args.name, "id": edited})
+    print(f"{args.name}: task {edited} changed")
+    return 0
+
+
+async def _edit(args: argparse.Namespace, changes: dict[str, Any], store: Store) -> int:
+    queue = WorkQueue(store, args.name)
+    await known(queue, args.name)
+    try:
+        return await queue.edit(args.id or 0, key=args.key, **changes)
+    except TaskNotWaiting as refused:
+        raise Interrupted(f"{args.name}: not changed: {refused.named} is {refused.state}") from None
+    except ValueError as problem:  # the payload is nested too deeply
+        raise UsageError(str(problem)) from problem

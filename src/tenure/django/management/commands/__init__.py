@@ -1,0 +1,1 @@
+"""Commands of `manage.py`, where Django looks for them."""

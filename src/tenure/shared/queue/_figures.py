@@ -1,0 +1,114 @@
+"""The figures of all queues of a store, for collectors, whoever works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import anyio
+import anyio.lowlevel
+
+from tenure.arguments import check_seconds
+from tenure.engine import Count, QueueCounts
+from tenure.errors import EngineError
+from tenure.observe import Sample
+from tenure.store import Store, names, together
+
+from ._records import QueueStatistics, statistics_of
+from ._schedule import Alarm
+
+_STATES = ("waiting", "delayed", "leased", "suspended", "ending", "dead")
+_TIMEOUT = 10.0
+"""Seconds for a reading."""
+_OUTCOMES = ("done", "discarded", "cancelled", "expired", "purged")
+
+
+class QueueFigures:
+    """The figures of all queues of a store's namespace, from the engine: no processor and no worker is needed.
+
+    `await figures.read()` asks the engine once for the names of the queues, and once for the counts of each. `run()`
+    does so every `every` seconds, for `serve`, and `samples()` returns what was read last: an observer watches it,
+    `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is text for Prometheus.
+
+    Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
+    """
+
+    def __init__(self, store: Store, *, every: float = 5.0) -> None:
+        self._store = store
+        self._every = check_seconds("every", every, least=0.1)
+        self._alarm = store.listen(store.key("figures", "all"), Alarm)
+        self._scope: anyio.CancelScope | None = None
+        self._samples = tuple(_samples({}))
+        self.problem: str | None = "not read yet"
+        """The reason why the figures are not as they were read last, in words; None if they are."""
+
+    def __repr__(self) -> str:
+        return f"<QueueFigures of {self._store!r} every {self._every:g} s>"
+
+    async def read(self) -> Mapping[str, QueueStatistics]:
+        """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""
+        store = self._store
+        keys = await names(store, "queues")
+        counts = await together(*(partial(store.call, Count(key)) for key in keys))
+        prefix = store.prefix("queue")
+        queues = {
+            key.removeprefix(prefix): statistics_of(count)
+            for key, count in zip(keys, counts, strict=True)
+            if isinstance(count, QueueCounts)
+        }
+        self._samples = tuple(_samples(queues))
+        self.problem = None
+        return MappingProxyType(queues)
+
+    async def run(self) -> None:
+        """Read every `every` seconds, until cancelled or drained.
+
+        While the engine does not answer, `samples` stays as it was, and `problem` says why.
+
+        Raises `StoreClosed`. Cancellation: this is how it ends.
+        """
+        with anyio.CancelScope() as self._scope:
+            while True:
+                try:
+                    with anyio.fail_after(_TIMEOUT):
+                        await self.read()
+                except (EngineError, TimeoutError) as problem:
+                    self.problem = str(problem) or f"{self._store.url}: no answer within {_TIMEOUT:g} s"
+                await self._alarm.sleep(self._every)
+
+    async def drain(self) -> None:
+        """End `run`. Cancellation: it ends all the same."""
+        if self._scope is not None:
+            self._scope.cancel("drained")
+        await anyio.lowlevel.checkpoint()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The figures as they were last read, for collectors. Works from any thread."""
+        return self._samples
+
+    def templates(self) -> tuple[Sample, ...]:
+        """A sample of each name, also while there is no queue. For the observers alone."""
+        return tuple(_samples({"": _NOTHING}))
+
+
+_NOTHING = QueueStatistics(*[0] * 12, paused=False, oldest=0.0)
+
+
+def _samples(queues: Mapping[str, QueueStatistics]) -> Iterator[Sample]:
+    yield Sample("queues", "gauge", "Queues that are not forgotten.", {}, len(queues))
+    for name, s in queues.items():
+        of = {"queue": name}
+        for state in _STATES:
+            yield Sample("queue_tasks", "gauge", "Tasks by state.", {**of, "state": state}, getattr(s, state))
+        yield Sample(
+            "queue_oldest_seconds", "gauge", "For how long the first waiting task is ready.", of, s.oldest
+        )
+        yield Sample("queue_producers", "gauge", "Producers that wait for room.", of, s.producers)
+        yield Sample("queue_paused", "gauge", "1 while the queue is paused.", of, s.paused)
+        yield Sample("queue_put", "counter", "Tasks that were put.", of, s.put)
+        for outcome in _OUTCOMES:
+            ended = getattr(s, outcome)
+            yield Sample(
+                "queue_ended", "counter", "Tasks that have ended.", {**of, "outcome": outcome}, ended
+            )

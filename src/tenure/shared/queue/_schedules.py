@@ -1,0 +1,255 @@
+"""Schedules that are kept in the store: set, listed, paused, resumed and removed from any process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Generic, Unpack
+
+import anyio
+
+from tenure.arguments import LONGEST_NAME, check_text, shows_options
+from tenure.engine import Count, QueueCounts
+from tenure.errors import CursorConflict, OutcomeUnknown
+from tenure.observe import log
+from tenure.store import decoded
+
+from ._options import PutOptions
+from ._payload import P
+from ._portions import StoredCursor
+from ._queue import WorkQueue, check_queue
+from ._schedule import CURSOR, LARGEST_PAYLOAD, NOTHING, Alarm, Missed, Schedule, State, is_plain
+from ._schedule_record import ScheduleRecord, record_in, schedules_in
+
+MOST = 256
+"""The most schedules that are kept for a queue, since all cursors are read whenever it is counted."""
+
+_PERIOD = 5.0
+"""Seconds between two reads of the schedules that other processes may have set."""
+
+
+class Schedules(Generic[P]):
+    """The schedules of a queue, kept in the store: any process may set, list, pause, resume and remove them.
+
+    `await schedules.run()` in one process or more puts the tasks of their ticks, each tick once on record, and notices
+    within 5 seconds what other processes have set; `tenure work` runs the schedules of its queue. A `Schedule` that the
+    code of a program keeps and runs is listed here too, and can be paused, resumed and run now; `set` refuses its name.
+
+    Thread safety: none; belongs to the event loop of its store. Source: a `Schedule`, whose cursor has its description.
+    """
+
+    def __init__(self, queue: WorkQueue[P]) -> None:
+        check_queue(queue)
+        self.queue = queue
+        self._alarm = queue.store.listen(queue.store.key("schedules", queue.name), Alarm)
+        self._scope: anyio.CancelScope | None = None
+        self._drained = False
+        self._unreadable: set[str] = set()
+
+    def __repr__(self) -> str:
+        state = "drained" if self._drained else "idle" if self._scope is None else "running"
+        return f"<Schedules of {self.queue.name!r} {state}>"
+
+    @property
+    def ready(self) -> bool:
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
+        return self.queue.store.ready
+
+    @property
+    def unready(self) -> str | None:
+        """The reason why the schedules are not `ready`, in words; None if they are."""
+        return self.queue.store.unready
+
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    async def set(
+        self,
+        name: str,
+        *,
+        every: float | None = None,
+        cron: str | None = None,
+        tz: str = "UTC",
+        missed: Missed = "one",
+        payload: P | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        jitter: float = 0.0,
+        **options: Unpack[PutOptions],
+    ) -> None:
+        """Set a schedule, with the arguments of `Schedule`: a new one begins now, and another one of the name changes.
+
+        The ticks of a changed one count from the last tick on; it stays paused if it is. After its `end`, a schedule is
+        removed. Raises `ValueError` and `TypeError` for a wrong argument, a payload of more than 4 KiB, an option that
+        is no number, text or mapping of texts, and the name of a schedule that code keeps; `RuntimeError` if the queue
+        has 256 schedules; `StoreClosed`, `EngineError`.
+        Cancellation: it may or may not be set.
+        """
+        made = Schedule(
+            *(self.queue, name),
+            every=every,
+            cron=cron,
+            tz=tz,
+            missed=missed,
+            payload=payload,
+            start=start,
+            end=end,
+            jitter=jitter,
+            **options,
+        )
+        for option, value in options.items():
+            if value is not None and not is_plain(value):
+                raise TypeError(f"{option} cannot be kept with a schedule in the store: {value!r}")
+        made.kept_in_store = True
+        document = made.document(0.0, paused=False)
+        if payload is not None and not {"payload", "payload_base64"} & document.keys():
+            raise ValueError(
+                f"payload must have at most {LARGEST_PAYLOAD:,} bytes in a schedule in the store"
+            )
+
+        def change(before: ScheduleRecord | None, now: float) -> dict[str, Any]:
+            if before is not None and not before.kept_in_store:
+                raise ValueError(
+                    f"name must be of no schedule that code keeps, and {name!r} is: change it there, or remove it first"
+                )
+            tick, paused = (now, False) if before is None else (before.tick, before.paused)
+            return made.document(tick, paused=paused)
+
+        await self._change(made.name, change)
+        self._alarm.ring()
+
+    async def list(self) -> list[ScheduleRecord]:
+        """All schedules of the queue, by name. Raises `StoreClosed`, `EngineError`."""
+        return schedules_in(await self._count(), self.queue.store.codec, self.queue.codec)
+
+    async def pause(self, name: str) -> bool:
+        """Put nothing at the ticks of a schedule until `resume`. Returns False if there is no such schedule.
+
+        No tick is put after this has returned. Cancellation: it may or may not be applied.
+        """
+        return await self._set_paused(name, paused=True)
+
+    async def resume(self, name: str) -> bool:
+        """Put tasks at the ticks of a schedule again, from now on: ticks of the pause are not missed.
+
+        Returns False if there is no such schedule. Cancellation: it may or may not be applied.
+        """
+        return await self._set_paused(name, paused=False)
+
+    async def remove(self, name: str) -> bool:
+        """Forget a schedule. Returns False if there is no such schedule.
+
+        No tick is put after this has returned. A schedule that code keeps begins anew where that code runs: pause it
+        instead. Cancellation: it may or may not be applied.
+        """
+        return await self._change(_checked(name), lambda before, _: None if before is None else NOTHING)
+
+    async def run_now(self, name: str) -> int:
+        """Put a task of a schedule at once, beside the tasks of its ticks, and return its id.
+
+        Raises `LookupError` if there is no such schedule, and what `put` raises. Cancellation: as with `put`.
+        """
+        name = _checked(name)
+        for record in await self.list():
+            if record.name == name:
+                return await record.schedule(self.queue).run_now()
+        raise LookupError(f"queue {self.queue.name!r} has no schedule {name!r}")
+
+    async def run(self) -> None:
+        """Put a task at each tick of the schedules that are kept in the store, until cancelled or drained.
+
+        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already. A schedule that cannot be read here,
+        such as in a time zone that is not known, is named in a warning of the logger `tenure`, and left to others.
+        Cancellation: the task of a tick may or may not be put; if not, another process puts it, or the next run.
+        """
+        if self._scope is not None:
+            raise RuntimeError(f"{self!r}: runs already")
+        try:
+            with anyio.CancelScope() as self._scope:
+                while not self._drained:
+                    await self._alarm.sleep(await self._step())
+        finally:
+            self._scope = None
+
+    async def drain(self) -> None:
+        """End `run` at once: it leaves nothing half done. Cancellation: it ends all the same."""
+        self._drained = True
+        if self._scope is not None:
+            self._scope.cancel("drained")
+
+    # inside
+
+    async def _step(self) -> float:
+        """Put what is due; return the seconds after which to check again."""
+        soonest, counts = _PERIOD, await self._count()
+        stored = dict(counts.cursors)
+        for record in schedules_in(counts, self.queue.store.codec, self.queue.codec):
+            if not record.kept_in_store or record.paused:
+                continue
+            try:
+                schedule = record.schedule(self.queue)
+            except (ValueError, TypeError, ModuleNotFoundError) as problem:
+                if record.name not in self._unreadable:
+                    self._unreadable.add(record.name)
+                    what = f"schedule {record.name} of queue {self.queue.name} cannot run here"
+                    log(logging.WARNING, f"{what}: {problem}")
+                continue
+            # another process was first, or perhaps this one: the cursor says so
+            with suppress(CursorConflict, OutcomeUnknown):
+                cursor = StoredCursor(stored[CURSOR + record.name])
+                soonest = min(soonest, await schedule.step(State(cursor, record.tick, False, counts.now)))
+                continue
+            soonest = 0.0
+        return soonest
+
+    async def _set_paused(self, name: str, *, paused: bool) -> bool:
+        def change(before: dict[str, Any] | None, now: float) -> dict[str, Any] | None:
+            if before is None or bool(before.get("paused")) is paused:
+                return before
+            after = {key: value for key, value in before.items() if key != "paused"}
+            return {**after, "paused": True} if paused else {**after, "tick": now}
+
+        changed = await self._change_document(_checked(name), change)
+        self._alarm.ring()
+        return changed
+
+    async def _change(self, name: str, change: Callable[[ScheduleRecord | None, float], Any]) -> bool:
+        def change_document(before: dict[str, Any] | None, now: float) -> Any:
+            return change(
+                None if before is None else record_in(name, before, now, self.queue.store.codec), now
+            )
+
+        return await self._change_document(name, change_document)
+
+    async def _change_document(
+        self, name: str, change: Callable[[dict[str, Any] | None, float], Any]
+    ) -> bool:
+        """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
+        store, cursor, unsure = self.queue.store, CURSOR + name, False
+        while True:
+            counts = await self._count()
+            stored = dict(counts.cursors).get(cursor)
+            before = None if stored is None else decoded(store.codec, f"{self.queue.key}: {cursor}", stored)
+            after = change(before, counts.now)
+            if after is None or after is before:
+                return after is not None or unsure
+            if before is None and sum(each.startswith(CURSOR) for each, _ in counts.cursors) >= MOST:
+                raise RuntimeError(f"queue {self.queue.name!r} has {MOST} schedules, which is the most")
+            expected = None if stored is None else StoredCursor(stored)
+            try:
+                await self.queue.put_many([], cursor=(cursor, after), expected=expected)
+            except CursorConflict:
+                continue
+            except OutcomeUnknown:
+                unsure = True
+            else:
+                return True
+
+    async def _count(self) -> QueueCounts:
+        counts = await self.queue.store.call(Count(self.queue.key))
+        assert isinstance(counts, QueueCounts)
+        return counts
+
+
+def _checked(name: object) -> str:
+    return check_text("name", name, most=LONGEST_NAME - len(CURSOR))
