@@ -7,9 +7,10 @@ from heapq import nsmallest
 from operator import itemgetter
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, Next, Paces, Position
+from tenure.engines.rules import Group, Groups, Next, Position
 
 from ._order import Order, Rank, ReadyTasks
+from ._paces import Paces
 
 
 class GroupRows:

@@ -9,11 +9,12 @@ from operator import itemgetter
 
 from tenure.engine import A_FEW
 from tenure.engines import rules
-from tenure.engines.rules import DELAYED, WAITING, Groups, Paces
+from tenure.engines.rules import DELAYED, WAITING, Groups
 
 from ._due import Due
 from ._groups import GroupRows
 from ._order import Order, Rank
+from ._paces import Paces
 from ._records import Records
 from ._state import State
 from ._task import Task
@@ -26,7 +27,7 @@ class Queue(rules.Queue):
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
-        self.group_rows = GroupRows(self._is_ready, Paces(state, name))
+        self.group_rows = GroupRows(self._is_ready, Paces(state))
         self.groups = Groups(self.group_rows)
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)

@@ -13,7 +13,7 @@ from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_
 from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
-from ._paces import PACES, Paces
+from ._paces import Pace, Paces
 from ._pages import Position, page_of, place_in
 from ._producers import Producers
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
@@ -31,7 +31,7 @@ from ._tasks import Tasks
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
-    *(FAMILIES, ENTRIES, PACES),
+    *(FAMILIES, ENTRIES),
 )
 """The tables of all rules."""
 
@@ -44,7 +44,6 @@ __all__ = (
     "HOLDS",
     "LAYOUTS",
     "LEASED",
-    "PACES",
     "PARTICIPANTS",
     "PRODUCERS",
     "SUSPENDED",
@@ -65,6 +64,7 @@ __all__ = (
     "Next",
     "Order",
     "Owner",
+    "Pace",
     "Paces",
     "Position",
     "Producers",

@@ -9,37 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
 from math import floor, inf
+from typing import Protocol
 
 from tenure.engine import ROUNDING
-
-from ._names import decoded_name, encoded_name
-from ._state import State
-from ._tables import Layout, Order, Table
 
 
 @dataclass(slots=True)
 class Pace:
     """The pace of a group: when its next task may start. It is `awaited` if the group could be taken from otherwise."""
 
-    queue: str
-    group_name: bytes
+    group: str
     starts_at: float
     awaited: bool = False
 
+
+class Paces(Protocol):
+    """The paces of the groups of one queue, in two orders by time: of those that are awaited, and of the others."""
+
     @property
-    def group(self) -> str:
-        return decoded_name(self.group_name)
+    def now(self) -> float:
+        """The engine's time in seconds."""
+        ...
 
+    def find(self, group: str, /) -> Pace | None:
+        """The pace of a group, if it says something; it is not to be changed."""
+        ...
 
-PACES = Layout(
-    "pace",
-    Pace,
-    ("queue", "group_name"),
-    due=Order(("queue",), ("starts_at", "group_name"), when=("awaited", True)),
-    old=Order(("queue",), ("starts_at", "group_name")),
-)
+    def save(self, pace: Pace, former: Pace | None, /) -> None:
+        """Keep a pace in place of the former one of its group."""
+        ...
+
+    def remove(self, pace: Pace, /) -> None:
+        """Forget a pace."""
+        ...
+
+    def until(self, awaited: bool, time: float, limit: int, /) -> tuple[Sequence[Pace], float]:
+        """The first paces up to that time, and the time of the next one behind them, inf if there is none.
+
+        The caller changes or removes each of them.
+        """
+        ...
 
 
 def possible_starts(every: float, burst: float, starts_at: float, now: float) -> float:
@@ -57,55 +67,3 @@ def start_after(every: float, burst: float, starts_at: float, now: float, count:
 
 def _first(every: float, burst: float, starts_at: float, now: float) -> float:
     return max(starts_at, now - (burst - 1) * every)
-
-
-class Paces:
-    """The paces of the groups of one queue."""
-
-    def __init__(self, state: State, queue: str) -> None:
-        self._state = state
-        self._queue = queue
-        self._table: Table[Pace] = state.table(PACES)
-
-    @property
-    def now(self) -> float:
-        """The engine's time in seconds."""
-        return self._state.now
-
-    def find(self, group: str) -> Pace | None:
-        """The pace of a group, if it says something."""
-        return self._table.get(self._queue, encoded_name(group))
-
-    def set(self, group: str, starts_at: float) -> bool:
-        """The next task of a group may start then; return whether the group had no pace."""
-        pace = self.find(group)
-        if pace is None:
-            self._table.save(Pace(self._queue, encoded_name(group), starts_at))
-            return True
-        self._table.move(pace, starts_at=starts_at)
-        return False
-
-    def await_it(self, pace: Pace, awaited: bool) -> None:
-        """Tasks of the group wait for its time alone, or no longer."""
-        if awaited != bool(pace.awaited):
-            self._table.move(pace, awaited=awaited)
-
-    def first_due(self) -> float | None:
-        """The next time for which a group waits."""
-        pace = self._table.first("due", self._queue)
-        return pace and pace.starts_at
-
-    def due(self, limit: int) -> Sequence[Pace]:
-        """The first paces whose time has come, of groups that wait for it."""
-        return self._first("due", self.now + ROUNDING, limit)
-
-    def forget(self, before: float, limit: int) -> int:
-        """Forget the first paces of groups that could have started before that time; return how many."""
-        old = [pace for pace in self._first("old", before, limit) if not pace.awaited]
-        for pace in old:
-            self._table.remove(pace)
-        return len(old)
-
-    def _first(self, order: str, until: float, limit: int) -> Sequence[Pace]:
-        paces = takewhile(lambda pace: pace.starts_at <= until, self._table.each(order, self._queue))
-        return list(islice(paces, limit))

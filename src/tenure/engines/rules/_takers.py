@@ -51,16 +51,14 @@ class Takers:
         taker.want = want
         self._takers.save(taker)
 
-    def offer(self, queue: Queue, count: int) -> None:
+    def offer(self, queue: Queue, count: int, *, to_ask: bool = False) -> None:
         """Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
 
-        A queue with a pace hints one: whoever takes something has the next one hinted.
+        A queue with a pace hints one: whoever takes something has the next one hinted. `to_ask`: they are hinted only
+        to ask in time.
         """
-        if count > 0 and queue.takers:
-            self.hint(queue, count if queue.groups.open is None else min(count, queue.groups.open))
-
-    def hint(self, queue: Queue, count: int) -> None:
-        """Have as many idle takers ask as are needed for `count` tasks."""
+        if queue.groups.is_paced and queue.groups.open is not None and not to_ask:
+            count = min(count, queue.groups.open)
         while count > 0 and queue.takers and not queue.paused:
             taker = self._takers.first("rank", queue.name)
             assert taker is not None
@@ -72,20 +70,18 @@ class Takers:
         """A new earliest due time: one idle taker must know, to ask in time."""
         now_due = self.due(queue)
         if now_due is not None and (due is None or now_due < due):
-            self.hint(queue, 1)
+            self.offer(queue, 1, to_ask=True)
 
     def due(self, queue: Queue) -> Moment | None:
-        """The time at which more can be taken, since a task is due or a pace allows it; to be asked before tasks enter
-        the order. `known_due` is then when the next task is due.
+        """The time at which more can be taken, since a task is due or a pace allows it.
+
+        To be asked before tasks enter the order. `known_due` is then when the next task is due.
         """
         if not queue.due_is_known:
             queue.known_due = self._rows.next_due(queue) if queue.delayed else None
             queue.due_is_known = True
-        groups = queue.groups
-        if groups.paces or groups.open is not None:
-            starts_at = groups.due(queue.waiting)
-            if starts_at is not None:
-                return earlier(queue.known_due, self._state.after(starts_at - self._state.now))
+        if queue.groups.is_paced and (starts_at := queue.groups.due(queue.waiting)) is not None:
+            return earlier(queue.known_due, self._state.after(starts_at - self._state.now))
         return queue.known_due
 
     def drop(self, taker: Taker) -> None:

@@ -65,19 +65,16 @@ class Tasks:
         session = state.session(op.session)
         assert session is not None
         queue: Queue = self._queues.get(op.key)
-        groups = queue.groups
-        takeable, was_open = queue.takeable, groups.open
+        takeable = queue.takeable
         refused = self._settling.settle_all(queue, session, op.settle)
-        self._promote(queue)
-        if groups.paces or was_open is not None:
-            groups.pass_time()
-        tasks = self._take(queue, session, op)
+        if queue.delayed:
+            self._promote(queue)
+        if queue.groups.is_paced:
+            tasks, gained = self._take_at_pace(queue, session, op, takeable)
+        else:
+            tasks = self._take(queue, session, op)
+            gained = queue.takeable - takeable
         takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
-        gained = queue.takeable - takeable
-        if groups.again:
-            gained, groups.again = gained + groups.again, 0
-        if was_open is not None and (tasks or not was_open):
-            gained = queue.waiting
         takers.offer(queue, gained)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
@@ -99,22 +96,35 @@ class Tasks:
     def _take(self, queue: Queue, session: Session, op: Exchange) -> Sequence[Taken]:
         if queue.paused or not queue.waiting or op.want <= 0:
             return ()
-        groups = queue.groups
-        if groups.open is not None:
-            op = replace(op, want=groups.possible(op.want))
-            if not op.want:
-                return ()
-        if groups.named:
-            tasks = self._rows.take_turns(queue, session, op, groups.take(op.want))
+        if queue.groups.named:
+            tasks = self._rows.take_turns(queue, session, op, queue.groups.take(op.want))
         else:
             tasks = self._rows.take(queue, session, op)
         queue.waiting -= len(tasks)
-        if groups.open is not None or groups.group_every:
+        return tasks
+
+    def _take_at_pace(
+        self, queue: Queue, session: Session, op: Exchange, takeable: int
+    ) -> tuple[Sequence[Taken], int]:
+        """Take what may start now of a queue that has a rate or a pace, or whose groups have.
+
+        Return how many tasks more can be taken, too, where so many could be before.
+        """
+        groups = queue.groups
+        was_open = groups.open
+        groups.pass_time()
+        if groups.open is not None:
+            op = replace(op, want=groups.possible(op.want))
+        tasks = self._take(queue, session, op)
+        if tasks:
             groups.start(len(tasks))
             seconds = max(groups.every * groups.burst, groups.group_every * groups.group_burst)
-            if tasks and seconds:
+            if seconds:
                 queue.keep_until = max(queue.keep_until, self._state.after(seconds))
-        return tasks
+        again = groups.regained()
+        if was_open is not None and (tasks or not was_open):
+            return tasks, queue.waiting
+        return tasks, queue.takeable - takeable + again
 
     def complete(self, op: Complete) -> Reply:
         """Settle a task within a transaction of the user's."""

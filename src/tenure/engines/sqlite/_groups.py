@@ -14,17 +14,9 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import (
-    Group,
-    Groups,
-    GroupSettings,
-    Next,
-    Paces,
-    Position,
-    decoded_name,
-    encoded_name,
-)
+from tenure.engines.rules import Group, Groups, GroupSettings, Next, Position, decoded_name, encoded_name
 
+from ._paces import Paces
 from ._sql import GROUPS
 from ._state import State
 
@@ -36,8 +28,8 @@ _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in f
 class GroupRows:
     """The groups of a queue, and the row for all of them together."""
 
-    def __init__(self, state: State, queue: int, paces: Paces) -> None:
-        self.paces = paces
+    def __init__(self, state: State, queue: int) -> None:
+        self.paces = Paces(state, queue)
         self._state = state
         self._queue = queue
         self._stored: tuple[Any, ...] = ()
@@ -57,7 +49,7 @@ class GroupRows:
     def save(self, groups: Groups) -> bool:
         """Write back what has changed; return whether there is a row for all groups together."""
         self._write()
-        row = _settings_of(groups) if groups.are_kept or groups.paces or groups.open is not None else ()
+        row = _settings_of(groups) if groups.are_kept or groups.is_paced else ()
         if row and row != self._stored:
             columns = dict(zip(_COLUMNS, row, strict=True))
             columns["weights"] = _text_of(groups.weights)

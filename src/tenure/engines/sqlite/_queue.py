@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engines import rules
-from tenure.engines.rules import Groups, Paces
+from tenure.engines.rules import Groups
 
 from ._groups import GroupRows
 from ._sql import QUEUES, TASKS
@@ -31,7 +31,7 @@ class Queue(rules.Queue):
         self.look_at = look_at
         self.has_groups = has_groups
         self.stored: tuple[Any, ...] = (queue, look_at, has_groups, *row)
-        self.group_rows = GroupRows(state, queue, Paces(state, self.name))
+        self.group_rows = GroupRows(state, queue)
         self.groups = self.group_rows.read() if has_groups else Groups(self.group_rows)
 
 
@@ -52,8 +52,7 @@ class Queues:
             is_over = queue.keep_until <= self._state.moment and not queue.takers and self._is_idle(queue)
             if is_over and queue.has_groups:
                 queue.groups.pass_time()
-            has_pace = queue.groups.paces or queue.groups.open is not None
-            if queue.has_groups or has_pace or queue.groups.are_kept:
+            if queue.has_groups or queue.groups.is_paced or queue.groups.are_kept:
                 queue.has_groups = int(queue.group_rows.save(queue.groups))
             if is_over:
                 if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):
