@@ -7,8 +7,8 @@
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
 -- {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the others, which may be ""
 -- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
---     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, read_queue, read_task,
---     save_numbers, save_queue, set, token, unlease, write, write_endings
+--     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces, read_queue,
+--     read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
@@ -135,15 +135,15 @@ end
 
 -- What was taken has started. Where the queue could not be taken from before, or has a pace, more can be gained.
 local function finish_pace(was_open)
-    local G, its = groups(), paced[queue]
+    local its_paces, its = paces(), paced[queue]
     if its.open then
-        G.start_in_queue(queue, its, #taken / 2)
+        its_paces.start_in_queue(its, #taken / 2)
     end
     if its.every + its.group_every > 0 and #taken > 0 then
-        G.keep_pace(queue, now + math.max(its.every * its.burst, its.group_every * its.group_burst))
+        its_paces.keep_pace(queue, now + math.max(its.every * its.burst, its.group_every * its.group_burst))
     end
     if was_open == 0 or was_open and #taken > 0 then
-        gained = G.count_waiting(queue)
+        gained = its_paces.count_waiting(queue)
     end
 end
 
@@ -165,9 +165,9 @@ end
 local pace, was_open = paced[queue], nil
 if pace then
     was_open = pace.open
-    groups().pass_time(queue)
+    paces().pass_time(queue)
     if pace.open then
-        want = math.min(want, groups().possible_starts(pace.every, pace.burst, pace.starts_at))
+        want = math.min(want, paces().possible_starts(pace.every, pace.burst, pace.starts_at))
     end
 end
 if queue.paused == 0 and want > 0 then
@@ -207,7 +207,7 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
 end
 local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
 if pace then
-    soonest = math.min(soonest, groups().pace_due(queue, pace) or soonest)
+    soonest = math.min(soonest, paces().pace_due(queue, pace) or soonest)
 end
 local ask_again_in = math.max(0, soonest - now)
 if made_families then

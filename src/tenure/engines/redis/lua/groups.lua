@@ -8,8 +8,7 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: CAP, add_soon, cold, counted_before, forget_paces, keep_pace, now, open_queue, pace_of, paced,
---     paced_count, remove_soon, set, set_pace, slack, write
+-- Reads: CAP, add_soon, cold, paced, paces, remove_soon, set, write
 -- Writes: gained
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
@@ -121,7 +120,7 @@ local function add_group(queue, known, name, packed)
     end
     group.takeable = takeable(known, group)
     if has_pace(known, group) then
-        group.takeable = counted_before(queue, known.pace, name, group.takeable)
+        group.takeable = paces().counted_before(queue, known.pace, name, group.takeable)
     end
     group.tag = group.takeable > 0 and queue.grouped > 0
     group.saved = group.tag
@@ -165,12 +164,12 @@ local function touch(known, group)
     end
 end
 
--- How many tasks of a group can be taken has changed, perhaps.
-local function refresh(queue, group)
+-- How many tasks of a group can be taken has changed, perhaps; one may have started.
+local function refresh(queue, group, has_started)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
     if has_pace(known, group) then
-        count = paced_count(queue, known.pace, group.name, count)
+        count = paces().paced_count(queue, known.pace, group.name, count, has_started)
     end
     gained, group.takeable = gained + count - group.takeable, count
     touch(known, group)
@@ -213,50 +212,6 @@ local function tidy_group(queue, group)
     end
 end
 
--- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
-local function pass_time(queue)
-    local pace = paced[queue]
-    open_queue(queue, pace)
-    if pace.paces > 0 then
-        for _, name in ipairs(call('ZRANGEBYSCORE', queue.key .. ':awaited', '-inf', now + 1, 'LIMIT', 0, CAP)) do
-            local group = read_group(queue, name)
-            if group.is_there then
-                refresh(queue, group)
-            end
-            call('ZREM', queue.key .. ':awaited', name)
-        end
-        forget_paces(queue, pace)
-    end
-end
-
--- No task of a group, or of the queue for "", starts until then.
-local function hold_off(queue, name, time)
-    local pace = pace_of(queue)
-    known_of(queue).pace = pace
-    if name == '' then
-        pace.starts_at = math.max(pace.starts_at, time)
-        open_queue(queue, pace)
-        return keep_pace(queue, pace.starts_at + (pace.burst - 1) * pace.every)
-    end
-    time = math.max(time, tonumber(call('ZSCORE', queue.key .. ':paces', name) or 0))
-    local group = read_group(queue, name)
-    set_pace(queue, pace, name, time)
-    if group.is_there then
-        refresh(queue, group)
-    end
-    keep_pace(queue, time + slack(pace))
-end
-
--- The rates of the queue and of its groups.
-local function set_rates(queue, every, burst, group_every, group_burst)
-    if not paced[queue] and every + group_every == 0 then
-        return
-    end
-    local pace = pace_of(queue)
-    pace.every, pace.burst, pace.group_every, pace.group_burst = every, burst, group_every, group_burst
-    open_queue(queue, pace)
-end
-
 -- tasks
 
 -- There is one unfinished task more.
@@ -285,11 +240,11 @@ local function count_out(queue, task)
     end
 end
 
--- So many tasks of a group are ready, more or less than before.
-local function count_ready(queue, name, count)
+-- So many tasks of a group are ready, more or less than before; one may have started.
+local function count_ready(queue, name, count, has_started)
     local group = read_group(queue, name)
     group.waiting = group.waiting + count
-    refresh(queue, group)
+    refresh(queue, group, has_started)
     return group
 end
 

@@ -1,5 +1,5 @@
 -- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
--- Reads: add_soon, groups, hint, hint_takers, notify_watchers, now, paced, process_of, set, write
+-- Reads: add_soon, groups, hint, hint_takers, notify_watchers, now, paced, paces, process_of, set, write
 -- Writes: gained, id
 
 local function add(queue, field, number)
@@ -17,7 +17,7 @@ end
 -- When more tasks can be taken, since a task is due or a pace allows it.
 local function first_due(queue)
     local ready_at, pace = first_delayed(queue), paced[queue]
-    local starts_at = pace and groups().pace_due(queue, pace)
+    local starts_at = pace and paces().pace_due(queue, pace)
     return ready_at and starts_at and math.min(ready_at, starts_at) or ready_at or starts_at
 end
 

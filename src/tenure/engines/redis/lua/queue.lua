@@ -35,14 +35,16 @@ local function read_queue(name)
         listed = found[11] and tonumber(found[11]) or 0, grouped = found[12] and tonumber(found[12]) or 0,
     }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
     if found[14] then
-        local every, burst, group_every, group_burst, starts_at, open, paces =
-            match(found[14], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
-        paced[queue] = {
-            every = tonumber(every), burst = tonumber(burst), group_every = tonumber(group_every),
-            group_burst = tonumber(group_burst), starts_at = tonumber(starts_at), open = tonumber(open),
-            paces = tonumber(paces),
-        }
         queue.pace = found[14]
+        local every, burst, group_every, group_burst, starts_at, open, count, first_due, first_old =
+            match(found[14], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+        if every then
+            paced[queue] = {
+                every = tonumber(every), burst = tonumber(burst), group_every = tonumber(group_every),
+                group_burst = tonumber(group_burst), starts_at = tonumber(starts_at), open = tonumber(open),
+                paces = tonumber(count), first_due = tonumber(first_due), first_old = tonumber(first_old), at = {}, waits = {},
+            }
+        end
     end
     if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten

@@ -1,7 +1,7 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
 -- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, gained, groups, leave_queue,
---     made_families, now, offer_tasks, owner_of, paced, process_of, purge_dead_letter, read_queue, read_task,
---     remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
+--     made_families, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter, read_queue,
+--     read_task, remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
 --     write_endings
 -- Writes: is_unfinished, operations
 
@@ -275,7 +275,7 @@ local function set_rates(queue, names, is_other)
         names = call('ZRANGE', queue.key .. ':sizes', 0, -1)
     end
     G.read_groups(queue, names)
-    G.set_rates(queue, tonumber(ARGV[8]), tonumber(ARGV[9]), every, burst)
+    paces().set_rates(queue, tonumber(ARGV[8]), tonumber(ARGV[9]), every, burst)
     G.known_of(queue).pace = paced[queue]
     return names
 end
@@ -306,7 +306,7 @@ function operations.set_groups(name)
         G.refresh(queue, G.read_group(queue, group))
     end
     R.admit_everywhere(queue)
-    offer_tasks(queue, was_open == 0 and G.count_waiting(queue) or gained)
+    offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
     save_queue(queue)
     return 'ok'
 end
@@ -329,9 +329,8 @@ end
 function operations.set_paused(name)
     local queue = read_queue(name)
     if tonumber(ARGV[6]) > 0 then
-        local G = groups()
         local before = queue.takers > 0 and R.first_due(queue)
-        G.hold_off(queue, ARGV[7], now + tonumber(ARGV[6]))
+        paces().hold_off(queue, ARGV[7], now + tonumber(ARGV[6]))
         R.offer_sooner(queue, before)
         save_queue(queue)
         return 'ok'

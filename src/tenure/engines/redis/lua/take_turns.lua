@@ -101,10 +101,7 @@ while left > 0 and line[at] do
     end
     left = left - 1
     local is_rated = group.name ~= '' and pace and pace.group_every > 0
-    if is_rated then
-        G.start_in_group(queue, pace, group.name)
-    end
-    G.count_ready(queue, group.name, -1)
+    G.count_ready(queue, group.name, -1, is_rated)
     if is_rated and group.takeable > 0 then
         gained = gained + 1
     end
