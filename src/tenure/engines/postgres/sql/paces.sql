@@ -46,7 +46,7 @@ END $$;
 -- are as if they had no pace.
 CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    more bigint;
+    sums record;
 BEGIN
     WITH counted AS (
         SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.starts_at, p.awaited
@@ -68,39 +68,60 @@ BEGIN
         UPDATE tenure.pace p SET awaited = l.waits FROM limited l
         WHERE p.queue = _q.name AND p.name = l.name AND p.awaited <> l.waits
     )
-    SELECT sum(l.free - l.now_free) INTO more FROM limited l;
-    _q.held := _q.held + coalesce(more, 0);
+    SELECT sum(l.free - l.now_free) AS held, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
+        min(l.starts_at) FILTER (WHERE NOT l.waits) AS first_old
+    INTO sums FROM limited l;
+    _q.held := _q.held + coalesce(sums.held, 0);
+    _q.first_pace := least(_q.first_pace, sums.first_pace);
+    _q.first_old := least(_q.first_old, sums.first_old);
     RETURN _q;
 END $$;
 
 -- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
 CREATE FUNCTION tenure.pass_time(_q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    names bytea[];
-    gone bigint;
+    due record;
+    old record;
+    before double precision := _q.at - tenure.slack_of(_q.group_rate);
 BEGIN
     _q := tenure.open_queue(_q);
-    IF coalesce(_q.paces, 0) = 0 THEN
-        RETURN _q;
+    IF _q.first_pace <= _q.at + 1 THEN
+        WITH due AS (
+            UPDATE tenure.pace p SET awaited = false WHERE p.ctid = ANY (ARRAY(
+                SELECT o.ctid FROM tenure.pace o
+                WHERE o.queue = _q.name AND o.awaited AND o.starts_at >= _q.first_pace AND o.starts_at <= _q.at + 1
+                ORDER BY o.starts_at, o.name LIMIT _cap
+            )) RETURNING p.name, p.starts_at
+        )
+        SELECT array_agg(d.name ORDER BY d.starts_at, d.name) AS names, min(d.starts_at) AS first,
+            max(d.starts_at) AS last, count(*) AS n
+        INTO due FROM due d;
+        _q.first_old := least(_q.first_old, due.first);
+        _q.first_pace := CASE WHEN due.n = _cap THEN due.last ELSE _q.at + 1 END;
+        IF due.n > 0 AND _q.named > 0 THEN
+            due.names := ARRAY(SELECT u.name FROM unnest(due.names) WITH ORDINALITY u (name, n)
+                WHERE tenure.place_of_group(_q, u.name) IS NOT NULL ORDER BY u.n);
+            IF due.names <> '{}' THEN
+                _q := tenure.regroup(_q, due.names, 0, 0, 0);
+            END IF;
+        END IF;
+        _q.first_pace := (SELECT o.starts_at FROM tenure.pace o
+            WHERE o.queue = _q.name AND o.awaited AND o.starts_at >= _q.first_pace ORDER BY o.starts_at LIMIT 1);
     END IF;
-    WITH due AS (
-        UPDATE tenure.pace p SET awaited = false WHERE p.ctid = ANY (ARRAY(
-            SELECT o.ctid FROM tenure.pace o WHERE o.queue = _q.name AND o.awaited AND o.starts_at <= _q.at + 1
-            ORDER BY o.starts_at, o.name LIMIT _cap
-        )) RETURNING p.name, p.starts_at
-    )
-    SELECT array_agg(d.name ORDER BY d.starts_at, d.name) INTO names
-    FROM due d WHERE tenure.place_of_group(_q, d.name) IS NOT NULL;
-    IF names IS NOT NULL AND _q.named > 0 THEN
-        _q := tenure.regroup(_q, names, 0, 0, 0);
+    IF _q.first_old <= before THEN
+        WITH gone AS (
+            DELETE FROM tenure.pace p WHERE p.ctid = ANY (ARRAY(
+                SELECT o.ctid FROM tenure.pace o
+                WHERE o.queue = _q.name AND o.starts_at >= _q.first_old AND o.starts_at <= before AND NOT o.awaited
+                ORDER BY o.starts_at, o.name LIMIT _cap
+            )) RETURNING p.starts_at
+        )
+        SELECT max(g.starts_at) AS last, count(*) AS n INTO old FROM gone g;
+        _q.paces := _q.paces - old.n;
+        _q.first_old := CASE WHEN old.n = _cap THEN old.last ELSE before END;
+        _q.first_old := (SELECT o.starts_at FROM tenure.pace o
+            WHERE o.queue = _q.name AND NOT o.awaited AND o.starts_at >= _q.first_old ORDER BY o.starts_at LIMIT 1);
     END IF;
-    DELETE FROM tenure.pace p WHERE p.ctid = ANY (ARRAY(
-        SELECT o.ctid FROM tenure.pace o
-        WHERE o.queue = _q.name AND o.starts_at <= _q.at - tenure.slack_of(_q.group_rate) AND NOT o.awaited
-        ORDER BY o.starts_at, o.name LIMIT _cap
-    ));
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    _q.paces := _q.paces - gone;
     RETURN _q;
 END $$;
 
@@ -108,7 +129,7 @@ END $$;
 CREATE FUNCTION tenure.start_in_groups(_q tenure.queue, _names bytea[], _counts bigint[]) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE
-    new bigint;
+    sums record;
 BEGIN
     WITH started AS (
         INSERT INTO tenure.pace AS p (queue, name, starts_at)
@@ -116,10 +137,14 @@ BEGIN
         FROM unnest(_names, _counts) u (name, count) WHERE u.name <> ''
         ON CONFLICT (queue, name) DO UPDATE SET starts_at = excluded.starts_at
             + greatest(0, p.starts_at - (_q.at - tenure.slack_of(_q.group_rate)))
-        RETURNING p.xmax = 0 AS is_new
+        RETURNING p.xmax = 0 AS is_new, p.starts_at, p.awaited
     )
-    SELECT count(*) FILTER (WHERE s.is_new) INTO new FROM started s;
-    _q.paces := coalesce(_q.paces, 0) + new;
+    SELECT count(*) FILTER (WHERE s.is_new) AS new, min(s.starts_at) FILTER (WHERE s.awaited) AS first_pace,
+        min(s.starts_at) FILTER (WHERE NOT s.awaited) AS first_old
+    INTO sums FROM started s;
+    _q.paces := coalesce(_q.paces, 0) + sums.new;
+    _q.first_pace := least(_q.first_pace, sums.first_pace);
+    _q.first_old := least(_q.first_old, sums.first_old);
     RETURN _q;
 END $$;
 
@@ -141,6 +166,8 @@ BEGIN
         ON CONFLICT (queue, name) DO UPDATE SET starts_at = greatest(p.starts_at, excluded.starts_at)
         RETURNING p.starts_at + tenure.slack_of(_q.group_rate), p.xmax = 0 INTO ends_at, is_new;
         _q.paces := coalesce(_q.paces, 0) + is_new::int;
+        _q.first_pace := least(_q.first_pace, _until); -- one that is awaited already may start later now
+        _q.first_old := least(_q.first_old, _until);
         IF place IS NOT NULL AND _q.named > 0 THEN
             _q := tenure.regroup(_q, ARRAY[_name], 0, 0, 0);
         END IF;

@@ -251,7 +251,8 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
 -- rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
 -- `starts_at`. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
--- of pace. `at` is never stored: it is the time of the operation that has read the row.
+-- of pace; no group that is awaited may start before `first_pace`, and no other one before `first_old` (NULL: never).
+-- `at` is never stored: it is the time of the operation that has read the row.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
 -- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
@@ -300,6 +301,8 @@ CREATE TABLE tenure.queue (
     starts_at double precision,
     open bigint,
     paces bigint,
+    first_pace double precision,
+    first_old double precision,
     at bigint,
     fronts bigint[] DEFAULT '{}',
     first_due bigint NOT NULL DEFAULT 0,
@@ -366,7 +369,7 @@ CREATE TABLE tenure.pace (
     awaited boolean NOT NULL DEFAULT false,
     PRIMARY KEY (queue, name)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name);
+CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;
 CREATE INDEX pace_due ON tenure.pace (queue, starts_at, name) WHERE awaited;
 
 -- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in

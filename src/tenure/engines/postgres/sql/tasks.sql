@@ -80,6 +80,7 @@ BEGIN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0
                 OR coalesce(_q.rate, _q.group_rate) IS NOT NULL OR _q.starts_at IS NOT NULL OR coalesce(_q.paces, 0) > 0,
             rate = _q.rate, group_rate = _q.group_rate, starts_at = _q.starts_at, open = _q.open, paces = _q.paces,
+            first_pace = _q.first_pace, first_old = _q.first_old,
             named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
             period = _q.period, first_grouped = _q.first_grouped, per_group = _q.per_group,
             group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
@@ -151,7 +152,7 @@ BEGIN
         RETURN least(tenure.delayed_until(_q), ceil(_q.starts_at)::bigint);
     ELSIF _q.paces > 0 THEN
         RETURN least(tenure.delayed_until(_q), (SELECT ceil(p.starts_at)::bigint FROM tenure.pace p
-            WHERE p.queue = _q.name AND p.awaited ORDER BY p.starts_at LIMIT 1));
+            WHERE p.queue = _q.name AND p.awaited AND p.starts_at >= _q.first_pace ORDER BY p.starts_at LIMIT 1));
     END IF;
     RETURN tenure.delayed_until(_q);
 END $$;
