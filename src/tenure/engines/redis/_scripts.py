@@ -25,7 +25,18 @@ _OBJECTS = (*_START, *_SESSIONS, "operations")
 _GROUPS = (Module("groups", ("groups",)), Module("paces", ("paces",)))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
-    *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", *_GROUPS),
+    *(
+        *_START,
+        "cap",
+        "save_numbers",
+        "replies",
+        "queue",
+        "save_queue",
+        "detach",
+        "takers",
+        "tasks",
+        *_GROUPS,
+    ),
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
 _ADMINISTRATION = (

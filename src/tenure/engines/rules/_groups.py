@@ -87,7 +87,10 @@ class Turn(NamedTuple):
 class GroupRows(Protocol):
     """The groups of one queue."""
 
-    paces: Paces
+    @property
+    def paces(self) -> Paces:
+        """The paces of the groups."""
+        ...
 
     def expect(self, names: Iterable[str], /) -> None:
         """The groups of these names will be needed."""

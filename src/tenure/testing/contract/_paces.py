@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import Move, NewTask, Notice, Rate, Reply, SetGroups, SetPaused, Verdict
+from tenure.engine import Move, MovedCount, NewTask, Notice, Rate, Reply, SetGroups, SetPaused, Verdict
 
 from ._clerk import OpenClient, QueueSessionBase, payloads, plain
 from ._contract import Advance, Do, Hints
@@ -143,3 +143,73 @@ class PaceContract(QueueSessionBase):
             await a.put(NewTask(b"x", group="g"))
             await a.settle(await a.take_one())
             await advance(10)
+
+    async def test_a_group_with_a_rate_keeps_the_order_of_its_tasks(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetGroups("jobs", group_rate=Rate(1.0, 1.0)))
+        await a.put(*(NewTask(b"%d" % priority, priority, group="g") for priority in (0, 2, 1)))
+        taken: list[bytes] = []
+        for _ in range(3):
+            taken += payloads(await a.take(5))
+            await advance(1.125)
+        assert taken == [b"2", b"1", b"0"]
+        await a.put(NewTask(b"old", group="g"))
+        await advance(5)
+        await a.put(NewTask(b"urgent", 9, group="g"), NewTask(b"other", 8, group="h"))
+        assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"old", b"other"]
+        await advance(1.125)
+        assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"urgent"]
+
+    async def test_another_rate_holds_from_the_next_start_on(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        for of_groups in (False, True):
+
+            async def have(every: float, of_groups: bool = of_groups) -> None:
+                rate = Rate(every)
+                await do(SetGroups("jobs", group_rate=rate) if of_groups else SetGroups("jobs", rate=rate))
+
+            await have(4.0)
+            await a.put(*_tasks("g", 4))
+            assert len(await a.take(5)) == 1
+            await have(1.0)
+            assert (await a.exchange(want=5)).ask_again_in == self.about(4.0)
+            await advance(4.125)
+            assert len(await a.take(5)) == 1
+            assert (await a.exchange(want=5)).ask_again_in == self.about(1.0)
+            await have(2.0)
+            await advance(1.125)
+            assert len(await a.take(5)) == 1
+            assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+            await advance(2.125)
+            assert len(await a.take(5)) == 1
+            await advance(10)
+
+    async def test_a_taker_asks_again_for_the_first_group_that_still_has_a_task(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        ids: list[int] = []
+        for group, seconds in (("g", 2.0), ("h", 4.0), ("i", 3.0)):
+            await do(SetPaused("jobs", paused=True, seconds=seconds, group=group))
+            ids += await a.put(*_tasks(group, 1))
+        assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+        assert await do(Move("jobs", (ids[0],), "purged")) == MovedCount(1, more=False)
+        assert (await a.exchange(want=5)).ask_again_in == self.about(3.0)
+        await advance(3.125)
+        answer = await a.exchange(want=5)
+        assert [task.group for task in answer.tasks] == ["i"]
+        assert answer.ask_again_in == self.about(0.875)
+
+    async def test_a_queue_that_is_held_off_is_as_old_as_its_oldest_task(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetPaused("jobs", paused=True, seconds=2.0))
+        await advance(4)
+        await a.put(*plain(1))
+        await advance(1)
+        assert (await a.count()).oldest == self.about(1.0)

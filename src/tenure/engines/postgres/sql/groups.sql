@@ -175,7 +175,7 @@ BEGIN
             CASE WHEN _q.group_rate IS NULL OR g.name = '' THEN g.waiting - g.held ELSE least(
                 tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, false),
                 tenure.possible_starts(_q.group_rate, coalesce((SELECT p.starts_at FROM tenure.pace p
-                    WHERE p.queue = _q.name AND p.name = g.name), 0), _now)
+                    WHERE p.ctid = tenure.place_of_pace(_q, g.name)), 0), _now)
             ) END AS most
         FROM tenure.task_group g
         WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL

@@ -42,6 +42,17 @@ BEGIN
     RETURN _q;
 END $$;
 
+-- Where the pace of a group is.
+CREATE FUNCTION tenure.place_of_pace(_q tenure.queue, _name bytea) RETURNS tid STABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(_q.paces, 0) = 0 THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT p.ctid FROM tenure.pace p
+        WHERE p.queue = _q.name AND p.name = _name AND p.starts_at >= least(_q.first_pace, _q.first_old)
+        ORDER BY p.starts_at DESC LIMIT 1);
+END $$;
+
 -- Of these groups, hold what may not start yet; a group with a rate counts for one task that can be taken. Their counts
 -- are as if they had no pace.
 CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
@@ -49,11 +60,12 @@ DECLARE
     sums record;
 BEGIN
     WITH counted AS (
-        SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.starts_at, p.awaited
+        SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.ctid AS pace, p.starts_at, p.awaited
         FROM (SELECT DISTINCT u.name FROM unnest(_names) u (name) WHERE u.name <> '') n
         CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, n.name) AS place OFFSET 0) o
         JOIN tenure.task_group g ON g.ctid = o.place
-        LEFT JOIN tenure.pace p ON p.queue = _q.name AND p.name = n.name
+        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, n.name) AS place OFFSET 0) s
+        LEFT JOIN tenure.pace p ON p.ctid = s.place
     ), looked AS (
         SELECT c.*, c.free > 0 AND coalesce(tenure.possible_starts(_q.group_rate, c.starts_at, _q.at) = 0, false)
             AS waits
@@ -66,7 +78,7 @@ BEGIN
         FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.free
     ), awaited AS (
         UPDATE tenure.pace p SET awaited = l.waits FROM limited l
-        WHERE p.queue = _q.name AND p.name = l.name AND p.awaited <> l.waits
+        WHERE p.ctid = l.pace AND l.awaited <> l.waits
     )
     SELECT sum(l.free - l.now_free) AS held, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
         min(l.starts_at) FILTER (WHERE NOT l.waits) AS first_old
@@ -131,13 +143,19 @@ LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
 BEGIN
-    WITH started AS (
+    WITH taken AS (
+        SELECT u.name, u.count, s.place
+        FROM unnest(_names, _counts) u (name, count)
+        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, u.name) AS place OFFSET 0) s WHERE u.name <> ''
+    ), changed AS (
+        UPDATE tenure.pace p SET starts_at = tenure.start_after(_q.group_rate, p.starts_at, _q.at, t.count)
+        FROM taken t WHERE p.ctid = t.place RETURNING false AS is_new, p.starts_at, p.awaited
+    ), made AS (
         INSERT INTO tenure.pace AS p (queue, name, starts_at)
-        SELECT _q.name, u.name, tenure.start_after(_q.group_rate, 0, _q.at, u.count)
-        FROM unnest(_names, _counts) u (name, count) WHERE u.name <> ''
-        ON CONFLICT (queue, name) DO UPDATE SET starts_at = excluded.starts_at
-            + greatest(0, p.starts_at - (_q.at - tenure.slack_of(_q.group_rate)))
-        RETURNING p.xmax = 0 AS is_new, p.starts_at, p.awaited
+        SELECT _q.name, t.name, tenure.start_after(_q.group_rate, 0, _q.at, t.count)
+        FROM taken t WHERE t.place IS NULL RETURNING true AS is_new, p.starts_at, p.awaited
+    ), started AS (
+        SELECT * FROM changed UNION ALL SELECT * FROM made
     )
     SELECT count(*) FILTER (WHERE s.is_new) AS new, min(s.starts_at) FILTER (WHERE s.awaited) AS first_pace,
         min(s.starts_at) FILTER (WHERE NOT s.awaited) AS first_old
@@ -153,8 +171,8 @@ CREATE FUNCTION tenure.hold_off_queue(_q tenure.queue, _name bytea, _until doubl
 LANGUAGE plpgsql AS $$
 DECLARE
     place tid := tenure.place_of_group(_q, _name);
+    pace tid := tenure.place_of_pace(_q, _name);
     ends_at double precision;
-    is_new boolean;
 BEGIN
     IF _name = '' THEN
         _q.starts_at := greatest(_q.starts_at, _until);
@@ -162,11 +180,16 @@ BEGIN
         ends_at := _q.starts_at + tenure.slack_of(_q.rate);
     ELSE
         _q.has_groups := true;
-        INSERT INTO tenure.pace AS p (queue, name, starts_at) VALUES (_q.name, _name, _until)
-        ON CONFLICT (queue, name) DO UPDATE SET starts_at = greatest(p.starts_at, excluded.starts_at)
-        RETURNING p.starts_at + tenure.slack_of(_q.group_rate), p.xmax = 0 INTO ends_at, is_new;
-        _q.paces := coalesce(_q.paces, 0) + is_new::int;
-        _q.first_pace := least(_q.first_pace, _until); -- one that is awaited already may start later now
+        IF pace IS NULL THEN
+            INSERT INTO tenure.pace (queue, name, starts_at) VALUES (_q.name, _name, _until);
+            _q.paces := coalesce(_q.paces, 0) + 1;
+            ends_at := _until;
+        ELSE
+            UPDATE tenure.pace p SET starts_at = greatest(p.starts_at, _until) WHERE p.ctid = pace
+            RETURNING p.starts_at INTO ends_at;
+        END IF;
+        ends_at := ends_at + tenure.slack_of(_q.group_rate);
+        _q.first_pace := least(_q.first_pace, _until); -- a pace that is awaited may end later now
         _q.first_old := least(_q.first_old, _until);
         IF place IS NOT NULL AND _q.named > 0 THEN
             _q := tenure.regroup(_q, ARRAY[_name], 0, 0, 0);

@@ -361,13 +361,14 @@ CREATE TABLE tenure.task_group (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
 
--- When the next task of a group may start. The group is `awaited` if it could be taken from otherwise.
+-- When the next task of a group may start. The group is `awaited` if it could be taken from otherwise. A group has one row:
+-- the time is in the key so that the entries of dead rows are passed over, since it only grows.
 CREATE TABLE tenure.pace (
     queue bytea NOT NULL,
     name bytea NOT NULL,
     starts_at double precision NOT NULL,
     awaited boolean NOT NULL DEFAULT false,
-    PRIMARY KEY (queue, name)
+    PRIMARY KEY (queue, name, starts_at)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;
 CREATE INDEX pace_due ON tenure.pace (queue, starts_at, name) WHERE awaited;

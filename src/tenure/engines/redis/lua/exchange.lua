@@ -133,7 +133,7 @@ local function lease(task_id, since)
     show(task_id, token, since, task, attempts, deliveries)
 end
 
--- What was taken has started. Where the queue could not be taken from before, or has a pace, more can be gained.
+-- The taken tasks have started. Where the queue could not be taken from before, or has a pace, more can be gained.
 local function finish_pace(was_open)
     local its_paces, its = paces(), paced[queue]
     if its.open then

@@ -5,7 +5,7 @@
 -- start, whether one could when that was last looked at ("-": it has no pace), how many groups have a pace, when the first
 -- of them that is awaited is due (0: that has to be looked up), and before which time none of the others says nothing.
 -- `awaited` is a sorted set of the groups that could be taken from otherwise by the time from which their next task may
--- start, `paces` one of the others that have a pace.
+-- start, `paces` of the others that have a pace.
 -- Reads: CAP, groups, now, set
 -- Writes: paced
 
@@ -39,7 +39,7 @@ local function pace_of(queue)
     return paced[queue]
 end
 
--- Write the pace of a queue. `paces` has an end, since nobody may look at the queue any more.
+-- Write the pace of a queue. `paces` has an end, since nobody may look at the queue again.
 local function save_pace(queue)
     local pace, text = paced[queue], ''
     if pace.open or pace.every + pace.group_every + pace.paces > 0 then
