@@ -507,6 +507,15 @@ def test_on_a_terminal_purging_is_confirmed(inhabitant, command, tell, url, type
     assert [queue["waiting"] for queue in tell("queue", "ls")[1]["queues"]] == [left] * bool(left)
 
 
+def test_a_queue_or_a_group_is_held_off(inhabitant, show, tell, command):
+    put(inhabitant)
+    assert show("queue", "pause", "mail", "--for", "30") == (0, [["mail:", "held", "off", "for", "30", "s"]])
+    said = tell("queue", "pause", "mail", "--for", "0.5", "--group", "a")
+    assert said == (0, {"name": "mail", "group": "a", "held_off": 0.5})
+    assert tell("queue", "show", "mail")[1]["paused"] is False
+    assert command("queue", "pause", "mail", "--group", "a").code == 2
+
+
 def test_a_queue_is_paused_and_resumed(inhabitant, show, tell):
     put(inhabitant)
     assert show("queue", "pause", "mail") == (0, [["mail:", "paused"]])

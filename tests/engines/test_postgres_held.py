@@ -102,6 +102,15 @@ def groups_of_an_empty_queue(program, cycle):
     program.take(0)
 
 
+def groups_with_rates(program, cycle):
+    """Each has a task that waits for its time; from all of them a task can be taken in each cycle."""
+    if cycle == 0:
+        program.do(e.SetGroups("q", group_rate=e.Rate(0.01)))
+        program.put(*(e.NewTask(b"p", group=f"group {i}") for i in range(7)))
+    program.put(*(e.NewTask(b"p", group=f"group {i}") for i in range(7)))
+    program.take(20)
+
+
 def idle_takers(program, _):
     for session in ("w", "v"):
         program.do(e.Exchange(session, next(program.numbers), "q", (), 20, wait=True))
@@ -206,6 +215,7 @@ CYCLE = {
             groups_of_an_empty_queue,
         ),
         *(
+            groups_with_rates,
             idle_takers,
             results,
             followers,

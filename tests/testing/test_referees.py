@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 import tenure
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import BarrierBroken, OutcomeUnknown, QueueFull
+from tenure.limits import Limit
 from tenure.testing import (
     Breach,
     Deliveries,
+    Event,
     Generations,
     History,
     Holds,
@@ -35,6 +37,7 @@ from tenure.testing import (
     mutual_exclusion,
     nothing_lost,
     one_leader,
+    rate,
 )
 
 
@@ -427,6 +430,20 @@ def test_a_task_that_is_taken_after_a_later_one_is_seen(history, taken):
     take_from(history, "jobs/a", taken)
     (text,) = breaches(in_order, history)
     assert text.endswith("was taken after one that was put later")
+
+
+def test_deliveries_at_their_rate_are_fine_and_faster_ones_are_seen():
+    def taken(group, *times):
+        return [Event(at, "p", "taken", group, facts={"item": "x"}) for at in times]
+
+    limit = Limit(2, per=1, burst=3)
+    fine = taken("jobs/a", 0, 0, 0, 0.5, 1, 9, 9, 9.1, 9.5)
+    assert rate([*fine, *taken("jobs/b", 0, 0.1, 0.2)], limit) == 12
+    (text,) = breaches(rate, taken("jobs/a", 0, 0, 0, 0.4), limit)
+    assert "too early for Limit(rate=2.0" in text
+    assert rate(taken("jobs/a", 0, 0, 0, 0.4), limit, within=0.2) == 4
+    with pytest.raises(ValueError, match="within must be"):
+        rate([], limit, within=-1)
 
 
 def test_tasks_that_were_put_at_the_same_time_have_no_order(history):

@@ -412,8 +412,12 @@ class WorkQueue(Generic[P]):
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
     time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
-    group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
-    apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
+    group. Tasks without a group are one more group, without limits.
+
+    `rate` limits how many tasks of the queue start, `group_rate` how many of each group, as `Limit(100, per=60)`: a
+    group whose time has not come is not taken from, as if it had no task. These settings belong to the queue: those
+    sent last apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups`
+    changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
@@ -444,6 +448,8 @@ class WorkQueue(Generic[P]):
         weights: Mapping[str, float] | None = None,
         max_group_size: int | None = None,
         on_retry: Literal["hold", "pass"] = "hold",
+        rate: Limit | None = None,
+        group_rate: Limit | None = None,
     ) -> None: ...
     @property
     def store(self) -> Store:
@@ -667,11 +673,19 @@ class WorkQueue(Generic[P]):
         weights: Mapping[str, float] | None = None,
         max_group_size: int | None = None,
         on_retry: Literal["hold", "pass"] = "hold",
+        rate: Limit | None = None,
+        group_rate: Limit | None = None,
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
         Interruption: it may or may not be applied, or only in the next session."""
+
+    def hold_off(self, seconds: float, *, group: str | None = None) -> None:
+        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
+
+        Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
+        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Interruption: it may or may not be applied."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""

@@ -16,7 +16,7 @@ from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRe
 from ._enlisting import Complete, CompleteAll, PutOne
 from ._families import PutChildren
 from ._sessions import OpenSession
-from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
+from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, SetPaused, Settle
 
 T = TypeVar("T")
 
@@ -150,6 +150,9 @@ def _set_groups(operation: SetGroups) -> SetGroups:
     for group, weight in operation.weights:
         if not 0 < weight < inf:
             raise EngineError(f"SetGroups has the weight {weight} for {group!r}")
+    for rate in (operation.rate, operation.group_rate):
+        if rate is not None and not (0 < rate.every < inf and 1 <= rate.burst <= LONGEST / rate.every):
+            raise EngineError(f"SetGroups has the rate {rate}")
     return operation
 
 
@@ -187,6 +190,7 @@ _BOUNDS: Mapping[type, Callable[[Any], Any]] = {
     Move: _fields("ttl", "delay"),
     Exchange: _exchange,
     HoldOff: _fields("seconds"),
+    SetPaused: _fields("seconds"),
     Complete: _complete,
     CompleteAll: _complete_all,
 }

@@ -415,10 +415,25 @@ KEYED_TASK = Index("keyed_task", "queue", Record, TaskPage, watchable=True)
 
 @value
 class SetPaused(Operation[Reply]):
-    """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE"""
+    """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE
+
+    With `seconds`, `paused` means nothing: no task of the `group`, or of the queue for "", starts for so many seconds.
+    The later of two ends counts. Then tasks start one by one at the rate of the group or the queue, without a burst.
+    The queue and the pace of the group are remembered until then.
+    """
 
     key: str
     paused: bool
+    seconds: float = 0.0
+    group: str = ""
+
+
+@value
+class Rate:
+    """A task starts every so many seconds, and after a pause up to `burst` at once."""
+
+    every: float
+    burst: float = 1.0
 
 
 @value
@@ -438,6 +453,13 @@ class SetGroups(Operation[Reply]):
       slots in the group are reserved and it joins the queue of producers. One with tasks of several groups is REFUSED
       if one of them has no room. Tasks without a group have no limit.
 
+    - `rate`: at most so many tasks of the queue are taken (GCRA, ITU-T I.371: the arithmetic of `Spend` for a cost of
+      1); `group_rate`: of each group but "". None means no limit. A task that was given back has had its start, and
+      the time of the next start stays whatever rates follow. While
+      the next task may not start, a group cannot be taken from, and an exchange takes nothing from a queue. Each
+      exchange lets up to `CAP` groups be taken from whose time has come. Raises `EngineError` for a rate that is not
+      positive and finite, a burst below 1, and a burst that takes longer than `LONGEST` at its rate.
+
     Turns: self-clocked fair queueing (Golestani, INFOCOM 1994). Each group that can be taken from has a tag, a float.
     The next task is of the group with the lowest tag, of those the first by name. The virtual time of the queue becomes
     that tag, and the tag of the group rises by 1 / weight. A group from which tasks can be taken anew starts at the
@@ -452,6 +474,8 @@ class SetGroups(Operation[Reply]):
     max_size: int = 0
     weights: tuple[tuple[str, float], ...] = ()
     hold: bool = True
+    rate: Rate | None = None
+    group_rate: Rate | None = None
 
 
 @value

@@ -20,6 +20,7 @@ from ._referee_families import Families, structured
 from ._referee_groups import fair, in_order
 from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
+from ._referee_rate import rate
 from ._referee_tasks import Deliveries, conservation, nothing_lost
 from ._referees import Breach, RefereeError
 from ._waits import Wait
@@ -72,6 +73,7 @@ __all__ = (
     "nothing_lost",
     "one_leader",
     "race",
+    "rate",
     "replay",
     "rule",
     "run",

@@ -18,13 +18,14 @@ from tenure import (
     CursorConflict,
     Item,
     LeaseLost,
+    Limit,
     ResourcePool,
     Retry,
     RetryLater,
     WorkQueue,
 )
 from tenure.engine import CloseSession, SetGroups
-from tenure.testing import History, cancellable, capacity, fair, in_order, newcomer
+from tenure.testing import History, cancellable, capacity, fair, in_order, newcomer, rate
 
 
 class Groups:
@@ -114,6 +115,34 @@ async def no_more_of_a_group_are_at_work_than_its_limit(world):
         capacity(groups.history, 2)
         await all_is_done(queue, store, elsewhere, done=7, put=7, groups=0)
         assert set(groups.done) == {*(f"a{n}" for n in range(5)), "b0", "b1"}
+
+
+@on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.hold_off")
+async def no_group_starts_faster_than_its_rate(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = WorkQueue(store, "q", group_rate=Limit(1, per=0.1)), WorkQueue(elsewhere, "q")
+        groups = Groups()
+
+        async def taker(queue, arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            await groups.do_the_rest(queue, world.patience)
+
+        async def victim():
+            with cancellable():
+                await groups.do_one(queue)
+            with cancellable():
+                await other.hold_off(0.1, group="a")
+
+        async with world.group() as group:
+            await groups.put(queue, "a", *(f"a{n}" for n in range(4)))
+            await groups.put(other, "b", "b0", "b1")
+            group.start_soon(taker, queue)
+            group.start_soon(taker, other)
+            group.start_soon(victim)
+            group.start_soon(taker, other, newcomer)
+        await all_is_done(queue, store, elsewhere, done=6, put=6, groups=0)
+        assert set(groups.done) == {*(f"a{n}" for n in range(4)), "b0", "b1"}
+        assert rate(groups.history, Limit(1, per=0.1), within=SOON if world.faults else 0.05) >= 6
 
 
 @on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put")

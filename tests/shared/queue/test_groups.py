@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from tenure import (
     GroupStatistics,
     Item,
     Job,
+    Limit,
     QueueFull,
     ResourcePool,
     Retry,
@@ -87,6 +89,13 @@ def items(group, number, start=0):
 # what is wrong is refused at once, by its name
 
 SETTINGS = [
+    ({"rate": 5}, TypeError, r"^rate must be a Limit, such as Limit\(100, per=1\), not int"),
+    ({"group_rate": (5, 1)}, TypeError, "^group_rate must be a Limit, .* not tuple"),
+    (
+        {"group_rate": Limit(5, unit="tokens")},
+        ValueError,
+        "^group_rate counts tasks, and has no unit: 'tokens'",
+    ),
     ({"per_group": 0}, ValueError, r"^per_group must be at least 1, not 0$"),
     ({"per_group": -1}, ValueError, "^per_group must be at least 1"),
     ({"per_group": 2**40}, ValueError, "^per_group must be at most"),
@@ -435,6 +444,64 @@ async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
         await processor.join()
         assert ended == {g: [f"{g}{n}" for n in range(6)] for g in "abc"}
         await all_is_well(processor.queue(), done=18)
+
+
+# rates
+
+
+async def test_a_group_starts_at_its_rate_while_others_go_on(store, virtual_clock):
+    """The times at which the tasks start, with one runner for all of them."""
+    queue = WorkQueue(store, "jobs", group_rate=Limit(2, per=1, burst=1))
+    await queue.put_many([*items("a", 3), *items("b", 2), *items(None, 2)])
+    started = defaultdict(list)
+    for _ in range(7):
+        async with queue.take(5) as task:
+            started[task.group].append(virtual_clock.now())
+    assert started[None] == [0, 0]
+    assert started["a"] == [pytest.approx(at, abs=0.1) for at in (0, 0.5, 1)]
+    assert started["b"] == [pytest.approx(at, abs=0.1) for at in (0, 0.5)]
+    assert (await queue.statistics()).done == 7
+
+
+async def test_a_queue_starts_at_its_rate(store, virtual_clock):
+    queue = WorkQueue(store, "jobs", rate=Limit(10, per=1, burst=2))
+    await queue.put_many(range(12))
+    started = []
+
+    async def runner():
+        while len(started) < 12:
+            with contextlib.suppress(AcquireTimeout):
+                async with queue.take(1):
+                    started.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(runner)
+    assert started[1] == 0
+    assert 1.0 <= started[-1] <= 1.6
+
+
+async def test_a_group_that_is_held_off_keeps_no_runner(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([*items("a", 2), *items("b", 1)])
+    await queue.hold_off(30, group="a")
+    await queue.hold_off(10, group="a")
+    await queue.hold_off(0)
+    assert await take_all(queue) == ["b0"]
+    await queue.hold_off(40)
+    async with queue.take(60) as task:
+        assert task.payload == "a0"
+        assert 40 <= virtual_clock.now() <= 41
+    assert not (await queue.statistics()).paused
+
+
+@pytest.mark.parametrize("odd", [-1, float("nan"), "5", None, True])
+async def test_odd_times_to_hold_off(store, odd):
+    queue = WorkQueue(store, "jobs")
+    with pytest.raises((TypeError, ValueError), match="seconds must be"):
+        await queue.hold_off(odd)
+    with pytest.raises((TypeError, ValueError), match="group must"):
+        await queue.hold_off(1, group="")
 
 
 # cursors that are compared

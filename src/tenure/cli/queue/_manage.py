@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
 from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import known, of_one, task_id
 from tenure.cli._with_store import with_store
@@ -164,7 +165,24 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
         if paused
         else ("resume", "Hand out tasks again.", "resumed")
     )
-    args = of_one(f"queue {prog}", meaning).parse_args(words)
+    p = of_one(f"queue {prog}", meaning)
+    if paused:
+        p.add_argument(
+            "--for",
+            dest="seconds",
+            type=seconds,
+            metavar="S",
+            help="start no task for so many seconds, and then go on at the rate; the queue is not paused",
+        )
+        p.add_argument("--group", metavar="GROUP", help="only of this group; with --for")
+    args = p.parse_args(words)
+    if paused and args.seconds is None and args.group is not None:
+        raise UsageError("--group needs --for")
+
+    async def hold_off(store: Store) -> None:
+        queue = WorkQueue(store, args.name)
+        await known(queue, args.name)
+        await queue.hold_off(args.seconds, group=args.group)
 
     async def task(store: Store) -> bool:
         queue = WorkQueue(store, args.name)
@@ -172,6 +190,11 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
         await (queue.pause() if paused else queue.resume())
         return before != paused
 
+    if paused and args.seconds is not None:
+        with_store(args, hold_off)
+        if args.json:
+            return answer({"name": args.name, "group": args.group, "held_off": args.seconds})
+        return _say(args, f"held off for {args.seconds:g} s")
     changed = with_store(args, task)
     if args.json:
         return answer({"name": args.name, "paused": paused, "changed": changed})

@@ -126,7 +126,7 @@ class Admin:
     def count(self, op: Count) -> QueueCounts | Reply:
         if op.watch and self._state.session(op.watch) is None:
             return Reply.GONE
-        queue = self._queues.find(op.key) or Queue(op.key)
+        queue = self._queues.find(op.key) or Queue(op.key, self._state)
         if op.watch and queue.live:
             self._state.watch(op.watch, ("drain", op.key))
         now = self._state.now

@@ -10,12 +10,14 @@ from tenure.engine import GroupCounts
 from tenure.engines.rules import Group, Groups, Next, Position
 
 from ._order import Order, Rank, ReadyTasks
+from ._paces import Paces
 
 
 class GroupRows:
     """Groups by name. Their order of turns takes in what has changed before it is read."""
 
-    def __init__(self, is_ready: Callable[[str, Rank], bool]) -> None:
+    def __init__(self, is_ready: Callable[[str, Rank], bool], paces: Paces) -> None:
+        self.paces = paces
         self._is_ready = is_ready
         self.ready: dict[str, ReadyTasks] = {}
         """The waiting tasks of groups, in order."""

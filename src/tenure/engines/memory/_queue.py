@@ -14,6 +14,7 @@ from tenure.engines.rules import DELAYED, WAITING, Groups
 from ._due import Due
 from ._groups import GroupRows
 from ._order import Order, Rank
+from ._paces import Paces
 from ._records import Records
 from ._state import State
 from ._task import Task
@@ -24,9 +25,9 @@ class Queue(rules.Queue):
 
     __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "records", "tasks")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
-        self.group_rows = GroupRows(self._is_ready)
+        self.group_rows = GroupRows(self._is_ready, Paces(state))
         self.groups = Groups(self.group_rows)
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
@@ -166,7 +167,7 @@ class Queues:
     def get(self, name: str) -> Queue:
         queue = self.find(name)
         if queue is None:
-            queue = self._queues[name] = Queue(name)
+            queue = self._queues[name] = Queue(name, self._state)
             self._due.add(name, self._state.now)
         return queue
 
@@ -209,8 +210,9 @@ class Queues:
         queue = self._queues[name]
         now = self._state.now
         if queue.is_forgotten(now):
-            # its last records go before
-            if len(queue.records):
+            # its last records and paces go before
+            queue.groups.pass_time()
+            if len(queue.records) or queue.groups.paces:
                 return now
             if not queue.takers:
                 del self._queues[name]

@@ -21,6 +21,7 @@ _FUNCTIONS = (
         "rates",
         "counters",
         "groups",
+        "paces",
         "tasks",
         "keys",
         "producers",

@@ -20,6 +20,7 @@ from tenure.engine import (
     PutAnswer,
     QueueCounts,
     Queued,
+    Rate,
     Reply,
     SetGroups,
     SetPaused,
@@ -187,7 +188,13 @@ def _set_groups(op: SetGroups) -> tuple[Value, ...]:
         Blobs(map(name, costs)),
         Floats(costs.values()),
         op.hold,
+        _rate(op.rate),
+        _rate(op.group_rate),
     )
+
+
+def _rate(rate: Rate | None) -> Floats | None:
+    return None if rate is None else Floats((rate.every * 1e6, rate.burst))
 
 
 def _counts(rows: Sequence[Row]) -> QueueCounts:

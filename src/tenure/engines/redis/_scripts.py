@@ -22,15 +22,26 @@ class Module(NamedTuple):
 _START = ("prelude", "numbers", "check")
 _SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
 _OBJECTS = (*_START, *_SESSIONS, "operations")
-_GROUPS = Module("groups", ("groups",))
+_GROUPS = (Module("groups", ("groups",)), Module("paces", ("paces",)))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
-    *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", _GROUPS),
+    *(
+        *_START,
+        "cap",
+        "save_numbers",
+        "replies",
+        "queue",
+        "save_queue",
+        "detach",
+        "takers",
+        "tasks",
+        *_GROUPS,
+    ),
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
 _ADMINISTRATION = (
     *("due", "queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
-    *(_GROUPS, Module("cold", _COLD), Module("families", ("families",))),
+    *(*_GROUPS, Module("cold", _COLD), Module("families", ("families",))),
 )
 _LISTS = (*_ADMINISTRATION, "keys", "task_lists")
 

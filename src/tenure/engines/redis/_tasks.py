@@ -60,6 +60,8 @@ def move(op: Move) -> Iterable[Argument]:
 def set_groups(op: SetGroups) -> Iterator[Argument]:
     """The arguments of the operation in `records.lua`."""
     yield from ("set_groups", op.key, op.per_group, op.max_size, int(op.hold))
+    for rate in (op.rate, op.group_rate):
+        yield from (repr(rate.every * 1e6), repr(float(rate.burst))) if rate else (0, 1)
     for group, weight in op.weights:
         yield from (group, repr(float(weight)))
 

@@ -13,6 +13,7 @@ from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_
 from ._groups import Group, Groups, GroupSettings, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
+from ._paces import Pace, Paces
 from ._pages import Position, page_of, place_in
 from ._producers import Producers
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
@@ -63,6 +64,8 @@ __all__ = (
     "Next",
     "Order",
     "Owner",
+    "Pace",
+    "Paces",
     "Position",
     "Producers",
     "Queue",

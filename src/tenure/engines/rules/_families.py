@@ -287,7 +287,7 @@ class Families:
             until = self._state.now + waits.timeout
             self._families.move(family, timed=True, until=until)
             self._state.wake_at("timeout", until)
-            self._takers.offer(queue, 1)  # an idle taker must know, to ask in time
+            self._takers.offer(queue, 1, to_ask=True)  # an idle taker must know, to ask in time
         queue.suspended += 1
         self._hold_group(queue, task)
         self._rows.release(queue, task, SUSPENDED, task.ready_at, task.attempts, task.attempts)

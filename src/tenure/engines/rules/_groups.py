@@ -1,4 +1,4 @@
-"""Groups of tasks, which take turns: limits, weights and tags. `SetGroups` has the rules.
+"""Groups of tasks, which take turns: limits, rates, weights and tags. `SetGroups` has the rules.
 
 While no group is named, there are settings only: the tasks without a group are then all there are.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heapreplace
+from math import inf
 from typing import NamedTuple, Protocol
 
-from tenure.engine import OF_CHILDREN, GroupCounts, SetGroups
+from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, SetGroups
 
+from ._paces import Pace, Paces, possible_starts, start_after
 from ._pages import Position
 
 
@@ -37,7 +39,13 @@ class Group:
 
 @dataclass(slots=True)
 class GroupSettings:
-    """The settings and counts of all groups of a queue together."""
+    """The settings and counts of all groups of a queue together.
+
+    A rate is the seconds between two starts (0: none) and the burst. `starts_at` is when the next task of the queue may
+    start; `open` is 1 if one could when that was last looked at, else 0, and None without a pace. `paces` of groups are
+    kept; the first that is awaited is due at `first_due` (None: that has to be looked up), and none of the others says
+    nothing before `first_old`. A group with a rate counts for one task that can be taken.
+    """
 
     named: int = 0
     unfinished: int = 0
@@ -47,6 +55,15 @@ class GroupSettings:
     per_group: int = 0
     max_size: int = 0
     hold: bool = True
+    every: float = 0.0
+    burst: float = 1.0
+    group_every: float = 0.0
+    group_burst: float = 1.0
+    starts_at: float = -inf
+    open: int | None = None
+    paces: int = 0
+    first_due: float | None = inf
+    first_old: float = inf
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -69,6 +86,11 @@ class Turn(NamedTuple):
 
 class GroupRows(Protocol):
     """The groups of one queue."""
+
+    @property
+    def paces(self) -> Paces:
+        """The paces of the groups."""
+        ...
 
     def expect(self, names: Iterable[str], /) -> None:
         """The groups of these names will be needed."""
@@ -112,9 +134,12 @@ class GroupRows(Protocol):
 
 
 class Groups(GroupSettings):
-    """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
+    """All groups of a queue; `waiting` counts the waiting tasks of the queue.
 
-    __slots__ = ("_rows",)
+    `is_paced` is true if the queue or a group of it has a rate or a pace: else nothing is looked at.
+    """
+
+    __slots__ = ("_again", "_is_limited", "_rows", "is_paced")
 
     # declared again, because the methods assign them and not every type checker takes the types of the base
     named: int
@@ -125,16 +150,29 @@ class Groups(GroupSettings):
     per_group: int
     max_size: int
     hold: bool
+    every: float
+    burst: float
+    group_every: float
+    group_burst: float
+    starts_at: float
+    open: int | None
+    paces: int
+    first_due: float | None
+    first_old: float
     weights: Mapping[str, float]
 
     def __init__(self, rows: GroupRows, *row: object) -> None:
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
+        self._look()
+        self._again = 0
 
     @property
     def are_kept(self) -> bool:
         """True if a group is named, or the settings differ from the defaults."""
-        return bool(self.named or self.per_group or self.max_size or self.weights)
+        return bool(
+            self.named or self.per_group or self.max_size or self.weights or self.every or self.group_every
+        )
 
     @property
     def keep_order(self) -> bool:
@@ -143,15 +181,138 @@ class Groups(GroupSettings):
 
     def set(self, op: SetGroups) -> None:
         """Have new settings."""
-        changed = (op.per_group, op.hold) != (self.per_group, bool(self.hold))
+        before = (self.per_group, bool(self.hold), self.group_every, self.group_burst)
         self.per_group, self.max_size, self.hold = op.per_group, op.max_size, op.hold
         self.weights = dict(op.weights)
+        self.every, self.burst = (op.rate.every, op.rate.burst) if op.rate else (0.0, 1.0)
+        self.group_every, self.group_burst = (
+            (op.group_rate.every, op.group_rate.burst) if op.group_rate else (0.0, 1.0)
+        )
+        self.first_old = -inf
+        self._open()
+        changed = before != (self.per_group, bool(self.hold), self.group_every, self.group_burst)
         if changed and self.named:
             self._rows.expect(self.weights)
             for name in self.weights:
                 if name and self._rows.find(name) is not None:
                     self.refresh(self._rows.change(name))
             self.takeable = self._rows.refresh(self)
+
+    # paces
+
+    @property
+    def until(self) -> float:
+        """The time until which the pace of the queue says something."""
+        return self.starts_at + (self.burst - 1) * self.every
+
+    def due(self, waiting: int) -> float | None:
+        """The next time at which more of the waiting tasks can be taken, which only wait for it."""
+        if self.open == 0 and waiting:
+            return self.starts_at
+        if self.first_due is None:
+            _, self.first_due = self._rows.paces.until(True, -inf, 1)
+        return None if self.first_due == inf else self.first_due
+
+    def pass_time(self) -> None:
+        """Let the queue and its groups be taken from whose time has come, and forget paces that say nothing."""
+        now = self._rows.paces.now
+        if self.first_due is None or self.first_due <= now + ROUNDING:
+            due, self.first_due = self._rows.paces.until(True, now + ROUNDING, CAP)
+            for pace in due:
+                if pace.starts_at <= now - self._slack:
+                    self._forget(pace)
+                if self._rows.find(pace.group) is not None:
+                    self.refresh(self._rows.change(pace.group))
+                elif pace.starts_at > now - self._slack:
+                    self._keep(Pace(pace.group, pace.starts_at), pace)
+        if self.first_old <= now:
+            old, then = self._rows.paces.until(False, now - self._slack, CAP)
+            for pace in old:
+                self._forget(pace)
+            self.first_old = then + self._slack
+        self._open()
+
+    def possible(self, count: int) -> int:
+        """The number of these tasks of the queue that may start now."""
+        return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
+
+    def start(self, count: int) -> None:
+        """So many tasks of the queue, which has a pace, have started."""
+        if self.every:
+            self.starts_at = start_after(self.every, self.burst, self.starts_at, self._rows.paces.now, count)
+        self._open()
+
+    def regained(self) -> int:
+        """The number of times that a group with a rate could be taken from again, after it was taken from."""
+        again, self._again = self._again, 0
+        return again
+
+    def hold_off(self, name: str, seconds: float) -> float:
+        """No task of a group, or of the queue for "", starts for so many seconds; until when that says something."""
+        paces = self._rows.paces
+        starts_at = paces.now + seconds
+        if not name:
+            self.starts_at = max(self.starts_at, starts_at)
+            self._open()
+            return self.until
+        pace = paces.find(name)
+        if pace is not None:
+            starts_at = max(starts_at, pace.starts_at)
+        self._keep(Pace(name, starts_at, pace is not None and bool(pace.awaited)), pace)
+        if self._rows.find(name) is not None:
+            self.refresh(self._rows.change(name))
+        return starts_at + self._slack
+
+    @property
+    def _slack(self) -> float:
+        """The seconds for which the pace of a group says something after the next start of a task."""
+        return (self.group_burst - 1) * self.group_every
+
+    def _look(self) -> None:
+        """Look anew at what limits the groups."""
+        self.is_paced = bool(self.group_every or self.paces or self.open is not None)
+        self._is_limited = bool(self.per_group or self.group_every or self.paces)
+
+    def _open(self) -> None:
+        """Look anew at whether a task of the queue may start."""
+        if self.until <= self._rows.paces.now:
+            self.starts_at = -inf
+        self.open = self.possible(1) if self.every or self.starts_at > -inf else None
+        self._look()
+
+    def _keep(self, pace: Pace, former: Pace | None) -> None:
+        """Keep the pace of a group in place of the former one."""
+        self._rows.paces.save(pace, former)
+        if former is None:
+            self.paces += 1
+            self._look()
+        elif former.awaited and former.starts_at == self.first_due:
+            self.first_due = None
+        if not pace.awaited:
+            self.first_old = min(self.first_old, pace.starts_at + self._slack)
+        elif self.first_due is not None:
+            self.first_due = min(self.first_due, pace.starts_at)
+
+    def _forget(self, pace: Pace) -> None:
+        """Forget a pace that says nothing."""
+        self._rows.paces.remove(pace)
+        self.paces -= 1
+
+    def _paced(self, name: str, count: int, has_started: bool) -> int:
+        """The number of these tasks of a group that count as tasks to be taken now."""
+        paces = self._rows.paces
+        pace = paces.find(name)
+        if pace is not None or has_started:
+            every, burst, now = self.group_every, self.group_burst, paces.now
+            starts_at = -inf if pace is None else pace.starts_at
+            if has_started:
+                starts_at = start_after(every, burst, starts_at, now)
+            awaited = count > 0 and not possible_starts(every, burst, starts_at, now)
+            if pace is None or starts_at != pace.starts_at or awaited != bool(pace.awaited):
+                self._keep(Pace(name, starts_at, awaited), pace)
+            if awaited:
+                return 0
+        return min(count, 1) if self.group_every else count
 
     # tasks come and go
 
@@ -218,7 +379,7 @@ class Groups(GroupSettings):
         No more groups than turns can be chosen, so the first groups are all that have to be known.
         """
         nexts = self._rows.next(count)
-        if all(group.waiting == 1 for group in nexts):
+        if not self.group_every and all(group.waiting == 1 for group in nexts):
             return self._take_each(nexts)
         line = [(tag, name) for tag, name, _, _ in nexts]
         firsts = {name: first for _, name, _, first in nexts}
@@ -231,8 +392,10 @@ class Groups(GroupSettings):
             group.tag = self.virtual_time + self._turn(name)
             group.leased += bool(name)
             group.waiting -= 1
-            self.refresh(group)
+            has_started = bool(name and self.group_every)
+            self.refresh(group, has_started)
             if group.takeable:
+                self._again += has_started
                 heapreplace(line, (group.tag, name))
             else:
                 heappop(line)
@@ -303,19 +466,23 @@ class Groups(GroupSettings):
 
     # inside
 
-    def refresh(self, group: Group) -> None:
+    def refresh(self, group: Group, has_started: bool = False) -> None:
         """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
-        takeable = self._limited(group) if self.per_group and group.name else group.waiting
+        takeable = self._limited(group, has_started) if self._is_limited and group.name else group.waiting
         if takeable and not group.takeable:
             group.tag = self.virtual_time + self._turn(group.name)
         self.takeable += takeable - group.takeable
         group.takeable = takeable
 
-    def _limited(self, group: Group) -> int:
-        """The number of tasks of a named group that can be taken now, where there is a limit."""
+    def _limited(self, group: Group, has_started: bool) -> int:
+        """The number of tasks of a named group that can be taken now, where there is a limit; one may have started."""
+        count = group.waiting
         if group.rests and self.keep_order:
-            return 0
-        return max(0, min(self.per_group - group.leased, group.waiting))
+            count = 0
+        elif self.per_group:
+            count = max(0, min(self.per_group - group.leased, group.waiting))
+        is_paced = self.group_every or self.paces
+        return self._paced(group.name, count, has_started) if is_paced else count
 
     def _group(self, name: str, waiting: int) -> Group:
         """The group of that name, made if need be, to be changed.

@@ -49,7 +49,7 @@ class Queue:
 
     @property
     def takeable(self) -> int:
-        """The number of tasks that can be taken now."""
+        """The number of tasks that can be taken now, if the queue has no pace."""
         return self.groups.takeable if self.groups.named else self.waiting
 
     @property

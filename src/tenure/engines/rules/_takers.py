@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tenure.engine import Notice, SessionItem
 
 from ._queues import Queue, Queues
-from ._rows import TaskRows
+from ._rows import TaskRows, earlier
 from ._state import Moment, Session, State
 from ._tables import OF_SESSION, Layout, Order, Table
 
@@ -51,8 +51,14 @@ class Takers:
         taker.want = want
         self._takers.save(taker)
 
-    def offer(self, queue: Queue, count: int) -> None:
-        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed."""
+    def offer(self, queue: Queue, count: int, *, to_ask: bool = False) -> None:
+        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
+
+        A queue with a pace hints one: whoever takes something has the next one hinted. `to_ask`: they are hinted only
+        to ask in time.
+        """
+        if queue.groups.is_paced and queue.groups.open is not None and not to_ask:
+            count = min(count, queue.groups.open)
         while count > 0 and queue.takers and not queue.paused:
             taker = self._takers.first("rank", queue.name)
             assert taker is not None
@@ -64,13 +70,18 @@ class Takers:
         """A new earliest due time: one idle taker must know, to ask in time."""
         now_due = self.due(queue)
         if now_due is not None and (due is None or now_due < due):
-            self.offer(queue, 1)
+            self.offer(queue, 1, to_ask=True)
 
     def due(self, queue: Queue) -> Moment | None:
-        """The time at which the next delayed task is due; to be asked before tasks enter the order."""
+        """The time at which more can be taken, since a task is due or a pace allows it.
+
+        To be asked before tasks enter the order. `known_due` is then when the next task is due.
+        """
         if not queue.due_is_known:
             queue.known_due = self._rows.next_due(queue) if queue.delayed else None
             queue.due_is_known = True
+        if queue.groups.is_paced and (starts_at := queue.groups.due(queue.waiting)) is not None:
+            return earlier(queue.known_due, self._state.after(starts_at - self._state.now))
         return queue.known_due
 
     def drop(self, taker: Taker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tenure.engine import (
     KEYED_TASK,
@@ -66,10 +67,15 @@ class Tasks:
         queue: Queue = self._queues.get(op.key)
         takeable = queue.takeable
         refused = self._settling.settle_all(queue, session, op.settle)
-        self._promote(queue)
-        tasks = self._take(queue, session, op)
+        if queue.delayed:
+            self._promote(queue)
+        if queue.groups.is_paced:
+            tasks, gained = self._take_at_pace(queue, session, op, takeable)
+        else:
+            tasks = self._take(queue, session, op)
+            gained = queue.takeable - takeable
         takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
-        takers.offer(queue, queue.takeable - takeable)
+        takers.offer(queue, gained)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
         answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again)
@@ -78,8 +84,8 @@ class Tasks:
 
     def _promote(self, queue: Queue) -> None:
         """Have delayed tasks wait that are due."""
-        due = self._takers.due(queue)
-        if due is not None and due <= self._state.moment:
+        self._takers.due(queue)
+        if queue.known_due is not None and queue.known_due <= self._state.moment:
             moved, in_groups = self._rows.promote(queue, self._state.cap)
             queue.delayed -= moved
             queue.waiting += moved
@@ -96,6 +102,29 @@ class Tasks:
             tasks = self._rows.take(queue, session, op)
         queue.waiting -= len(tasks)
         return tasks
+
+    def _take_at_pace(
+        self, queue: Queue, session: Session, op: Exchange, takeable: int
+    ) -> tuple[Sequence[Taken], int]:
+        """Take what may start now of a queue that has a rate or a pace, or whose groups have.
+
+        Return how many tasks more can be taken, too, where so many could be before.
+        """
+        groups = queue.groups
+        was_open = groups.open
+        groups.pass_time()
+        if groups.open is not None:
+            op = replace(op, want=groups.possible(op.want))
+        tasks = self._take(queue, session, op)
+        if tasks:
+            groups.start(len(tasks))
+            seconds = max(groups.every * groups.burst, groups.group_every * groups.group_burst)
+            if seconds:
+                queue.keep_until = max(queue.keep_until, self._state.after(seconds))
+        again = groups.regained()
+        if was_open is not None and (tasks or not was_open):
+            return tasks, queue.waiting
+        return tasks, queue.takeable - takeable + again
 
     def complete(self, op: Complete) -> Reply:
         """Settle a task within a transaction of the user's."""
@@ -176,6 +205,12 @@ class Tasks:
 
     def set_paused(self, op: SetPaused) -> Reply:
         queue: Queue = self._queues.get(op.key)
+        if op.seconds > 0:
+            due = self._takers.due(queue)
+            until = queue.groups.hold_off(op.group, op.seconds)
+            queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
+            self._takers.offer_sooner(queue, due)
+            return Reply.OK
         queue.paused = op.paused
         if not op.paused:
             self._takers.offer(queue, queue.takeable)
@@ -183,8 +218,8 @@ class Tasks:
 
     def set_groups(self, op: SetGroups) -> Reply:
         queue: Queue = self._queues.get(op.key)
-        takeable = queue.takeable
+        takeable, was_open = queue.takeable, queue.groups.open
         queue.groups.set(op)
         self._room.make_room_in_groups(queue)
-        self._takers.offer(queue, queue.takeable - takeable)
+        self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)
         return Reply.OK

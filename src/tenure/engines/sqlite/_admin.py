@@ -265,6 +265,7 @@ class Admin:
             if queue.groups.named:
                 rows.append(self._state.one(TASKS.oldest_in_groups, queue=queue.id))
             moments += [moment for (moment,) in rows if moment is not None]
-        if (due := self._takers.due(queue)) is not None:
-            moments.append(due)
+        self._takers.due(queue)
+        if queue.known_due is not None:
+            moments.append(queue.known_due)
         return seconds(self._state.moment - min(moments))

@@ -16,6 +16,7 @@ from typing import Any
 from tenure.engine import GroupCounts
 from tenure.engines.rules import Group, Groups, GroupSettings, Next, Position, decoded_name, encoded_name
 
+from ._paces import Paces
 from ._sql import GROUPS
 from ._state import State
 
@@ -28,6 +29,7 @@ class GroupRows:
     """The groups of a queue, and the row for all of them together."""
 
     def __init__(self, state: State, queue: int) -> None:
+        self.paces = Paces(state, queue)
         self._state = state
         self._queue = queue
         self._stored: tuple[Any, ...] = ()
@@ -47,7 +49,7 @@ class GroupRows:
     def save(self, groups: Groups) -> bool:
         """Write back what has changed; return whether there is a row for all groups together."""
         self._write()
-        row = _settings_of(groups) if groups.are_kept else ()
+        row = _settings_of(groups) if groups.are_kept or groups.is_paced else ()
         if row and row != self._stored:
             columns = dict(zip(_COLUMNS, row, strict=True))
             columns["weights"] = _text_of(groups.weights)
@@ -108,6 +110,10 @@ class GroupRows:
     def refresh(self, groups: Groups) -> int:
         self._write()
         self._groups.clear()
+        if groups.group_every or groups.paces:
+            for (name,) in self._state.all(GROUPS.names, queue=self._queue):
+                groups.refresh(self.change(decoded_name(name)))
+            return groups.takeable
         tag = groups.virtual_time + 1.0
         self._state.run(
             GROUPS.refresh, queue=self._queue, per_group=groups.per_group, hold=groups.hold, tag=tag

@@ -49,10 +49,13 @@ class Queues:
 
     def save(self) -> None:
         for queue in list(self._queues.values()):
-            if queue.has_groups or queue.groups.are_kept:
+            is_over = queue.keep_until <= self._state.moment and not queue.takers and self.is_idle(queue)
+            if is_over and queue.has_groups:
+                queue.groups.pass_time()
+            if queue.has_groups or queue.groups.is_paced or queue.groups.are_kept:
                 queue.has_groups = int(queue.group_rows.save(queue.groups))
-            if queue.keep_until <= self._state.moment and not queue.takers and self.is_idle(queue):
-                if not self._state.one(TASKS.any_kept_key, queue=queue.id)[0]:
+            if is_over:
+                if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):
                     del self._queues[queue.name]
                     self._state.run(QUEUES.delete, id=queue.id)
                     continue

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure.arguments import check_count, check_name, check_number
-from tenure.engine import OF_CHILDREN, GroupCounts, SetGroups
+from tenure.engine import OF_CHILDREN, GroupCounts, Rate, SetGroups
 from tenure.errors import EngineError
+from tenure.limits import REQUESTS, Limit
 from tenure.store import Session, Store
 
 OnRetry = Literal["hold", "pass"]
@@ -67,11 +68,13 @@ def settings(
     weights: Mapping[str, float] | None,
     max_group_size: object,
     on_retry: object,
+    rate: Limit | None,
+    group_rate: Limit | None,
 ) -> SetGroups | None:
     """The settings of groups in the description of a queue; None if it sets nothing."""
     if on_retry not in ("hold", "pass"):
         raise ValueError(f"on_retry must be 'hold' or 'pass', not {on_retry!r}")
-    if per_group is None and weights is None and max_group_size is None:
+    if per_group is weights is max_group_size is rate is group_rate is None:
         return None
     return SetGroups(
         key,
@@ -79,7 +82,19 @@ def settings(
         0 if max_group_size is None else check_count("max_group_size", max_group_size),
         _weights({} if weights is None else weights),
         on_retry == "hold",
+        _rate("rate", rate),
+        _rate("group_rate", group_rate),
     )
+
+
+def _rate(name: str, limit: object) -> Rate | None:
+    if limit is None:
+        return None
+    if not isinstance(limit, Limit):
+        raise TypeError(f"{name} must be a Limit, such as Limit(100, per=1), not {type(limit).__name__}")
+    if limit.unit != REQUESTS:
+        raise ValueError(f"{name} counts tasks, and has no unit: {limit.unit!r}")
+    return Rate(1 / limit.per_second, limit.most)
 
 
 def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:

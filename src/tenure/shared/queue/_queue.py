@@ -47,6 +47,7 @@ from tenure.engine import (
     TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
+from tenure.limits import Limit
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
 
 from ._at_work import QueueWorker, read_workers
@@ -61,6 +62,7 @@ from ._groups import (
     GroupStatistics,
     OnRetry,
     check_group,
+    group_of_children,
     group_statistics,
     settings,
 )
@@ -126,8 +128,12 @@ class WorkQueue(Target[P], Generic[P]):
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
     time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
     failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
-    group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
-    apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
+    group. Tasks without a group are one more group, without limits.
+
+    `rate` limits how many tasks of the queue start, `group_rate` how many of each group, as `Limit(100, per=60)`: a
+    group whose time has not come is not taken from, as if it had no task. These settings belong to the queue: those
+    sent last apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups`
+    changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
@@ -159,6 +165,8 @@ class WorkQueue(Target[P], Generic[P]):
         weights: Mapping[str, float] | None = None,
         max_group_size: int | None = None,
         on_retry: OnRetry = "hold",
+        rate: Limit | None = None,
+        group_rate: Limit | None = None,
     ) -> None:
         self.name = name
         self.store = store
@@ -182,7 +190,9 @@ class WorkQueue(Target[P], Generic[P]):
         client.takers.keep = keep_payloads
         client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)
-        client.groups.change(settings(self.key, per_group, weights, max_group_size, on_retry))
+        client.groups.change(
+            settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
+        )
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
@@ -618,14 +628,28 @@ class WorkQueue(Target[P], Generic[P]):
         weights: Mapping[str, float] | None = None,
         max_group_size: int | None = None,
         on_retry: OnRetry = "hold",
+        rate: Limit | None = None,
+        group_rate: Limit | None = None,
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied, or only in the next session.
         """
-        new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
+        new = settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
+        new = new or SetGroups(self.key)
         await self._client.groups.send_now(new)
+
+    async def hold_off(self, seconds: float, *, group: str | None = None) -> None:
+        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
+
+        Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
+        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
+        """
+        seconds = check_seconds("seconds", seconds)
+        named = "" if group is None else check_group("group", group)
+        for name in (named, group_of_children(named))[: 1 + bool(named)] if seconds else ():
+            await self.store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""

@@ -20,6 +20,7 @@ from ._hints import HintContract  # noqa: E402
 from ._holds import HoldContract  # noqa: E402
 from ._keys import KeyContract  # noqa: E402
 from ._odd_arguments import OddArgumentContract  # noqa: E402
+from ._paces import PaceContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
 from ._survey import SurveyContract  # noqa: E402
@@ -39,6 +40,7 @@ class EngineContract(
     DeadlineContract,
     FamilyDeadlineContract,
     GroupContract,
+    PaceContract,
     FamilyContract,
     KeyContract,
     CounterContract,

@@ -116,7 +116,8 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.GetResult("queue", 1, "odd"),
         e.Scan(e.KEYED_TASK, "queue", only="key", watch="odd"),
         e.SetPaused("queue", False),
-        e.SetGroups("queue", 2, 3, (("group", 2.0),)),
+        e.SetPaused("queue", False, 1.0, "group"),
+        e.SetGroups("queue", 2, 3, (("group", 2.0),), True, e.Rate(0.5, 4.0), e.Rate(0.25, 2.0)),
     ),
     "administration": (
         e.Move("queue", (1,), "cancelled", ttl=100.0),

@@ -43,6 +43,7 @@ from tenure.engine import (
     Put,
     PutChildren,
     PutRequest,
+    Rate,
     RateLimit,
     Refund,
     RefundRequest,
@@ -539,6 +540,7 @@ def queue_operation(d: Draw) -> Operation[Any]:
         ),
         Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         SetPaused(queue, d.flag()),
+        SetPaused(queue, d.flag(), d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))) if d.timed else Ping(),
         Count(queue, d.watch(), d.flag()),
         Scan(GROUPS, queue, limit=d.number(1, 3)),
     )
@@ -719,9 +721,17 @@ async def set_groups(d: Draw) -> None:
     """Limits and weights, all of them powers of two: sums of such floats are exact."""
     weights = d.some(0, 2, lambda: (d.one_of((_group, _group_of_children))(d), d.one_of((0.25, 2.0, 4.0))))
     per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
+    rates = _rate(d), _rate(d)
     await d.walk.send(
-        SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0)
+        SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0, *rates)
     )
+
+
+def _rate(d: Draw) -> Rate | None:
+    """A rate, where both engines have the same time."""
+    if not d.timed or d.flag():
+        return None
+    return Rate(d.one_of((0.25, 0.5, 2.0)), d.one_of((1.0, 2.0, 4.0)))
 
 
 async def take_turns(d: Draw) -> None:

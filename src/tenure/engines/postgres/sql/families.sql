@@ -241,7 +241,7 @@ BEGIN
     IF over_at IS NOT NULL THEN
         INSERT INTO tenure.todo (due, id, name, what) VALUES (over_at, _task.id, _q.name, 'time out');
         -- an idle taker must know, to ask in time
-        _q := tenure.offer_tasks(_q, 1);
+        _q := tenure.hint_takers(_q, 1);
     END IF;
     _task.deliveries := _task.attempts;
     _q := tenure.set_apart(_q, _task, false);

@@ -3,7 +3,7 @@
 -- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is
 -- empty. A group that comes and goes all the time would leave dead rows of one name. So the row of a group stays until
 -- the period ends, unless there are many more rows than groups in use.
--- Needs: state, takers, tasks
+-- Needs: paces, state, takers, tasks
 
 -- How many tasks of a group can be taken now.
 CREATE FUNCTION tenure.takeable(_limit bigint, _name bytea, _waiting bigint, _leased bigint, _rests boolean)
@@ -99,6 +99,9 @@ BEGIN
     _q.held := _q.held + coalesce(changes.held, 0);
     _q.groups := _q.groups + coalesce(changes.groups, 0);
     _q.named := _q.named + coalesce(changes.named, 0);
+    IF _q.group_rate IS NOT NULL OR _q.paces > 0 THEN
+        _q := tenure.hold_paced(_q, _names);
+    END IF;
     IF _q.groups = 0 AND _q.reserved = 0 AND _q.producers = 0 AND NOT changes.are_awaited THEN
         _q := tenure.end_period(_q);
     END IF;
@@ -161,14 +164,19 @@ END $$;
 -- A turn changes the tag of its own group only. So the tags that each group will have are known beforehand, and the
 -- order of the turns is that of all these tags. Behind the first `_want` groups nothing matters.
 CREATE FUNCTION tenure.take_turns(
-    _now bigint, INOUT _q tenure.queue, _want bigint, _aging bigint, OUT _places tid[]
+    _now bigint, INOUT _q tenure.queue, _want bigint, _aging bigint, OUT _places tid[], OUT _again bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
 BEGIN
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
-        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.fronts, g.ctid AS place
+        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.fronts, g.ctid AS place,
+            CASE WHEN _q.group_rate IS NULL OR g.name = '' THEN g.waiting - g.held ELSE least(
+                tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, false),
+                tenure.possible_starts(_q.group_rate, coalesce((SELECT p.starts_at FROM tenure.pace p
+                    WHERE p.ctid = tenure.place_of_pace(_q, g.name)), 0), _now)
+            ) END AS most
         FROM tenure.task_group g
         WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
         ORDER BY g.tag, g.name LIMIT _want
@@ -177,9 +185,10 @@ BEGIN
     ), turn AS (
         SELECT f.*, 1::bigint AS n FROM first f
         UNION ALL
-        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.pinned, t.fronts, t.place, t.n + 1
+        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.pinned, t.fronts, t.place, t.most,
+            t.n + 1
         FROM turn t
-        WHERE t.n < least(t.waiting - t.held, _want)
+        WHERE t.n < least(t.most, _want)
             AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
     ), taken AS (
         SELECT p.name, p.place, p.cost, p.held, p.pinned, p.fronts,
@@ -220,12 +229,24 @@ BEGIN
         FROM chosen c WHERE g.ctid = c.place
     )
     SELECT array_agg(f.place ORDER BY t.tags[f.n], t.name, f.n) AS places,
+        array_agg(t.name ORDER BY t.name) FILTER (WHERE f.n = 1) AS names,
+        array_agg(t.count ORDER BY t.name) FILTER (WHERE f.n = 1) AS counts,
         max(t.last) AS reached, sum(t.waiting - t.free - t.held) FILTER (WHERE f.n = 1) AS held
     INTO sums
     FROM chosen t CROSS JOIN LATERAL unnest(t.places) WITH ORDINALITY f (place, n);
     _places := sums.places;
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
+    _again := 0;
+    IF _q.group_rate IS NOT NULL THEN
+        _q := tenure.hold_paced(tenure.start_in_groups(_q, sums.names, sums.counts), sums.names);
+        SELECT sum(u.count - 1 + (g.waiting > g.held)::int) INTO _again
+        FROM unnest(sums.names, sums.counts) u (name, count)
+        JOIN tenure.task_group g ON g.ctid = tenure.place_of_group(_q, u.name) WHERE u.name <> '';
+        _again := coalesce(_again, 0);
+    ELSIF _q.paces > 0 THEN
+        _q := tenure.hold_paced(_q, sums.names);
+    END IF;
 END $$;
 
 -- producers
@@ -302,19 +323,24 @@ END $$;
 -- The groups with their costs of a turn. -> ok, more
 CREATE FUNCTION tenure.set_groups(
     _clock bigint, _cap bigint, _queue bytea, _per_group bigint, _max_size bigint, _groups bytea[],
-    _costs double precision[], _keep_order boolean
+    _costs double precision[], _keep_order boolean, _rate double precision[], _group_rate double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
     before bigint;
+    was_open bigint;
+    is_other boolean;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
     queue := tenure.use_queue(now, _queue);
+    is_other := (queue.per_group, queue.keep_order) <> (_per_group, _keep_order)
+        OR queue.group_rate IS DISTINCT FROM _group_rate;
     -- each process sends them in each of its sessions: without a change that costs little
-    IF (queue.per_group, queue.group_size, queue.keep_order) = (_per_group, _max_size, _keep_order) AND NOT EXISTS (
+    IF (queue.per_group, queue.group_size, queue.keep_order) = (_per_group, _max_size, _keep_order)
+            AND queue.rate IS NOT DISTINCT FROM _rate AND queue.group_rate IS NOT DISTINCT FROM _group_rate AND NOT EXISTS (
         SELECT FROM (SELECT t.name, t.cost FROM tenure.turn t WHERE t.queue = _queue) t
         FULL JOIN unnest(_groups, _costs) u (name, cost) USING (name, cost) WHERE t IS NULL OR u IS NULL
     ) THEN
@@ -327,6 +353,10 @@ BEGIN
     queue.group_size := _max_size;
     queue.keep_order := _keep_order;
     queue.weights := cardinality(_groups);
+    was_open := queue.open;
+    queue.rate := _rate;
+    queue.group_rate := _group_rate;
+    queue := tenure.open_queue(queue);
     DELETE FROM tenure.turn t WHERE t.queue = _queue;
     INSERT INTO tenure.turn (queue, name, cost)
     SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
@@ -334,12 +364,15 @@ BEGIN
         UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
         FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
         WHERE g.ctid = o.ctid AND o.queue = _queue AND o.period = queue.period AND g.cost <> coalesce(t.cost, 1);
-        queue := tenure.regroup(queue, ARRAY(
-            SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.period = queue.period), 0, 0, 0);
+        IF is_other THEN
+            queue := tenure.regroup(queue, ARRAY(
+                SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.period = queue.period), 0, 0, 0);
+        END IF;
         queue := tenure.make_room(queue, ARRAY(
             SELECT g.name FROM tenure.task_group g
             WHERE g.queue = _queue AND g.period = queue.period AND g.producers > 0 ORDER BY g.name));
     END IF;
-    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(
+        queue, CASE was_open WHEN 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END));
     RETURN tenure.reply('ok');
 END $$;

@@ -1,5 +1,5 @@
 -- Single tasks, and the administration of a queue.
--- Needs: families, groups, keys, state, tasks
+-- Needs: families, groups, keys, paces, state, tasks
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _task.ending THEN 'ending' WHEN _task.session = 0 THEN 'suspended'
@@ -391,16 +391,24 @@ BEGIN
 END $$;
 
 -- -> ok, more
-CREATE FUNCTION tenure.set_paused(_clock bigint, _cap bigint, _queue bytea, _paused boolean)
-RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.set_paused(
+    _clock bigint, _cap bigint, _queue bytea, _paused boolean, _seconds bigint, _group bytea
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
+    due bigint;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
     queue := tenure.use_queue(now, _queue);
+    IF _seconds > 0 THEN
+        due := tenure.next_due(queue);
+        queue := tenure.hold_off_queue(queue, _group, now + _seconds);
+        PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
+        RETURN tenure.reply('ok');
+    END IF;
     queue.paused := _paused;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held));
     RETURN tenure.reply('ok');
@@ -504,7 +512,7 @@ BEGIN
             WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
                 AND t.ready_at >= tenure.oldest_front(fronts)
             ORDER BY t.ready_at LIMIT 1),
-        tenure.next_due(q)
+        tenure.delayed_until(q)
     );
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed - q.suspended - q.ending, q.done, q.dead, q.cancelled, q.expired,

@@ -249,7 +249,10 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
 -- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
 -- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
--- rows of turn.
+-- rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
+-- `starts_at`. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
+-- of pace; no group that is awaited may start before `first_pace`, and no other one before `first_old` (NULL: never).
+-- `at` is never stored: it is the time of the operation that has read the row.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
 -- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
@@ -293,6 +296,14 @@ CREATE TABLE tenure.queue (
     group_size bigint NOT NULL DEFAULT 0,
     weights bigint NOT NULL DEFAULT 0,
     keep_order boolean NOT NULL DEFAULT true,
+    rate double precision[],
+    group_rate double precision[],
+    starts_at double precision,
+    open bigint,
+    paces bigint,
+    first_pace double precision,
+    first_old double precision,
+    at bigint,
     fronts bigint[] DEFAULT '{}',
     first_due bigint NOT NULL DEFAULT 0,
     first_taker bigint NOT NULL DEFAULT 0,
@@ -349,6 +360,18 @@ CREATE TABLE tenure.task_group (
     PRIMARY KEY (queue, period, name, page) WITH (fillfactor = 50)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
+
+-- When the next task of a group may start. The group is `awaited` if it could be taken from otherwise. A group has one row:
+-- the time is in the key so that the entries of dead rows are passed over, since it only grows.
+CREATE TABLE tenure.pace (
+    queue bytea NOT NULL,
+    name bytea NOT NULL,
+    starts_at double precision NOT NULL,
+    awaited boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (queue, name, starts_at)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;
+CREATE INDEX pace_due ON tenure.pace (queue, starts_at, name) WHERE awaited;
 
 -- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in
 -- its group, otherwise for room in the queue.

@@ -1,5 +1,5 @@
 -- Settling and taking tasks, in one exchange.
--- Needs: families, groups, state, tasks, verdicts
+-- Needs: families, groups, paces, state, tasks, verdicts
 
 -- -> the queue, and whether the settlement came in time; NULL: the task has a family or is late, and is to be settled
 -- `_behind` the others
@@ -366,6 +366,9 @@ DECLARE
     first bigint;
     stops bigint[];
     due bigint;
+    was_open bigint;
+    again bigint := 0;
+    wanted bigint := _want;
 BEGIN
     PERFORM tenure.keep_session(_session);
     now := tenure.enter_object(_clock, 'queue', _queue);
@@ -393,11 +396,19 @@ BEGIN
     IF queue.delayed > 0 THEN
         queue := tenure.promote_tasks(now, queue, _cap);
     END IF;
+    IF queue.paces > 0 OR queue.open IS NOT NULL THEN
+        was_open := queue.open;
+        queue := tenure.pass_time(queue, _cap);
+        IF queue.open IS NOT NULL THEN
+            _want := least(_want, tenure.possible_starts(queue.rate, coalesce(queue.starts_at, 0), now))::bigint;
+        END IF;
+    END IF;
     IF _want > 0 AND queue.waiting > queue.held AND NOT queue.paused THEN
         IF queue.named > 0 THEN
             turns := tenure.take_turns(now, queue, _want, _aging);
             queue := turns._q;
             places := turns._places;
+            again := turns._again;
         ELSE
             turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, _aging);
             queue.fronts := turns._fronts;
@@ -412,15 +423,28 @@ BEGIN
                 WHERE t.session = mine.id AND t.token BETWEEN first AND first + count - 1));
         END IF;
     END IF;
-    IF queue.takers > 0 OR (_wait AND count < _want) THEN
-        queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN _want - count ELSE 0 END);
+    IF queue.rate IS NOT NULL OR queue.group_rate IS NOT NULL OR queue.open IS NOT NULL THEN
+        IF queue.rate IS NOT NULL AND count > 0 THEN
+            queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
+        END IF;
+        queue := tenure.open_queue(queue);
+        IF count > 0 AND coalesce(queue.rate, queue.group_rate) IS NOT NULL THEN
+            queue.keep_until := greatest(queue.keep_until, now + ceil(greatest(
+                queue.rate[1] * queue.rate[2], queue.group_rate[1] * queue.group_rate[2]))::bigint);
+        END IF;
+        IF was_open = 0 OR (was_open IS NOT NULL AND count > 0) THEN
+            again := before + queue.held;
+        END IF;
     END IF;
-    IF queue.takers > 0 AND queue.waiting - queue.held > before THEN
-        queue := tenure.offer_tasks(queue, queue.waiting - queue.held - before);
+    IF queue.takers > 0 OR (_wait AND count < wanted) THEN
+        queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN wanted - count ELSE 0 END);
+    END IF;
+    IF queue.takers > 0 AND queue.waiting - queue.held + again > before THEN
+        queue := tenure.offer_tasks(queue, queue.waiting - queue.held + again - before);
     END IF;
     stops := ARRAY(SELECT t.token FROM tenure.task t
         WHERE t.session = mine.id AND t.queue = _queue AND t.stop > 0 ORDER BY t.stop);
-    IF queue.delayed > 0 THEN
+    IF queue.delayed > 0 OR queue.paces > 0 OR queue.open IS NOT NULL THEN
         due := tenure.next_due(queue);
     END IF;
     known := ARRAY[

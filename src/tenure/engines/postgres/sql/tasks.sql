@@ -7,7 +7,7 @@
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
-        AND _q.per_group = 0 AND _q.group_size = 0 AND _q.weights = 0
+        AND _q.per_group = 0 AND _q.group_size = 0 AND _q.weights = 0 AND _q.rate IS NULL AND _q.group_rate IS NULL
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -25,6 +25,9 @@ BEGIN
         queue.discarded := 0;
         queue.purged := 0;
     END IF;
+    IF queue.name IS NOT NULL THEN
+        queue.at := _now;
+    END IF;
     RETURN queue;
 END $$;
 
@@ -35,6 +38,7 @@ DECLARE
 BEGIN
     IF queue.name IS NULL THEN
         INSERT INTO tenure.queue (name) VALUES (_name) RETURNING * INTO queue;
+        queue.at := _now;
     END IF;
     RETURN queue;
 END $$;
@@ -51,6 +55,9 @@ BEGIN
         ELSIF _q.takers = 0 THEN
             IF _q.named > 0 THEN
                 PERFORM tenure.end_period(_q);
+            END IF;
+            IF _q.paces > 0 THEN
+                DELETE FROM tenure.pace p WHERE p.queue = _q.name;
             END IF;
             DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
             RETURN;
@@ -70,7 +77,10 @@ BEGIN
         page = next_page, changes = changes + 1
     WHERE name = _q.name AND page = _q.page;
     IF _q.has_groups THEN
-        UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
+        UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0
+                OR coalesce(_q.rate, _q.group_rate) IS NOT NULL OR _q.starts_at IS NOT NULL OR coalesce(_q.paces, 0) > 0,
+            rate = _q.rate, group_rate = _q.group_rate, starts_at = _q.starts_at, open = _q.open, paces = _q.paces,
+            first_pace = _q.first_pace, first_old = _q.first_old,
             named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
             period = _q.period, first_grouped = _q.first_grouped, per_group = _q.per_group,
             group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
@@ -126,13 +136,25 @@ BEGIN
 END $$;
 
 -- When the next delayed task becomes due; NULL for never.
-CREATE FUNCTION tenure.next_due(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.delayed_until(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF _q.delayed = 0 THEN
         RETURN NULL;
     END IF;
     RETURN (SELECT t.ready_at FROM tenure.task t WHERE t.queue = _q.name AND t.session IS NULL AND t.delayed
         AND t.ready_at >= _q.first_due ORDER BY t.ready_at LIMIT 1);
+END $$;
+
+-- When more tasks can be taken, since a task is due or a pace allows it; NULL for never.
+CREATE FUNCTION tenure.next_due(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.open = 0 AND _q.waiting > 0 THEN
+        RETURN least(tenure.delayed_until(_q), ceil(_q.starts_at)::bigint);
+    ELSIF _q.paces > 0 THEN
+        RETURN least(tenure.delayed_until(_q), (SELECT ceil(p.starts_at)::bigint FROM tenure.pace p
+            WHERE p.queue = _q.name AND p.awaited AND p.starts_at >= _q.first_pace ORDER BY p.starts_at LIMIT 1));
+    END IF;
+    RETURN tenure.delayed_until(_q);
 END $$;
 
 -- idle takers
@@ -149,8 +171,8 @@ BEGIN
     END IF;
 END $$;
 
--- Hint idle takers that `_count` more tasks can be taken, as many takers as are needed.
-CREATE FUNCTION tenure.offer_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+-- Have as many idle takers ask as are needed for `_count` tasks.
+CREATE FUNCTION tenure.hint_takers(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     taker tenure.taker;
 BEGIN
@@ -166,11 +188,18 @@ BEGIN
     RETURN _q;
 END $$;
 
+-- Hint idle takers that `_count` more tasks can be taken, as many takers as are needed. A queue with a pace hints one:
+-- whoever takes something has the next one hinted.
+CREATE FUNCTION tenure.offer_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN tenure.hint_takers(_q, least(_count, _q.open));
+END $$;
+
 -- A new earliest due time: one idle taker must know, to ask in time.
 CREATE FUNCTION tenure.offer_sooner(_q tenure.queue, _before bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     IF _q.takers > 0 AND tenure.next_due(_q) < coalesce(_before, 'infinity'::float8) THEN
-        RETURN tenure.offer_tasks(_q, 1);
+        RETURN tenure.hint_takers(_q, 1);
     END IF;
     RETURN _q;
 END $$;

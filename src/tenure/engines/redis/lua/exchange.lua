@@ -7,8 +7,8 @@
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
 -- {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the others, which may be ""
 -- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
---     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, read_queue, read_task,
---     save_numbers, save_queue, set, token, unlease, write, write_endings
+--     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces, read_queue,
+--     read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
@@ -133,6 +133,20 @@ local function lease(task_id, since)
     show(task_id, token, since, task, attempts, deliveries)
 end
 
+-- The taken tasks have started. Where the queue could not be taken from before, or has a pace, more can be gained.
+local function finish_pace(was_open)
+    local its_paces, its = paces(), paced[queue]
+    if its.open then
+        its_paces.start_in_queue(its, #taken / 2)
+    end
+    if its.every + its.group_every > 0 and #taken > 0 then
+        its_paces.keep_pace(queue, now + math.max(its.every * its.burst, its.group_every * its.group_burst))
+    end
+    if was_open == 0 or was_open and #taken > 0 then
+        gained = its_paces.count_waiting(queue)
+    end
+end
+
 -- Take tasks without a group, at most so many.
 local function take_plain(most)
     local last = #taken + 2 * most
@@ -148,6 +162,14 @@ local function take_plain(most)
     end
 end
 
+local pace, was_open = paced[queue], nil
+if pace then
+    was_open = pace.open
+    paces().pass_time(queue)
+    if pace.open then
+        want = math.min(want, paces().possible_starts(pace.every, pace.burst, pace.starts_at))
+    end
+end
 if queue.paused == 0 and want > 0 then
     if queue.grouped > 0 then
         -- include take_turns
@@ -157,6 +179,9 @@ if queue.paused == 0 and want > 0 then
     end
 end
 write()
+if pace then
+    finish_pace(was_open)
+end
 if #taken > 0 and call('SADD', queue.key .. ':lessees', session) == 1 then
     id = id + 1
     call('ZADD', P .. session .. ':items', 4e15 + id, 'tasks ' .. name)
@@ -165,7 +190,7 @@ elseif #taken == 0 and #ARGV > 11 and call('EXISTS', LEASES) == 0 then
 end
 
 -- The session is idle until it gets what it wants beyond that, or no longer.
-local more = ARGV[7] == '1' and want - #taken / 2 or 0
+local more = ARGV[7] == '1' and tonumber(ARGV[6]) - #taken / 2 or 0
 if more > 0 then
     add_taker(queue, session, more)
 elseif queue.takers > 0 and call('ZSCORE', queue.key .. ':takers', session) then
@@ -181,6 +206,9 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
     end
 end
 local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
+if pace then
+    soonest = math.min(soonest, paces().pace_due(queue, pace) or soonest)
+end
 local ask_again_in = math.max(0, soonest - now)
 if made_families then
     families().finish()

@@ -10,8 +10,8 @@
 -- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
 --
 -- The caller has written what it gathered.
--- Reads: cold, due_at, end_task, families, groups, is_late, leave_queue, now, offer_tasks, read_queue, read_task,
---     save_queue, set, set_expiry, write_endings
+-- Reads: cold, due_at, end_task, families, groups, hint_takers, is_late, leave_queue, now, offer_tasks,
+--     read_queue, read_task, save_queue, set, set_expiry, write_endings
 -- Writes: expiry, gained
 
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
@@ -434,7 +434,7 @@ local function wait(queue, task, awaited, prefix, timeout)
     set_apart(queue, task, 'suspended')
     if timeout ~= 0 then
         set_timeout(family, now + timeout)
-        offer_tasks(queue, 1) -- an idle taker must know, to ask in time
+        hint_takers(queue, 1) -- an idle taker must know, to ask in time
     end
     if prefix ~= '' and next_name(family, 'f' .. format('%08d', family.tries), prefix, prefix) then
         sweep_failed(family)

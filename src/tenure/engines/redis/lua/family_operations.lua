@@ -73,7 +73,7 @@ function operations.put_children(name)
     F.update(family, {total = family.total + more, unfinished = family.unfinished + new})
     local to = F.queue_of(ARGV[7])
     local answer, last = {}, tonumber(call('HGET', P .. 'state', 'task') or 0)
-    local before = to.takers > 0 and cold().first_delayed(to)
+    local before = to.takers > 0 and cold().first_due(to)
     F.switch(to)
     for i = 9, #ARGV, 7 do
         if not ids[i] then

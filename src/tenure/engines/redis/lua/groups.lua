@@ -8,7 +8,7 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: CAP, add_soon, cold, remove_soon, set, write
+-- Reads: CAP, add_soon, cold, paced, paces, remove_soon, set, write
 -- Writes: gained
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
@@ -56,7 +56,7 @@ local function known_of(queue)
         local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
         known = {
             of = {}, touched = false, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
-            weighted = found[4],
+            weighted = found[4], pace = paced[queue],
         }
         known_groups[queue] = known
     end
@@ -75,6 +75,10 @@ local function takeable(known, group)
         return 0
     end
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
+end
+
+local function has_pace(known, group)
+    return known.pace and group.name ~= '' and (known.pace.group_every > 0 or known.pace.paces > 0)
 end
 
 -- A group as it is stored. Its tag is false if it has none, true while it is not known; `saved` is the tag in `tags`.
@@ -115,6 +119,9 @@ local function add_group(queue, known, name, packed)
         group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
     end
     group.takeable = takeable(known, group)
+    if has_pace(known, group) then
+        group.takeable = paces().counted_before(queue, known.pace, name, group.takeable)
+    end
     group.tag = group.takeable > 0 and queue.grouped > 0
     group.saved = group.tag
     known.of[name] = group
@@ -157,10 +164,13 @@ local function touch(known, group)
     end
 end
 
--- How many tasks of a group can be taken has changed, perhaps.
-local function refresh(queue, group)
+-- How many tasks of a group can be taken has changed, perhaps; one may have started.
+local function refresh(queue, group, has_started)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
+    if has_pace(known, group) then
+        count = paces().paced_count(queue, known.pace, group.name, count, has_started)
+    end
     gained, group.takeable = gained + count - group.takeable, count
     touch(known, group)
     if count == 0 then
@@ -230,11 +240,11 @@ local function count_out(queue, task)
     end
 end
 
--- So many tasks of a group are ready, more or less than before.
-local function count_ready(queue, name, count)
+-- So many tasks of a group are ready, more or less than before; one may have started.
+local function count_ready(queue, name, count, has_started)
     local group = read_group(queue, name)
     group.waiting = group.waiting + count
-    refresh(queue, group)
+    refresh(queue, group, has_started)
     return group
 end
 

@@ -1,5 +1,5 @@
 -- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
--- Reads: add_soon, groups, hint, notify_watchers, now, offer_tasks, process_of, set, write
+-- Reads: add_soon, groups, hint, hint_takers, notify_watchers, now, paced, paces, process_of, set, write
 -- Writes: gained, id
 
 local function add(queue, field, number)
@@ -14,12 +14,19 @@ local function first_delayed(queue)
     end
 end
 
+-- When more tasks can be taken, since a task is due or a pace allows it.
+local function first_due(queue)
+    local ready_at, pace = first_delayed(queue), paced[queue]
+    local starts_at = pace and paces().pace_due(queue, pace)
+    return ready_at and starts_at and math.min(ready_at, starts_at) or ready_at or starts_at
+end
+
 -- A new earliest due time: one idle taker must know, to ask in time.
 local function offer_sooner(queue, before)
     if queue.takers > 0 then
-        local earliest = first_delayed(queue)
+        local earliest = first_due(queue)
         if earliest and (not before or earliest < before) then
-            offer_tasks(queue, 1)
+            hint_takers(queue, 1)
         end
     end
 end
@@ -128,7 +135,7 @@ end
 
 -- A task that is in no order stands in one again; the caller offers what can be taken.
 local function requeue(queue, task, since)
-    local before = queue.takers > 0 and first_delayed(queue)
+    local before = queue.takers > 0 and first_due(queue)
     if task.followed then
         notify_task_watchers(queue, task)
     end

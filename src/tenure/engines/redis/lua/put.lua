@@ -8,7 +8,7 @@
 -- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it
 -- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 -- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
---     now, offer_tasks, read_queue, save_numbers, save_queue, set, write
+--     now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
 -- Writes: gained
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
@@ -133,7 +133,7 @@ local function accept_request(count, cursor, value, expected)
         skip_tasks(count)
         return
     end
-    local before, new = queue.takers > 0 and queue.delayed > 0 and cold().first_delayed(queue), 0
+    local before, new = queue.takers > 0 and (queue.delayed > 0 or paced[queue]) and cold().first_due(queue), 0
     delayed, answer[#answer + 1] = 0, count
     for i = 1, count do
         local more = put_task(read_new_task())
@@ -156,7 +156,7 @@ local function accept_request(count, cursor, value, expected)
     write()
     if queue.takers > 0 then
         offer_tasks(queue, gained)
-        if delayed > 0 then
+        if delayed > 0 or paced[queue] then
             cold().offer_sooner(queue, before)
         end
     end

@@ -3,7 +3,7 @@
 -- `queue` is a hash {size, paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how many were put,
 -- done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for good; keep,
 -- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
--- `groups.lua`}.
+-- `groups.lua`; pace, see `paces.lua`}.
 -- Reads: now
 
 -- Fields that were not read together are read when they are asked for; a missing field is 0.
@@ -15,6 +15,8 @@ local LAZY = {
     end,
 }
 
+local paced = {} -- queue -> its pace, of those that have one
+
 local function is_over(queue)
     return queue.tasks == 0 and queue.dead == 0 and queue.kept == 0 and queue.paused == 0 and queue.producers == 0
         and queue.reserved == 0 and queue.grouped == 0 and call('EXISTS', queue.key .. ':cursors', queue.key .. ':settings') == 0
@@ -23,7 +25,7 @@ end
 -- -> the queue, and its size as text
 local function read_queue(name)
     local found = call('HMGET', P .. name .. ':queue', 'tasks', 'put', 'takers', 'delayed', 'ranked', 'producers', 'reserved',
-        'paused', 'watched', 'keep', 'listed', 'grouped', 'size')
+        'paused', 'watched', 'keep', 'listed', 'grouped', 'size', 'pace')
     local queue = setmetatable({
         name = name, key = P .. name, changed = {}, tasks = tonumber(found[1] or 0), put = tonumber(found[2] or 0),
         takers = found[3] and tonumber(found[3]) or 0, delayed = found[4] and tonumber(found[4]) or 0,
@@ -32,6 +34,18 @@ local function read_queue(name)
         watched = found[9] and 1 or 0, keep = found[10] and tonumber(found[10]) or 0,
         listed = found[11] and tonumber(found[11]) or 0, grouped = found[12] and tonumber(found[12]) or 0,
     }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
+    if found[14] then
+        queue.pace = found[14]
+        local every, burst, group_every, group_burst, starts_at, open, count, first_due, first_old =
+            match(found[14], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+        if every then
+            paced[queue] = {
+                every = tonumber(every), burst = tonumber(burst), group_every = tonumber(group_every),
+                group_burst = tonumber(group_burst), starts_at = tonumber(starts_at), open = tonumber(open),
+                paces = tonumber(count), first_due = tonumber(first_due), first_old = tonumber(first_old), at = {}, waits = {},
+            }
+        end
+    end
     if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten
         for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do

@@ -1,7 +1,7 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
 -- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, gained, groups, leave_queue,
---     made_families, now, offer_tasks, owner_of, process_of, purge_dead_letter, read_queue, read_task,
---     remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
+--     made_families, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter, read_queue,
+--     read_task, remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
 --     write_endings
 -- Writes: is_unfinished, operations
 
@@ -266,22 +266,39 @@ local function groups_above(queue, one, other)
     return names
 end
 
--- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and
--- weights -> ok
+-- Set the rates -> all groups with unfinished tasks if the rate of groups changes, else these. What could be taken of them
+-- before is known then.
+local function set_rates(queue, names, is_other)
+    local G, every, burst = groups(), tonumber(ARGV[10]), tonumber(ARGV[11])
+    local before = paced[queue] or {group_every = 0, group_burst = 1, paces = 0}
+    if every ~= before.group_every or burst ~= before.group_burst or is_other and before.paces > 0 then
+        names = call('ZRANGE', queue.key .. ':sizes', 0, -1)
+    end
+    G.read_groups(queue, names)
+    paces().set_rates(queue, tonumber(ARGV[8]), tonumber(ARGV[9]), every, burst)
+    G.known_of(queue).pace = paced[queue]
+    return names
+end
+
+-- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), the rates of the queue
+-- and of its groups, see `paces.lua`, then names and weights -> ok
 function operations.set_groups(name)
     local queue, G = read_queue(name), groups()
-    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
+    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 11
     local per_group, size, hold = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
     local is_other = per_group ~= known.per_group or hold ~= known.hold
+    local was_open = paced[queue] and paced[queue].open
     local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
+    changed = set_rates(queue, changed, is_other)
     known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted
     call('DEL', SETTINGS, WEIGHTS)
-    if per_group ~= 0 or size ~= 0 or weighted then
+    local rated = tonumber(ARGV[8]) + tonumber(ARGV[10]) > 0
+    if per_group ~= 0 or size ~= 0 or weighted or rated then
         call('HSET', SETTINGS, 'per_group', per_group, 'size', size, 'hold', ARGV[7])
     end
     if weighted then
         call('HSET', SETTINGS, 'weighted', 1)
-        for i = 8, #ARGV, 2 * CAP do
+        for i = 12, #ARGV, 2 * CAP do
             call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, #ARGV)))
         end
     end
@@ -289,7 +306,7 @@ function operations.set_groups(name)
         G.refresh(queue, G.read_group(queue, group))
     end
     R.admit_everywhere(queue)
-    offer_tasks(queue, gained)
+    offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
     save_queue(queue)
     return 'ok'
 end
@@ -308,9 +325,16 @@ local function count_takeable(queue, most)
     return count
 end
 
--- ARGV: queue, paused (0 or 1) -> ok
+-- ARGV: queue, paused (0 or 1), for how long to hold it off (0: not), the group that is held off ("": all) -> ok
 function operations.set_paused(name)
     local queue = read_queue(name)
+    if tonumber(ARGV[6]) > 0 then
+        local before = queue.takers > 0 and R.first_due(queue)
+        paces().hold_off(queue, ARGV[7], now + tonumber(ARGV[6]))
+        R.offer_sooner(queue, before)
+        save_queue(queue)
+        return 'ok'
+    end
     set(queue, 'paused', tonumber(ARGV[5]))
     local ready = count_takeable(queue, MOST + 1)
     offer_tasks(queue, math.min(ready, MOST))

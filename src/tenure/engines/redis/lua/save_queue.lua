@@ -1,6 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
--- Reads: groups, is_over, now, set
+-- Reads: groups, is_over, now, paced, paces, set
 
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)
@@ -47,6 +47,9 @@ local function save_queue(queue)
     if queue.grouped > 0 or queue.changed.grouped then
         groups().save_groups(queue)
     end
+    if paced[queue] then
+        paces().save_pace(queue)
+    end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
     local listed = not over and -1 or queue.put > 0 and queue.keep or 0
     if over or listed ~= queue.listed then
@@ -59,7 +62,7 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE)
+        call('DEL', QUEUE, queue.key .. ':paces', queue.key .. ':awaited')
     end
     queue.changed = {}
 end

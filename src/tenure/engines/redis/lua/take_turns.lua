@@ -1,5 +1,6 @@
 -- Take from the groups in turn. The `want` lowest tags suffice: so many groups stand behind the last that is taken.
--- Reads: aging, groups, lease, now, queue, set, take_plain, want, write
+-- Reads: aging, groups, lease, now, pace, queue, set, take_plain, want, write
+-- Writes: gained
 
 -- Of equal tags the first by the bytes of the names, as Redis has it: `<` follows the locale of the server.
 local function is_before(one, other)
@@ -99,7 +100,11 @@ while left > 0 and line[at] do
         lease(sub(place, 33), sub(place, 17, 32))
     end
     left = left - 1
-    G.count_ready(queue, group.name, -1)
+    local is_rated = group.name ~= '' and pace and pace.group_every > 0
+    G.count_ready(queue, group.name, -1, is_rated)
+    if is_rated and group.takeable > 0 then
+        gained = gained + 1
+    end
     if group.tag then
         insert(group)
     end

@@ -1,5 +1,5 @@
 -- Takers. `takers` is a sorted set of the sessions that are idle, `wants` a hash of how much each wants.
--- Reads: detach, set
+-- Reads: detach, paced, set
 -- Writes: id
 
 local gained = 0 -- how many tasks can be taken now and could not be before the operation
@@ -24,14 +24,21 @@ local function add_taker(queue, session, want)
     end
 end
 
--- Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
-local function offer_tasks(queue, count)
+-- Have as many idle takers ask as are needed for `count` tasks.
+local function hint_takers(queue, count)
     while count > 0 and queue.takers > 0 and queue.paused == 0 do
         local session = call('ZRANGE', queue.key .. ':takers', 0, 0)[1]
         count = count - forget_taker(queue, session)
         local process = call('HGET', P .. session .. ':session', 'process')
         call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))
     end
+end
+
+-- Hint idle takers that `count` more tasks can be taken, as many takers as are needed. A queue with a pace hints one:
+-- whoever takes something has the next one hinted.
+local function offer_tasks(queue, count)
+    local open = paced[queue] and paced[queue].open
+    hint_takers(queue, open and math.min(count, open) or count)
 end
 
 -- The session has no more tasks of the queue.

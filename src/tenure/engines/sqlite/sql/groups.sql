@@ -1,13 +1,14 @@
 -- grouping: What a queue has for all its groups together.
 -- in: queue
 -- out: all columns but the queue
-SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, weights
+SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, every, burst, group_every,
+  group_burst, starts_at, open, paces, first_due, first_old, weights
 FROM grouping WHERE queue = :queue
 
 -- save_grouping: Keep it.
 -- in: all columns
 REPLACE INTO grouping VALUES (:queue, :named, :unfinished, :takeable, :producers, :virtual_time, :per_group, :max_size,
-  :hold, :weights)
+  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :open, :paces, :first_due, :first_old, :weights)
 
 -- delete_grouping: Forget it.
 -- in: queue
@@ -63,6 +64,11 @@ UPDATE task_group SET takeable = CASE
   ELSE max(0, min(:per_group - leased, waiting)) END, tag = CASE WHEN takeable > 0 THEN tag ELSE :tag END
 WHERE queue = :queue AND name > x''
 
+-- names: The named groups.
+-- in: queue
+-- out: name
+SELECT name FROM task_group WHERE queue = :queue AND name > x''
+
 -- takeable: How many tasks can be taken.
 -- in: queue
 -- out: sum
@@ -73,3 +79,25 @@ SELECT total(takeable) FROM task_group WHERE queue = :queue
 -- out: name, unfinished, waiting, delayed, leased
 SELECT name, unfinished, waiting, unfinished - waiting - leased, leased FROM task_group
 WHERE queue = :queue AND name > x'' AND unfinished > 0 AND (-unfinished, name) > (:less, :name) ORDER BY unfinished DESC, name LIMIT :limit
+
+-- pace: The pace of a group.
+-- in: queue, name
+-- out: starts_at, awaited
+SELECT starts_at, awaited FROM pace WHERE queue = :queue AND name = :name
+
+-- paces: The first paces that are awaited, or the first others.
+-- in: queue, awaited, count
+-- out: name, starts_at
+SELECT name, starts_at FROM pace WHERE queue = :queue AND awaited = :awaited ORDER BY starts_at, name LIMIT :count
+
+-- add_pace: Keep the pace of a group that had none.
+-- in: all columns
+INSERT INTO pace VALUES (:queue, :name, :starts_at, :awaited)
+
+-- change_pace: The pace of a group is another one.
+-- in: all columns
+UPDATE pace SET starts_at = :starts_at, awaited = :awaited WHERE queue = :queue AND name = :name
+
+-- remove_pace: Forget the pace of a group.
+-- in: queue, name
+DELETE FROM pace WHERE queue = :queue AND name = :name

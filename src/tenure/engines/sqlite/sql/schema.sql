@@ -104,6 +104,15 @@ CREATE TABLE grouping (
   per_group INTEGER NOT NULL,
   max_size INTEGER NOT NULL,
   hold INTEGER NOT NULL,
+  every REAL NOT NULL,
+  burst REAL NOT NULL,
+  group_every REAL NOT NULL,
+  group_burst REAL NOT NULL,
+  starts_at REAL NOT NULL,
+  open INTEGER,
+  paces INTEGER NOT NULL,
+  first_due REAL,
+  first_old REAL NOT NULL,
   weights TEXT NOT NULL
 )
 
@@ -128,6 +137,18 @@ CREATE TABLE task_group (
 
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
 CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
+
+-- pace: When the next task of a group may start. It is awaited if the group could be taken from otherwise.
+CREATE TABLE pace (
+  queue INTEGER NOT NULL,
+  name BLOB NOT NULL,
+  starts_at REAL NOT NULL,
+  awaited INTEGER NOT NULL,
+  PRIMARY KEY (queue, name)
+) WITHOUT ROWID
+
+-- pace_time: The paces in the order of time.
+CREATE INDEX pace_time ON pace (queue, awaited, starts_at, name)
 
 -- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
 -- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number

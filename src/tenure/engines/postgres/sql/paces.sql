@@ -1,0 +1,200 @@
+-- Paces: when the next task of a group, or of a queue, may start: `rules/_paces.py`. A rate has the microseconds between
+-- two starts and the burst.
+-- Needs: groups
+
+-- How many tasks may start now, at a rate (NULL: none).
+CREATE FUNCTION tenure.possible_starts(_rate double precision[], _starts_at double precision, _now bigint)
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    every double precision := coalesce(_rate[1], 0);
+    first double precision := greatest(_starts_at, _now - (coalesce(_rate[2], 1) - 1) * every);
+BEGIN
+    IF first > _now + 1 THEN
+        RETURN 0;
+    END IF;
+    RETURN CASE WHEN every = 0 THEN 'infinity'::float8 ELSE 1 + floor((_now - first + 1) / every) END;
+END $$;
+
+-- When the next task may start, once so many have started now.
+CREATE FUNCTION tenure.start_after(_rate double precision[], _starts_at double precision, _now bigint, _count bigint)
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN greatest(_starts_at, _now - (_rate[2] - 1) * _rate[1]) + _count * _rate[1];
+END $$;
+
+-- For how long a pace says something after the next start.
+CREATE FUNCTION tenure.slack_of(_rate double precision[]) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN coalesce((_rate[2] - 1) * _rate[1], 0);
+END $$;
+
+-- Look anew at whether a task of the queue may start.
+CREATE FUNCTION tenure.open_queue(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    _q.has_groups := true;
+    IF _q.starts_at + tenure.slack_of(_q.rate) <= _q.at THEN
+        _q.starts_at := NULL;
+    END IF;
+    _q.open := NULL;
+    IF _q.rate IS NOT NULL OR _q.starts_at IS NOT NULL THEN
+        _q.open := least(1, tenure.possible_starts(_q.rate, coalesce(_q.starts_at, 0), _q.at))::bigint;
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Where the pace of a group is.
+CREATE FUNCTION tenure.place_of_pace(_q tenure.queue, _name bytea) RETURNS tid STABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(_q.paces, 0) = 0 THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT p.ctid FROM tenure.pace p
+        WHERE p.queue = _q.name AND p.name = _name AND p.starts_at >= least(_q.first_pace, _q.first_old)
+        ORDER BY p.starts_at DESC LIMIT 1);
+END $$;
+
+-- Of these groups, hold what may not start yet; a group with a rate counts for one task that can be taken. Their counts
+-- are as if they had no pace.
+CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    sums record;
+BEGIN
+    WITH counted AS (
+        SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.ctid AS pace, p.starts_at, p.awaited
+        FROM (SELECT DISTINCT u.name FROM unnest(_names) u (name) WHERE u.name <> '') n
+        CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, n.name) AS place OFFSET 0) o
+        JOIN tenure.task_group g ON g.ctid = o.place
+        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, n.name) AS place OFFSET 0) s
+        LEFT JOIN tenure.pace p ON p.ctid = s.place
+    ), looked AS (
+        SELECT c.*, c.free > 0 AND coalesce(tenure.possible_starts(_q.group_rate, c.starts_at, _q.at) = 0, false)
+            AS waits
+        FROM counted c
+    ), limited AS (
+        SELECT l.*, CASE WHEN l.waits THEN 0 WHEN _q.group_rate IS NULL THEN l.free ELSE least(l.free, 1) END AS now_free
+        FROM looked l
+    ), held AS (
+        UPDATE tenure.task_group g SET held = l.waiting - l.now_free, tag = CASE WHEN l.now_free > 0 THEN g.tag END
+        FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.free
+    ), awaited AS (
+        UPDATE tenure.pace p SET awaited = l.waits FROM limited l
+        WHERE p.ctid = l.pace AND l.awaited <> l.waits
+    )
+    SELECT sum(l.free - l.now_free) AS held, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
+        min(l.starts_at) FILTER (WHERE NOT l.waits) AS first_old
+    INTO sums FROM limited l;
+    _q.held := _q.held + coalesce(sums.held, 0);
+    _q.first_pace := least(_q.first_pace, sums.first_pace);
+    _q.first_old := least(_q.first_old, sums.first_old);
+    RETURN _q;
+END $$;
+
+-- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+CREATE FUNCTION tenure.pass_time(_q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    due record;
+    old record;
+    before double precision := _q.at - tenure.slack_of(_q.group_rate);
+BEGIN
+    _q := tenure.open_queue(_q);
+    IF _q.first_pace <= _q.at + 1 THEN
+        WITH due AS (
+            UPDATE tenure.pace p SET awaited = false WHERE p.ctid = ANY (ARRAY(
+                SELECT o.ctid FROM tenure.pace o
+                WHERE o.queue = _q.name AND o.awaited AND o.starts_at >= _q.first_pace AND o.starts_at <= _q.at + 1
+                ORDER BY o.starts_at, o.name LIMIT _cap
+            )) RETURNING p.name, p.starts_at
+        )
+        SELECT array_agg(d.name ORDER BY d.starts_at, d.name) AS names, min(d.starts_at) AS first,
+            max(d.starts_at) AS last, count(*) AS n
+        INTO due FROM due d;
+        _q.first_old := least(_q.first_old, due.first);
+        _q.first_pace := CASE WHEN due.n = _cap THEN due.last ELSE _q.at + 1 END;
+        IF due.n > 0 AND _q.named > 0 THEN
+            due.names := ARRAY(SELECT u.name FROM unnest(due.names) WITH ORDINALITY u (name, n)
+                WHERE tenure.place_of_group(_q, u.name) IS NOT NULL ORDER BY u.n);
+            IF due.names <> '{}' THEN
+                _q := tenure.regroup(_q, due.names, 0, 0, 0);
+            END IF;
+        END IF;
+        _q.first_pace := (SELECT o.starts_at FROM tenure.pace o
+            WHERE o.queue = _q.name AND o.awaited AND o.starts_at >= _q.first_pace ORDER BY o.starts_at LIMIT 1);
+    END IF;
+    IF _q.first_old <= before THEN
+        WITH gone AS (
+            DELETE FROM tenure.pace p WHERE p.ctid = ANY (ARRAY(
+                SELECT o.ctid FROM tenure.pace o
+                WHERE o.queue = _q.name AND o.starts_at >= _q.first_old AND o.starts_at <= before AND NOT o.awaited
+                ORDER BY o.starts_at, o.name LIMIT _cap
+            )) RETURNING p.starts_at
+        )
+        SELECT max(g.starts_at) AS last, count(*) AS n INTO old FROM gone g;
+        _q.paces := _q.paces - old.n;
+        _q.first_old := CASE WHEN old.n = _cap THEN old.last ELSE before END;
+        _q.first_old := (SELECT o.starts_at FROM tenure.pace o
+            WHERE o.queue = _q.name AND NOT o.awaited AND o.starts_at >= _q.first_old ORDER BY o.starts_at LIMIT 1);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Tasks of these groups have started, so many of each, and groups have a rate.
+CREATE FUNCTION tenure.start_in_groups(_q tenure.queue, _names bytea[], _counts bigint[]) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    sums record;
+BEGIN
+    WITH taken AS (
+        SELECT u.name, u.count, s.place
+        FROM unnest(_names, _counts) u (name, count)
+        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, u.name) AS place OFFSET 0) s WHERE u.name <> ''
+    ), changed AS (
+        UPDATE tenure.pace p SET starts_at = tenure.start_after(_q.group_rate, p.starts_at, _q.at, t.count)
+        FROM taken t WHERE p.ctid = t.place RETURNING false AS is_new, p.starts_at, p.awaited
+    ), made AS (
+        INSERT INTO tenure.pace AS p (queue, name, starts_at)
+        SELECT _q.name, t.name, tenure.start_after(_q.group_rate, 0, _q.at, t.count)
+        FROM taken t WHERE t.place IS NULL RETURNING true AS is_new, p.starts_at, p.awaited
+    ), started AS (
+        SELECT * FROM changed UNION ALL SELECT * FROM made
+    )
+    SELECT count(*) FILTER (WHERE s.is_new) AS new, min(s.starts_at) FILTER (WHERE s.awaited) AS first_pace,
+        min(s.starts_at) FILTER (WHERE NOT s.awaited) AS first_old
+    INTO sums FROM started s;
+    _q.paces := coalesce(_q.paces, 0) + sums.new;
+    _q.first_pace := least(_q.first_pace, sums.first_pace);
+    _q.first_old := least(_q.first_old, sums.first_old);
+    RETURN _q;
+END $$;
+
+-- No task of a group, or of the queue for '', starts until then.
+CREATE FUNCTION tenure.hold_off_queue(_q tenure.queue, _name bytea, _until double precision) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    place tid := tenure.place_of_group(_q, _name);
+    pace tid := tenure.place_of_pace(_q, _name);
+    ends_at double precision;
+BEGIN
+    IF _name = '' THEN
+        _q.starts_at := greatest(_q.starts_at, _until);
+        _q := tenure.open_queue(_q);
+        ends_at := _q.starts_at + tenure.slack_of(_q.rate);
+    ELSE
+        _q.has_groups := true;
+        IF pace IS NULL THEN
+            INSERT INTO tenure.pace (queue, name, starts_at) VALUES (_q.name, _name, _until);
+            _q.paces := coalesce(_q.paces, 0) + 1;
+            ends_at := _until;
+        ELSE
+            UPDATE tenure.pace p SET starts_at = greatest(p.starts_at, _until) WHERE p.ctid = pace
+            RETURNING p.starts_at INTO ends_at;
+        END IF;
+        ends_at := ends_at + tenure.slack_of(_q.group_rate);
+        _q.first_pace := least(_q.first_pace, _until); -- a pace that is awaited may end later now
+        _q.first_old := least(_q.first_old, _until);
+        IF place IS NOT NULL AND _q.named > 0 THEN
+            _q := tenure.regroup(_q, ARRAY[_name], 0, 0, 0);
+        END IF;
+    END IF;
+    _q.keep_until := greatest(_q.keep_until, ceil(ends_at)::bigint);
+    RETURN _q;
+END $$;

@@ -1,0 +1,235 @@
+-- Paces: when the next task of a group, or of a queue, may start: `rules/_paces.py`. A rate is the microseconds between two
+-- starts (0: none) and the burst.
+--
+-- The field `pace` of a queue is a text: the rate of the queue, the rate of its groups, when the next task of the queue may
+-- start, whether one could when that was last looked at ("-": it has no pace), how many groups have a pace, when the first
+-- of them that is awaited is due (0: that has to be looked up), and before which time none of the others says nothing.
+-- `awaited` is a sorted set of the groups that could be taken from otherwise by the time from which their next task may
+-- start, `paces` of the others that have a pace.
+-- Reads: CAP, groups, now, set
+-- Writes: paced
+
+local NEVER = 2 ^ 53
+
+local function possible_starts(every, burst, starts_at)
+    local first = math.max(starts_at, now - (burst - 1) * every)
+    if first > now + 1 then
+        return 0
+    end
+    return every > 0 and 1 + math.floor((now - first + 1) / every) or math.huge
+end
+
+local function start_after(every, burst, starts_at, count)
+    return math.max(starts_at, now - (burst - 1) * every) + count * every
+end
+
+-- The seconds for which the pace of a group says something after the next start of a task.
+local function slack(pace)
+    return (pace.group_burst - 1) * pace.group_every
+end
+
+local function pace_of(queue)
+    if not paced[queue] then
+        call('DEL', queue.key .. ':paces', queue.key .. ':awaited')
+        paced[queue] = {
+            every = 0, burst = 1, group_every = 0, group_burst = 1, starts_at = 0, open = nil, paces = 0, first_due = NEVER,
+            first_old = NEVER, at = {}, waits = {},
+        }
+    end
+    return paced[queue]
+end
+
+-- Write the pace of a queue. `paces` has an end, since nobody may look at the queue again.
+local function save_pace(queue)
+    local pace, text = paced[queue], ''
+    if pace.open or pace.every + pace.group_every + pace.paces > 0 then
+        text = format('%.17g %.17g %.17g %.17g %.17g %s %d %.17g %.17g', pace.every, pace.burst, pace.group_every,
+            pace.group_burst, pace.starts_at, pace.open or '-', pace.paces, pace.first_due, pace.first_old)
+    end
+    if text ~= '' or queue.pace ~= nil then
+        set(queue, 'pace', text)
+    end
+    if pace.has_new and ARGV[1] == '' then
+        call('PEXPIREAT', queue.key .. ':paces', math.ceil(queue.keep / 1000) + 1)
+    end
+    pace.has_new = nil
+end
+
+-- The queue is remembered until then: its groups keep their paces no longer.
+local function keep_pace(queue, time)
+    set(queue, 'keep', math.max(queue.keep, math.ceil(time)))
+    paced[queue].has_new = true
+end
+
+-- Look anew at whether a task of the queue may start.
+local function open_queue(pace)
+    if pace.starts_at + (pace.burst - 1) * pace.every <= now then
+        pace.starts_at = 0
+    end
+    pace.open = nil
+    if pace.every > 0 or pace.starts_at > 0 then
+        pace.open = math.min(1, possible_starts(pace.every, pace.burst, pace.starts_at))
+    end
+end
+
+-- -> when the next task of a group may start (nil: it has no pace), and whether that is awaited
+local function find_pace(queue, pace, name)
+    local at = pace.at[name]
+    if at == nil and pace.paces > 0 then
+        at = call('ZSCORE', queue.key .. ':awaited', name)
+        pace.waits[name] = at and true
+        at = tonumber(at or call('ZSCORE', queue.key .. ':paces', name))
+        pace.at[name] = at or false
+    end
+    return at or nil, pace.waits[name] or false
+end
+
+-- Keep the pace of a group in place of the former one.
+local function keep_group_pace(queue, pace, name, starts_at, awaited)
+    local former, was_awaited = find_pace(queue, pace, name)
+    if not former then
+        pace.paces = pace.paces + 1
+    elseif was_awaited and former == pace.first_due then
+        pace.first_due = 0
+    end
+    if former and was_awaited ~= awaited then
+        call('ZREM', queue.key .. (was_awaited and ':awaited' or ':paces'), name)
+    end
+    call('ZADD', queue.key .. (awaited and ':awaited' or ':paces'), format('%.17g', starts_at), name)
+    pace.at[name], pace.waits[name] = starts_at, awaited
+    if awaited then
+        pace.first_due = math.min(pace.first_due, starts_at)
+    else
+        pace.first_old, pace.has_new = math.min(pace.first_old, starts_at + slack(pace)), true
+    end
+end
+
+-- How many tasks that are ready count as such that can be taken; whether one has started.
+local function paced_count(queue, pace, name, count, has_started)
+    local former, was_awaited = find_pace(queue, pace, name)
+    if former or has_started then
+        local starts_at = former or 0
+        if has_started then
+            starts_at = start_after(pace.group_every, pace.group_burst, starts_at, 1)
+        end
+        local awaited = count > 0 and possible_starts(pace.group_every, pace.group_burst, starts_at) == 0
+        if starts_at ~= former or awaited ~= was_awaited then
+            keep_group_pace(queue, pace, name, starts_at, awaited)
+        end
+        if awaited then
+            return 0
+        end
+    end
+    return pace.group_every > 0 and math.min(count, 1) or count
+end
+
+-- The same as it was when the group was last refreshed.
+local function counted_before(queue, pace, name, count)
+    local _, was_awaited = find_pace(queue, pace, name)
+    if was_awaited then
+        return 0
+    end
+    return pace.group_every > 0 and math.min(count, 1) or count
+end
+
+-- Forget the paces of these groups, which say nothing.
+local function forget_paces(queue, pace, key, names)
+    if #names > 0 then
+        call('ZREM', queue.key .. key, unpack(names))
+        pace.paces = pace.paces - #names
+    end
+    for _, name in ipairs(names) do
+        pace.at[name], pace.waits[name] = false, false
+    end
+end
+
+-- So many tasks of the queue have started.
+local function start_in_queue(pace, count)
+    if pace.every > 0 and count > 0 then
+        pace.starts_at = start_after(pace.every, pace.burst, pace.starts_at, count)
+    end
+    open_queue(pace)
+end
+
+local function count_waiting(queue)
+    return call('ZCARD', queue.key .. ':ready') + queue.ranked + call('ZCARD', queue.key .. ':turns')
+end
+
+-- The first time in one of the two orders, or NEVER.
+local function first_start(queue, key)
+    return tonumber(call('ZRANGE', queue.key .. key, 0, 0, 'WITHSCORES')[2]) or NEVER
+end
+
+-- The next time at which more of the ready tasks can be taken, which only wait for it.
+local function pace_due(queue, pace)
+    if pace.open == 0 and count_waiting(queue) > 0 then
+        return pace.starts_at
+    end
+    if pace.first_due == 0 then
+        pace.first_due = first_start(queue, ':awaited')
+    end
+    return pace.first_due < NEVER and pace.first_due or nil
+end
+
+-- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+local function pass_time(queue)
+    local pace, G = paced[queue], groups()
+    if pace.first_due <= now + 1 then
+        local before, names, old = now - slack(pace), {}, {}
+        local some = call('ZRANGEBYSCORE', queue.key .. ':awaited', '-inf', now + 1, 'WITHSCORES', 'LIMIT', 0, CAP)
+        for i = 1, #some, 2 do
+            local name, at = some[i], tonumber(some[i + 1])
+            names[#names + 1], pace.at[name], pace.waits[name] = name, at, true
+            if at <= before then
+                old[#old + 1] = name
+            end
+        end
+        G.read_groups(queue, names)
+        forget_paces(queue, pace, ':awaited', old)
+        for _, name in ipairs(names) do
+            local group = G.read_group(queue, name)
+            if group.is_there then
+                G.refresh(queue, group)
+            elseif pace.at[name] then
+                keep_group_pace(queue, pace, name, pace.at[name], false)
+            end
+        end
+        pace.first_due = first_start(queue, ':awaited')
+    end
+    if pace.first_old <= now then
+        local before = format('%.17g', now - slack(pace))
+        forget_paces(queue, pace, ':paces',
+            call('ZRANGEBYSCORE', queue.key .. ':paces', '-inf', before, 'LIMIT', 0, CAP))
+        pace.first_old = first_start(queue, ':paces') + slack(pace)
+    end
+    open_queue(pace)
+end
+
+-- No task of a group, or of the queue for "", starts until then.
+local function hold_off(queue, name, time)
+    local pace, G = pace_of(queue), groups()
+    G.known_of(queue).pace = pace
+    if name == '' then
+        pace.starts_at = math.max(pace.starts_at, time)
+        open_queue(pace)
+        return keep_pace(queue, pace.starts_at + (pace.burst - 1) * pace.every)
+    end
+    local group, starts_at, awaited = G.read_group(queue, name), find_pace(queue, pace, name)
+    time = math.max(time, starts_at or 0)
+    keep_group_pace(queue, pace, name, time, awaited)
+    if group.is_there then
+        G.refresh(queue, group)
+    end
+    keep_pace(queue, time + slack(pace))
+end
+
+-- The rates of the queue and of its groups.
+local function set_rates(queue, every, burst, group_every, group_burst)
+    if not paced[queue] and every + group_every == 0 then
+        return
+    end
+    local pace = pace_of(queue)
+    pace.every, pace.burst, pace.group_every, pace.group_burst = every, burst, group_every, group_burst
+    pace.first_old = 0
+    open_queue(pace)
+end

@@ -1,0 +1,69 @@
+"""Paces: when the next task of a group, or of a queue, may start, as its rate and those who hold it off say.
+
+The arithmetic is as in a limiter (`tenure.engine.Limiter`, GCRA) for a cost of 1, with one number instead of the end
+of the bookings: the time from which the next task may start. `redis/lua/paces.lua` and `postgres/sql/paces.sql` have
+it in their own languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, inf
+from typing import Protocol
+
+from tenure.engine import ROUNDING
+
+
+@dataclass(slots=True)
+class Pace:
+    """The pace of a group: when its next task may start. It is `awaited` if the group could be taken from otherwise."""
+
+    group: str
+    starts_at: float
+    awaited: bool = False
+
+
+class Paces(Protocol):
+    """The paces of the groups of one queue, in two orders by time: of those that are awaited, and of the others."""
+
+    @property
+    def now(self) -> float:
+        """The engine's time in seconds."""
+        ...
+
+    def find(self, group: str, /) -> Pace | None:
+        """The pace of a group, if it says something; it is not to be changed."""
+        ...
+
+    def save(self, pace: Pace, former: Pace | None, /) -> None:
+        """Keep a pace in place of the former one of its group."""
+        ...
+
+    def remove(self, pace: Pace, /) -> None:
+        """Forget a pace."""
+        ...
+
+    def until(self, awaited: bool, time: float, limit: int, /) -> tuple[Sequence[Pace], float]:
+        """The first paces up to that time, and the time of the next one behind them, inf if there is none.
+
+        The caller changes or removes each of them.
+        """
+        ...
+
+
+def possible_starts(every: float, burst: float, starts_at: float, now: float) -> float:
+    """The number of tasks that may start now: one in `every` seconds (0: no rate), after a pause a burst."""
+    first = _first(every, burst, starts_at, now)
+    if first > now + ROUNDING:
+        return 0
+    return 1 + floor((now - first + ROUNDING) / every) if every else inf
+
+
+def start_after(every: float, burst: float, starts_at: float, now: float, count: int = 1) -> float:
+    """The time from which the next task may start, once so many have started now."""
+    return _first(every, burst, starts_at, now) + count * every
+
+
+def _first(every: float, burst: float, starts_at: float, now: float) -> float:
+    return max(starts_at, now - (burst - 1) * every)

@@ -1,0 +1,215 @@
+"""Rates of queues and groups, and those that are held off: what may not start yet is not taken."""
+
+from __future__ import annotations
+
+from tenure.engine import Move, MovedCount, NewTask, Notice, Rate, Reply, SetGroups, SetPaused, Verdict
+
+from ._clerk import OpenClient, QueueSessionBase, payloads, plain
+from ._contract import Advance, Do, Hints
+
+
+def _tasks(group: str, count: int) -> tuple[NewTask, ...]:
+    return tuple(NewTask(b"%s%d" % (group.encode(), n), group=group) for n in range(count))
+
+
+class PaceContract(QueueSessionBase):
+    """The contract's tests of rates before the lease.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    async def test_a_group_whose_time_has_not_come_is_out_of_the_turns(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        assert await do(SetGroups("jobs", group_rate=Rate(1.0, 2.0))) is Reply.OK
+        await a.put(*_tasks("a", 6), *_tasks("b", 1), *_tasks("", 2))
+        answer = await a.exchange(want=100)
+        assert sorted(payloads(answer.tasks)) == [b"0", b"1", b"a0", b"a1", b"b0"]
+        assert answer.ask_again_in == self.about(1.0)
+        assert await a.take(100) == ()
+        await advance(1.125)
+        assert payloads(await a.take(100)) == [b"a2"]
+        await advance(0.5)
+        assert await a.take(100) == ()
+        await advance(0.5)
+        assert payloads(await a.take(100)) == [b"a3"]
+        await advance(0.5)
+        await do(SetGroups("jobs"))
+        assert await a.take(100) == ()  # the time of the next start stays
+        await advance(0.5)
+        assert payloads(await a.take(100)) == [b"a4", b"a5"]
+
+    async def test_a_burst_comes_back_with_time_and_no_more(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetGroups("jobs", rate=Rate(0.5, 3.0)))
+        await a.put(*plain(20))
+        assert len(await a.take(2)) == 2
+        await advance(30)
+        assert len(await a.take(20)) == 3
+        assert len(await a.take(20)) == 0
+        await advance(1.125)
+        assert len(await a.take(1)) == 1
+        answer = await a.exchange(want=20)
+        assert len(answer.tasks) == 1
+        assert answer.ask_again_in == self.about(0.375)
+
+    async def test_all_idle_takers_come_to_the_tasks_that_may_start(
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        a, b, c = await client("a"), await client("b"), await client("c")
+        told = [await hints("b"), await hints("c")]
+
+        async def news() -> list[int]:
+            return [len(await inbox.new()) for inbox in told]
+
+        for settings in (
+            SetGroups("jobs", rate=Rate(1.0, 2.0)),
+            SetGroups("jobs", group_rate=Rate(1.0, 2.0)),
+        ):
+            await do(settings)
+            await b.idle()
+            await c.idle()
+            await a.put(*_tasks("a", 5))
+            assert await news() == [1, 0]
+            await b.take_one()
+            assert await news() == [0, 1]  # each has the next hinted
+            await c.take_one()
+            assert (await b.idle()).ask_again_in == self.about(1.0)
+            await c.idle()
+            await advance(2.125)
+            assert await news() == [0, 0]
+            await a.take_one()  # whoever comes first has the time pass for all
+            assert (await news())[0] == 1
+            await b.take_one()
+            await c.take(0)
+            await do(Move("jobs", frozenset({"waiting"}), "purged"))
+            await advance(10)
+            await a.take(0)
+
+    async def test_what_is_put_where_nothing_may_start_yet_has_an_idle_taker_ask(
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        inbox = await hints("b")
+        for group, other in (("g", "h"), ("", "")):
+            await do(SetPaused("jobs", paused=True, seconds=4.0, group=group))
+            await do(SetPaused("jobs", paused=True, seconds=2.0, group=group))
+            await b.idle()
+            await a.put(*_tasks("g", 2))
+            assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+            assert (await b.idle()).ask_again_in == self.about(4.0)
+            await a.put(*_tasks("g", 1))
+            assert await inbox.new() == []
+            if other:
+                await a.put(*_tasks(other, 1))
+                assert len(await inbox.new()) == 1
+                assert (await b.take_one()).group == other
+            assert not (await a.count()).paused
+            await advance(4.125)
+            assert len(await b.take(5)) == 3
+            await advance(10)
+
+    async def test_what_was_held_off_starts_one_by_one(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetGroups("jobs", group_rate=Rate(0.5, 10.0), per_group=2))
+        await a.put(*_tasks("a", 6))
+        task = (await a.take(6))[0]
+        await do(SetPaused("jobs", paused=True, seconds=2.0, group="a"))
+        await a.settle(task, Verdict.GIVE_BACK)
+        assert await a.take(6) == ()
+        await advance(2.125)
+        assert len(await a.take(6)) == 1
+        await advance(0.25)
+        assert await a.take(6) == ()
+        await advance(0.25)
+        assert await a.take(6) == ()  # two are leased
+
+    async def test_a_queue_that_is_held_off_is_remembered(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        for group in ("", "g"):
+            await do(SetPaused("jobs", paused=True, seconds=60.0, group=group))
+            await advance(50)
+            await a.put(NewTask(b"x", group="g"))
+            assert await a.take(5) == ()
+            await do(Move("jobs", frozenset({"waiting"}), "purged"))
+            await advance(30)
+            await a.put(NewTask(b"x", group="g"))
+            await a.settle(await a.take_one())
+            await advance(10)
+
+    async def test_a_group_with_a_rate_keeps_the_order_of_its_tasks(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetGroups("jobs", group_rate=Rate(1.0, 1.0)))
+        await a.put(*(NewTask(b"%d" % priority, priority, group="g") for priority in (0, 2, 1)))
+        taken: list[bytes] = []
+        for _ in range(3):
+            taken += payloads(await a.take(5))
+            await advance(1.125)
+        assert taken == [b"2", b"1", b"0"]
+        await a.put(NewTask(b"old", group="g"))
+        await advance(5)
+        await a.put(NewTask(b"urgent", 9, group="g"), NewTask(b"other", 8, group="h"))
+        assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"old", b"other"]
+        await advance(1.125)
+        assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"urgent"]
+
+    async def test_another_rate_holds_from_the_next_start_on(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        for of_groups in (False, True):
+
+            async def have(every: float, of_groups: bool = of_groups) -> None:
+                rate = Rate(every)
+                await do(SetGroups("jobs", group_rate=rate) if of_groups else SetGroups("jobs", rate=rate))
+
+            await have(4.0)
+            await a.put(*_tasks("g", 4))
+            assert len(await a.take(5)) == 1
+            await have(1.0)
+            assert (await a.exchange(want=5)).ask_again_in == self.about(4.0)
+            await advance(4.125)
+            assert len(await a.take(5)) == 1
+            assert (await a.exchange(want=5)).ask_again_in == self.about(1.0)
+            await have(2.0)
+            await advance(1.125)
+            assert len(await a.take(5)) == 1
+            assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+            await advance(2.125)
+            assert len(await a.take(5)) == 1
+            await advance(10)
+
+    async def test_a_taker_asks_again_for_the_first_group_that_still_has_a_task(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        ids: list[int] = []
+        for group, seconds in (("g", 2.0), ("h", 4.0), ("i", 3.0)):
+            await do(SetPaused("jobs", paused=True, seconds=seconds, group=group))
+            ids += await a.put(*_tasks(group, 1))
+        assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+        assert await do(Move("jobs", (ids[0],), "purged")) == MovedCount(1, more=False)
+        assert (await a.exchange(want=5)).ask_again_in == self.about(3.0)
+        await advance(3.125)
+        answer = await a.exchange(want=5)
+        assert [task.group for task in answer.tasks] == ["i"]
+        assert answer.ask_again_in == self.about(0.875)
+
+    async def test_a_queue_that_is_held_off_is_as_old_as_its_oldest_task(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        await do(SetPaused("jobs", paused=True, seconds=2.0))
+        await advance(4)
+        await a.put(*plain(1))
+        await advance(1)
+        assert (await a.count()).oldest == self.about(1.0)
