@@ -15,7 +15,7 @@ from tenure.testing import (
     assert_checkpoints,
     assert_no_checkpoints,
 )
-from tenure.waiting import this_task
+from tenure.waiting import this_task, this_task_end
 
 POLICIES = ("fair", "readers", "writers")
 ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
@@ -191,7 +191,7 @@ async def test_outside_of_a_task_nobody_could_hold_it():
     lock, caught = RWLock(), []
 
     def callback():
-        with pytest.raises(RuntimeError, match="held by a task"):
+        with pytest.raises(RuntimeError, match="no task is running"):
             lock.read_nowait()
         caught.append(True)
 
@@ -431,7 +431,23 @@ async def test_a_task_that_has_given_it_back_may_end(virtual_clock, gives_up):
         assert [task.outcome for task in tasks] == ["done", "cancelled" if gives_up else "in"]
         tasks[1].leaving.set()
     assert not lock.statistics().broken
-    assert not lock._watches, "the ended tasks are not kept"
+    assert not lock._holders, "the ended tasks are not kept"
+
+
+async def test_a_task_that_goes_on_keeps_nothing_of_the_locks_it_held():
+    lock, ends = RWLock(), set()
+
+    async def often(number):
+        for turn in range(50):
+            async with (lock.write if (number + turn) % 10 == 0 else lock.read)():
+                ends.add(this_task_end())
+                await anyio.lowlevel.checkpoint()
+        assert not this_task_end().callbacks
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(often, number)
+    assert len(ends) == 20, "a task's end is registered with the loop once"
 
 
 # --------------------------------------------------------------------------------------------------------- schedules

@@ -342,6 +342,23 @@ def test_one_that_ends_when_no_loop_runs_gives_its_slot_to_the_next_run(backend)
     assert anyio.run(threads.run, abs, -1, backend=backend) == 1
 
 
+async def test_a_thread_has_the_loop_called_only_when_its_caller_has_given_up(monkeypatch):
+    called = []
+    monkeypatch.setattr("tenure.local._threads.loop_caller", lambda: called.append)
+    threads = Threads(1)
+    for _ in range(3):
+        await threads.run(abs, -1)
+    assert not called, "the caller collects the call itself"
+    with blocker() as block:
+        with anyio.move_on_after(0.01):
+            await threads.run(block)
+        assert threads.statistics().abandoned == 1
+        block.go.set()
+        await until(lambda: called)
+    called.pop()()
+    assert threads.statistics() == Threads(1).statistics()
+
+
 def test_it_may_be_used_on_one_kind_of_loop_after_the_other():
     threads = Threads(1)
     for backend in ("asyncio", "trio", "asyncio"):

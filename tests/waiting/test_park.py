@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 import trio
 
-from tenure.waiting import checkpoint, loop_caller, on_readable, on_task_end, park, this_task, wake
+from tenure.waiting import checkpoint, loop_caller, on_readable, park, this_task, this_task_end, wake
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop", "trio")
 
@@ -144,8 +144,8 @@ async def test_the_end_of_a_task_is_reported_however_it_ends(how):
     ended = []
 
     async def child():
-        on_task_end(this_task(), lambda: ended.append(1))
-        on_task_end(this_task(), lambda: ended.append(2))
+        this_task_end().watch("first", lambda: ended.append(1))
+        this_task_end().watch("second", lambda: ended.append(2))
         await checkpoint()
         assert ended == []
         if how == "raises":
@@ -163,53 +163,54 @@ async def test_the_end_of_a_task_is_reported_however_it_ends(how):
     assert ended == [1, 2]
 
 
-async def test_what_was_unregistered_is_not_called():
+async def test_who_no_longer_watches_is_not_called():
     ended = []
 
-    def tell():
-        ended.append(True)
-
     async def child():
-        first = on_task_end(this_task(), tell)
-        on_task_end(this_task(), tell)
-        first()
-        first()
+        end = this_task_end()
+        end.watch("first", lambda: ended.append(1))
+        end.watch("second", lambda: ended.append(2))
+        end.callbacks.pop("first", None)
+        end.callbacks.pop("first", None)
 
     async with anyio.create_task_group() as group:
         group.start_soon(child)
     await anyio.wait_all_tasks_blocked()
-    assert ended == [True]
+    assert ended == [2]
 
 
-async def test_unregistering_is_allowed_while_the_end_is_reported_and_after():
-    ended, stops = [], []
+async def test_watching_may_stop_while_the_end_is_reported_and_after():
+    ended, ends = [], []
 
     def stop_all():
         ended.append(True)
-        for stop in stops:
-            stop()
+        for watcher in range(3):
+            ends[0].callbacks.pop(watcher, None)
 
     async def child():
-        stops.extend(on_task_end(this_task(), stop_all) for _ in range(3))
+        ends.append(this_task_end())
+        for watcher in range(3):
+            ends[0].watch(watcher, stop_all)
 
     async with anyio.create_task_group() as group:
         group.start_soon(child)
     await anyio.wait_all_tasks_blocked()
-    assert ended == [True], "the first to be told has unregistered the others"
-    for stop in stops:
-        stop()
+    assert ended == [True], "the first to be told has stopped the others"
+    ends[0].callbacks.pop(0, None)
 
 
 async def test_the_end_of_a_task_that_has_ended_is_reported_too():
-    ended, tasks = [], []
+    ended, ends = [], []
 
     async def child():
-        tasks.append(this_task())
+        ends.append(this_task_end())
 
     async with anyio.create_task_group() as group:
         group.start_soon(child)
-    on_task_end(tasks[0], lambda: ended.append(1))
-    on_task_end(tasks[0], lambda: ended.append(2))()  # unregistered again at once
+    await anyio.wait_all_tasks_blocked()
+    ends[0].watch("first", lambda: ended.append(1))
+    ends[0].watch("second", lambda: ended.append(2))
+    ends[0].callbacks.pop("second", None)
     await anyio.wait_all_tasks_blocked()
     assert ended == [1]
 

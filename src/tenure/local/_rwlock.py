@@ -21,22 +21,23 @@ A task that leaves the line, whatever it wanted, runs the same loop as a task th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import BrokenResourceError, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.waiting import Line, checkpoint, on_task_end, this_task
+from tenure.waiting import Line, TaskEnd, checkpoint, this_task_end
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Coroutine, Generator
 
     from tenure.waiting import Waiter
 
 __all__ = ("RWLock", "RWLockStatistics", "ReadTurn", "TakenTurn", "WriteTurn")
 
 Policy: TypeAlias = Literal["fair", "readers", "writers"]
-_Want: TypeAlias = tuple[int, object]  # a ticket, and the task that has it
+_Want: TypeAlias = tuple[int, TaskEnd]  # a ticket, and the task that has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,13 @@ class RWLock:
     __slots__ = (
         "_ahead",
         "_broken",
-        "_busy",
         "_came",
         "_elders",
         "_holders",
         "_phase",
         "_policy",
         "_readers",
-        "_watches",
+        "_watching",
         "_writer",
         "_writers",
     )
@@ -105,15 +105,15 @@ class RWLock:
         self._came = 0
         self._ahead = 0
         # the tasks that are in, and since which phase
-        self._holders: dict[object, int] = {}
-        self._writer: object = None
+        self._holders: dict[TaskEnd, int] = {}
+        self._writer: TaskEnd | None = None
         # for "readers": a phase ends when a writer begins to wait or has ended; how many are in since before
         self._phase = 0
         self._elders = 0
-        self._watches: dict[object, Callable[[], object]] = {}
+        # the ends of the holders are watched from when a task waits until the lock is free: the end of a holder
+        # concerns nobody else, and readers that are not watched come and go more quickly
+        self._watching = False
         self._broken = False
-        # a writer is in, a task waits or is watched; otherwise readers come and go on the fast path
-        self._busy = False
 
     def read(self) -> ReadTurn:
         """Share the lock with other readers: ``async with lock.read():``.
@@ -139,32 +139,21 @@ class RWLock:
         It is held when this returns, before the block is entered. RuntimeError if this task holds it already,
         or outside of a task.
         """
-        task = self._asking()
-        if self._writer is not None or not self._is_ahead(self._came):
-            raise WouldBlock
-        self._holders[task] = self._phase
-        if self._busy:
-            self._watch()
-        return TakenTurn(self, task)
+        return self._enter_nowait(self._readers)
 
     def write_nowait(self) -> TakenTurn:
         """Take the lock to write, now, or raise `anyio.WouldBlock`: ``with lock.write_nowait():``.
 
         The rest is as for `read_nowait`.
         """
-        task = self._asking()
-        if self._holders or self._readers or self._writers:
-            raise WouldBlock
-        self._begin_write(task)
-        return TakenTurn(self, task)
+        return self._enter_nowait(self._writers)
 
     def downgrade(self) -> None:
         """Go on as a reader: no writer comes in between, but readers may come in.
 
         RuntimeError if this task does not hold the lock to write.
         """
-        task = this_task()
-        if task is None or task is not self._writer:
+        if this_task_end() is not self._writer:
             raise RuntimeError(f"{self!r} is not held by this task to write")
         self._end_write()
 
@@ -189,89 +178,90 @@ class RWLock:
         waiting = f"{len(self._readers)} and {len(self._writers)} waiting to"
         return f"<RWLock {self._policy}, {held}, {waiting}{', broken' if self._broken else ''}>"
 
-    async def _read(self, block: _Block) -> None:
-        task = this_task()
+    async def _enter(self, block: _Block, line: Line[_Want, None]) -> None:
+        task = this_task_end()
         if task in self._holders or block._task is not None:
             self._refuse(block._task)
         block._task = task
-        if self._busy:
-            await self._wait(self._readers, task)
+        if not self._goes_in(task, line):
+            await line.wait(self._join(line, task))
             return
-        self._holders[task] = self._phase
         try:
             await checkpoint()
         except BaseException:
             self._give_back(task)
             raise
 
-    async def _write(self, block: _Block) -> None:
-        task = this_task()
-        if task in self._holders or block._task is not None:
-            self._refuse(block._task)
-        block._task = task
-        if self._holders or self._busy:
-            if not len(self._writers):
-                self._begin_phase()
-            await self._wait(self._writers, task)
-            return
-        self._begin_write(task)
-        try:
-            await checkpoint()
-        except BaseException:
-            self._give_back(task)
-            raise
-
-    def _asking(self) -> object:
-        task = this_task()
-        if task is None:
-            raise RuntimeError("a lock is held by a task, and none is running here")
+    def _enter_nowait(self, line: Line[_Want, None]) -> TakenTurn:
+        task = this_task_end()
         if task in self._holders:
             self._refuse(None)
-        return task
+        if not self._goes_in(task, line):
+            raise WouldBlock
+        return TakenTurn(self, task)
 
     def _refuse(self, entered_by: object) -> None:
         if entered_by is not None:
             raise RuntimeError(f"this block of {self!r} was entered before, and is for one use")
         raise RuntimeError(f"{self!r} is held by this task already")
 
-    async def _wait(self, line: Line[_Want, None], task: object) -> None:
-        self._busy = True
+    def _goes_in(self, task: TaskEnd, line: Line[_Want, None]) -> bool:
+        if line is self._readers:
+            if self._came < self._limit():
+                self._begin(task)
+                return True
+        elif not (self._holders or self._readers or self._writers):
+            self._begin_write(task)
+            return True
+        return False
+
+    def _join(self, line: Line[_Want, None], task: TaskEnd) -> Waiter[_Want, None]:
+        if line is self._writers and not len(line):
+            self._begin_phase()
         waiter = line.join((self._came, task))
         self._came += 1
-        self._let_in()
         if self._broken:
             line.fail(waiter, self._error())
-        await line.wait(waiter)
+        elif not self._watching:
+            self._watching = True
+            for holder in self._holders:
+                holder.watch(self, self._ended)
+        return waiter
 
     def _let_in(self) -> None:
-        if self._writer is None:
-            while (reader := self._readers.head()) is not None and self._is_ahead(reader.want[0]):
-                self._holders[reader.want[1]] = self._phase
-                self._readers.grant(reader, None)
-            if not self._holders and (writer := self._writers.head()) is not None:
+        limit = self._limit()
+        while (reader := self._readers.head()) is not None and reader.want[0] < limit:
+            self._begin(reader.want[1])
+            self._readers.grant(reader, None)
+        if not self._holders:
+            if (writer := self._writers.head()) is not None:
                 self._begin_write(writer.want[1])
                 self._writers.grant(writer, None)
-        if len(self._readers) or len(self._writers):
-            self._watch()
-        else:
-            self._busy = self._writer is not None or bool(self._watches)
+            else:
+                self._watching = False
 
-    def _is_ahead(self, ticket: int) -> bool:
-        writer = self._writers.head()
-        if writer is None:
-            return True
+    def _limit(self) -> float:
+        # readers with a lower ticket may go in
+        if self._writer is not None:
+            return 0
+        if self._writers.first is None or (writer := self._writers.head()) is None:
+            return inf
         if self._policy == "fair":
-            return ticket < writer.want[0]
-        return ticket < self._ahead or (self._policy == "readers" and self._elders > 0)
+            return writer.want[0]
+        return inf if self._policy == "readers" and self._elders > 0 else self._ahead
 
     def _begin_phase(self) -> None:
         self._phase += 1
         self._elders = len(self._holders)
 
-    def _begin_write(self, task: object) -> None:
+    def _begin(self, task: TaskEnd) -> None:
         self._holders[task] = self._phase
+        if self._watching:
+            task.watch(self, self._ended)
+
+    def _begin_write(self, task: TaskEnd) -> None:
+        self._begin(task)
         self._writer = task
-        self._busy = True
         if self._policy == "writers":
             self._ahead = self._came
 
@@ -282,32 +272,24 @@ class RWLock:
         self._let_in()
         self._begin_phase()
 
-    def _give_back(self, task: object) -> None:
-        try:
-            phase = self._holders.pop(task)
-        except KeyError:
-            raise RuntimeError(f"{self!r} is not held by this block") from None
-        if self._busy:
-            self._watches.pop(task, _nothing_to_do)()
-            if task is self._writer:
-                self._end_write()
-            else:
-                self._elders -= phase < self._phase
-                if not self._holders:
-                    self._let_in()
+    def _give_back(self, task: TaskEnd | None) -> None:
+        if task not in self._holders:
+            raise RuntimeError(f"{self!r} is not held by this block")
+        phase = self._holders.pop(task)
+        if self._watching:
+            task.callbacks.pop(self, None)
+        if task is self._writer:
+            self._end_write()
+        elif self._watching:
+            self._elders -= phase < self._phase
+            if not self._holders:
+                self._let_in()
 
     def _left(self, waiter: Waiter[_Want, None]) -> None:
         if waiter.granted:
             self._give_back(waiter.want[1])
         else:
             self._let_in()
-
-    def _watch(self) -> None:
-        # Only while a task waits: the end of a holder concerns no other, and readers come and go more quickly.
-        if len(self._watches) < len(self._holders):
-            for task in self._holders:
-                if task not in self._watches:
-                    self._watches[task] = on_task_end(task, self._ended)
 
     def _ended(self) -> None:
         self._broken = True
@@ -322,7 +304,7 @@ class RWLock:
 class _Block(AsyncBlock, NotAwaited):
     __slots__ = ("_lock", "_task")
 
-    def __init__(self, lock: RWLock, task: object = None) -> None:
+    def __init__(self, lock: RWLock, task: TaskEnd | None = None) -> None:
         self._lock = lock
         self._task = task
 
@@ -342,7 +324,7 @@ class ReadTurn(_Block):
     __slots__ = ()
 
     def __aenter__(self) -> Coroutine[Any, Any, None]:
-        return self._lock._read(self)
+        return self._lock._enter(self, self._lock._readers)
 
 
 class WriteTurn(_Block):
@@ -356,7 +338,7 @@ class WriteTurn(_Block):
     __slots__ = ()
 
     def __aenter__(self) -> Coroutine[Any, Any, None]:
-        return self._lock._write(self)
+        return self._lock._enter(self, self._lock._writers)
 
 
 class TakenTurn(_Block):
@@ -393,7 +375,3 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
-
-
-def _nothing_to_do() -> None:
-    pass

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import takewhile
@@ -226,7 +226,7 @@ class Threads:
         await self._slots.take()
         call = _Call(self, _inside.get())
         try:
-            with anyio.move_on_after(timeout):
+            with nullcontext() if timeout is None else anyio.move_on_after(timeout):
                 # made for each call: a kept one would bind the object to one kind of loop
                 unlimited = anyio.CapacityLimiter(inf)
                 return await anyio.to_thread.run_sync(
@@ -256,16 +256,20 @@ class Threads:
         finally:
             call.thread = 0
             self._returned.append(call)
-            # a loop that has ended has no task in line for the slot; another may use this object by now
-            with suppress(RuntimeError):
-                self._on_loop(self._collect)
+            # a caller that still waits collects it
+            if call.abandoned:
+                # a loop that has ended has no task in line for the slot; another may use this object by now
+                with suppress(RuntimeError):
+                    self._on_loop(self._collect)
 
     def _settle(self, call: _Call) -> None:
         if call.claim.acquire(blocking=False):
             self._slots.give_back()
         elif not call.ended:
+            # in this order: a thread that ends meanwhile sees that it is abandoned, or is collected here
             call.abandoned = True
             self._abandoned += 1
+            self._collect()
 
     def _collect(self) -> None:
         while self._returned:

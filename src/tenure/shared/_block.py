@@ -15,7 +15,7 @@ Classes built on it say how to obtain something, what to hand over, how to give 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from math import inf
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -24,7 +24,7 @@ from anyio import CancelScope
 
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.store import Store
-from tenure.waiting import Parked, new_scope, now, on_task_end, this_task
+from tenure.waiting import Parked, TaskEnd, new_scope, now, this_task, this_task_end
 
 
 class Leased(Protocol):
@@ -46,7 +46,7 @@ Swallows = TypeVar("Swallows", None, bool)
 class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
     """An async context manager whose body runs for as long as something is held. For one use."""
 
-    __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_unwatch")
+    __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_task_end")
     _instead = "tenure.blocking"
 
     def __init__(self, store: Store, key: str) -> None:
@@ -55,12 +55,12 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         self._held: L | None = None
         self._scope: CancelScope | None = None
         self._task: object = None
-        self._unwatch: Callable[[], object] | None = None
+        self._task_end: TaskEnd | None = None
 
     @property
     def is_held(self) -> bool:
         """True from the entry until the block is left."""
-        return self._unwatch is not None
+        return self._task_end is not None
 
     async def __aenter__(self) -> L:
         """Obtain the hold. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
@@ -69,7 +69,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         """
         if self._task is not None:
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
-        self._task = task = this_task()
+        self._task = this_task()
         try:
             obtained = await self._obtain()
         except BaseException:
@@ -78,7 +78,8 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         self._scope = scope = new_scope()
         scope.__enter__()
         self._held = held = self._hand_over(obtained, scope)
-        self._unwatch = on_task_end(task, self._on_task_end)
+        self._task_end = end = this_task_end()
+        end.watch(self, self._on_task_end)
         return held
 
     async def __aexit__(
@@ -91,11 +92,11 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         held = self._held
         if held is None:
             raise RuntimeError(f"{self._key}: this block was not entered")
-        if (unwatch := self._unwatch) is not None:
+        if (end := self._task_end) is not None:
             self._give_back(held, error)
             self._forget()
-            self._unwatch = None  # it knows this block: together they would wait for the garbage collector
-            unwatch()
+            self._task_end = None
+            end.callbacks.pop(self, None)
         if this_task() is not self._task:
             raise RuntimeError(
                 f"{self._name}: left from another task than it was entered in; it has been given back. Keep its "
@@ -186,9 +187,9 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         self._store.call_soon(self._on_abandoned, self._key)
 
     def _on_abandoned(self) -> None:
-        if self._held is not None and (unwatch := self._unwatch) is not None:
-            self._unwatch = None
-            unwatch()
+        if self._held is not None and (end := self._task_end) is not None:
+            self._task_end = None
+            end.callbacks.pop(self, None)
             self._abandon(self._held)
             self._forget()
 

@@ -4,17 +4,18 @@ from ._backoff import Backoff
 from ._line import Line, Waiter
 from ._park import (
     Parked,
+    TaskEnd,
     checkpoint,
     known_in,
     loop_caller,
     new_scope,
     now,
     on_readable,
-    on_task_end,
     park,
     runs_in_real_time,
     this_loop,
     this_task,
+    this_task_end,
     wake,
 )
 
@@ -22,6 +23,7 @@ __all__ = (
     "Backoff",
     "Line",
     "Parked",
+    "TaskEnd",
     "Waiter",
     "checkpoint",
     "known_in",
@@ -29,10 +31,10 @@ __all__ = (
     "new_scope",
     "now",
     "on_readable",
-    "on_task_end",
     "park",
     "runs_in_real_time",
     "this_loop",
     "this_task",
+    "this_task_end",
     "wake",
 )

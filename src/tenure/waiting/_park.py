@@ -10,7 +10,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
-- `this_task` and `on_task_end`: which task is running, and when it has ended;
+- `this_task` and `this_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
   all the rest of a round trip.
@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
-from itertools import count
 from types import FunctionType, SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
@@ -41,17 +40,18 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Parked",
+    "TaskEnd",
     "checkpoint",
     "known_in",
     "loop_caller",
     "new_scope",
     "now",
     "on_readable",
-    "on_task_end",
     "park",
     "runs_in_real_time",
     "this_loop",
     "this_task",
+    "this_task_end",
     "wake",
 )
 
@@ -162,20 +162,17 @@ def this_task() -> object:
     return asyncio.current_task()
 
 
-def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
-    """Call `callback` when `task` (from `this_task`) has ended, however it ended.
-
-    It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. The
-    returned function unregisters the callback again: call it any number of times, in the callback itself too. The
-    callback runs on the loop, outside any task, and must not raise (trio would crash).
-    """
+def this_task_end() -> TaskEnd:
+    """The end of the running task; the same task always has the same object. RuntimeError outside a task."""
+    # `this_task`, without the call
+    task = _trio().current_task() if _running.name == "trio" else asyncio.current_task()
+    if task is None:
+        raise RuntimeError("no task is running here")
     end = _task_end.get()
     if end is None or end.task is not task:
-        end = _TaskEnd(task)
+        end = TaskEnd(task)
         _task_end.set(end)
-    number = next(end.numbers)
-    end.callbacks[number] = callback
-    return partial(end.callbacks.pop, number, None)
+    return end
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
@@ -330,30 +327,39 @@ async def _nothing() -> None:
 # both
 
 
-class _TaskEnd:
-    # registered with the loop once for each task: that costs more than all the rest of a block that is watched
+class TaskEnd:
+    """The end of one task, for the objects that it concerns: they `watch` it. `this_task_end` makes it.
 
-    __slots__ = ("callbacks", "numbers", "task")
+    `callbacks` are the watchers with their callbacks: a watcher that is taken out of it is not called.
+    It is registered with the loop once for each task: that costs more than all the rest of a block that is watched.
+    """
+
+    __slots__ = ("callbacks", "task")
 
     def __init__(self, task: object) -> None:
         self.task: object = task
-        self.callbacks: dict[int, Callable[[], None]] = {}
-        self.numbers = count()
+        self.callbacks: dict[object, Callable[[], None]] = {}
         if isinstance(task, asyncio.Task):
             task.add_done_callback(self.break_lot)  # pyright: ignore[reportUnknownMemberType]
-            return
-        trio, native = _trio(), cast("Task", task)
-        if native.coro.cr_frame is None:
-            trio.current_trio_token().run_sync_soon(self.break_lot, native)
         else:
             # trio calls break_lot(task) on the parking lots of which an ended task is a "breaker"; that is the only
             # notice it gives, and any object will do for a lot
-            trio.add_parking_lot_breaker(native, self)
+            _trio().add_parking_lot_breaker(cast("Task", task), self)
 
-    def break_lot(self, _: object) -> None:
+    def watch(self, watcher: object, callback: Callable[[], None]) -> None:
+        """Call `callback` when the task has ended, however it ended.
+
+        It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. It runs
+        on the loop, outside any task, and must not raise (trio would crash). A watcher has one callback.
+        """
+        self.callbacks[watcher] = callback
+        if self.task is None:
+            loop_caller()(self.break_lot)
+
+    def break_lot(self, _: object = None) -> None:
         self.task = None  # the contexts of its children know this object, and must not keep the task
         while self.callbacks:
             self.callbacks.pop(next(iter(self.callbacks)))()
 
 
-_task_end: ContextVar[_TaskEnd | None] = ContextVar("tenure_task_end", default=None)
+_task_end: ContextVar[TaskEnd | None] = ContextVar("tenure_task_end", default=None)
