@@ -163,7 +163,10 @@ def this_task() -> object:
 
 
 def this_task_end() -> TaskEnd:
-    """The end of the running task; the same task always has the same object. RuntimeError outside a task."""
+    """The end of the running task: the same object each time, but for code in a copy of the task's context.
+
+    RuntimeError outside a task.
+    """
     # `this_task`, without the call
     task = _trio().current_task() if _running.name == "trio" else asyncio.current_task()
     if task is None:
