@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from tenure.waiting import TaskEnd
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import FrameType
@@ -203,7 +205,10 @@ def _holders(thing: Any) -> Collection[Any] | None:
     if hasattr(statistics, "owner"):
         return [] if statistics.owner is None else [statistics.owner]
     holders = getattr(statistics, "borrowers", getattr(thing, "_holders", None))
-    return cast("Collection[Any]", holders) if isinstance(holders, Collection) else None
+    if not isinstance(holders, Collection):
+        return None
+    each = cast("Collection[Any]", holders)
+    return [holder.task if isinstance(holder, TaskEnd) else holder for holder in each]
 
 
 def _is_group(thing: object) -> bool:
