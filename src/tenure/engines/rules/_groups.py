@@ -270,7 +270,7 @@ class Groups(GroupSettings):
 
     def _look(self) -> None:
         """Look anew at what limits the groups."""
-        self.is_paced = bool(self.group_every or self.paces or self.open is not None)
+        self.is_paced: bool = bool(self.group_every or self.paces or self.open is not None)
         self._is_limited = bool(self.per_group or self.group_every or self.paces)
 
     def _open(self) -> None:
