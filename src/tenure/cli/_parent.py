@@ -7,7 +7,7 @@ import os
 import anyio
 
 _POLLING_PERIOD = 0.5
-"""Seconds."""
+"""Seconds between two checks of the parent."""
 
 
 async def parent_ended(parent: int) -> None:

@@ -41,10 +41,11 @@ class Group:
 class GroupSettings:
     """The settings and counts of all groups of a queue together.
 
-    A rate is the seconds between two starts (0: none) and the burst. `starts_at` is when the next task of the queue may
-    start; `open` is 1 if one could when that was last looked at, else 0, and None without a pace. `paces` of groups are
-    kept; the first that is awaited is due at `first_due` (None: that has to be looked up), and none of the others says
-    nothing before `first_old`. A group with a rate counts for one task that can be taken.
+    A rate is the seconds between two starts (0: none) and the burst. The next task of the queue may start from
+    `starts_at`; `open` is 1 if a task could start at the last check, else 0, and None without a pace. `paces` is the
+    number of groups with a pace. The first awaited pace is due at `first_due` (None: the rows have to be read), and
+    every other pace has an effect until `first_old` at least. A group with a rate counts for one task that can be
+    taken.
     """
 
     named: int = 0
@@ -136,7 +137,7 @@ class GroupRows(Protocol):
 class Groups(GroupSettings):
     """All groups of a queue; `waiting` counts the waiting tasks of the queue.
 
-    `is_paced` is true if the queue or a group of it has a rate or a pace: else nothing is looked at.
+    `is_paced` is true if the queue or one of its groups has a rate or a pace; otherwise nothing is checked.
     """
 
     __slots__ = ("_again", "_is_limited", "_rows", "is_paced")
@@ -202,11 +203,11 @@ class Groups(GroupSettings):
 
     @property
     def until(self) -> float:
-        """The time until which the pace of the queue says something."""
+        """The time until which the pace of the queue has an effect."""
         return self.starts_at + (self.burst - 1) * self.every
 
     def due(self, waiting: int) -> float | None:
-        """The next time at which more of the waiting tasks can be taken, which only wait for it."""
+        """Return the next time at which more of the waiting tasks can be taken, which wait only for this time."""
         if self.open == 0 and waiting:
             return self.starts_at
         if self.first_due is None:
@@ -214,7 +215,7 @@ class Groups(GroupSettings):
         return None if self.first_due == inf else self.first_due
 
     def pass_time(self) -> None:
-        """Let the queue and its groups be taken from whose time has come, and forget paces that say nothing."""
+        """Open the queue and the groups whose time has come, and forget paces without an effect."""
         now = self._rows.paces.now
         if self.first_due is None or self.first_due <= now + ROUNDING:
             due, self.first_due = self._rows.paces.until(True, now + ROUNDING, CAP)
@@ -233,22 +234,22 @@ class Groups(GroupSettings):
         self._open()
 
     def possible(self, count: int) -> int:
-        """The number of these tasks of the queue that may start now."""
+        """Return how many of `count` tasks of the queue may start now."""
         return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
 
     def start(self, count: int) -> None:
-        """So many tasks of the queue, which has a pace, have started."""
+        """Note that `count` tasks of the queue, which has a pace, have started."""
         if self.every:
             self.starts_at = start_after(self.every, self.burst, self.starts_at, self._rows.paces.now, count)
         self._open()
 
     def regained(self) -> int:
-        """The number of times that a group with a rate could be taken from again, after it was taken from."""
+        """Return how often a group with a rate could be taken from again, after a task was taken from the group."""
         again, self._again = self._again, 0
         return again
 
     def hold_off(self, name: str, seconds: float) -> float:
-        """No task of a group, or of the queue for "", starts for so many seconds; until when that says something."""
+        """Start no task of a group, or of the queue for "", for `seconds`; return until when this has an effect."""
         paces = self._rows.paces
         starts_at = paces.now + seconds
         if not name:
@@ -265,16 +266,16 @@ class Groups(GroupSettings):
 
     @property
     def _slack(self) -> float:
-        """The seconds for which the pace of a group says something after the next start of a task."""
+        """The seconds for which the pace of a group has an effect after the next start of a task."""
         return (self.group_burst - 1) * self.group_every
 
     def _look(self) -> None:
-        """Look anew at what limits the groups."""
+        """Check again which limits the groups have."""
         self.is_paced: bool = bool(self.group_every or self.paces or self.open is not None)
         self._is_limited = bool(self.per_group or self.group_every or self.paces)
 
     def _open(self) -> None:
-        """Look anew at whether a task of the queue may start."""
+        """Check again whether a task of the queue may start."""
         if self.until <= self._rows.paces.now:
             self.starts_at = -inf
         self.open = self.possible(1) if self.every or self.starts_at > -inf else None
@@ -294,12 +295,12 @@ class Groups(GroupSettings):
             self.first_due = min(self.first_due, pace.starts_at)
 
     def _forget(self, pace: Pace) -> None:
-        """Forget a pace that says nothing."""
+        """Forget a pace without an effect."""
         self._rows.paces.remove(pace)
         self.paces -= 1
 
     def _paced(self, name: str, count: int, has_started: bool) -> int:
-        """The number of these tasks of a group that count as tasks to be taken now."""
+        """Return how many of `count` tasks of a group count as tasks to be taken now."""
         paces = self._rows.paces
         pace = paces.find(name)
         if pace is not None or has_started:

@@ -1,4 +1,4 @@
-"""Paces: when the next task of a group, or of a queue, may start, as its rate and those who hold it off say.
+"""Paces: the time from which the next task of a group, or of a queue, may start, by its rate and by hold-offs.
 
 The arithmetic is as in a limiter (`tenure.engine.Limiter`, GCRA) for a cost of 1, with one number instead of the end
 of the bookings: the time from which the next task may start. `redis/lua/paces.lua` and `postgres/sql/paces.sql` have
@@ -17,7 +17,7 @@ from tenure.engine import ROUNDING
 
 @dataclass(slots=True)
 class Pace:
-    """The pace of a group: when its next task may start. It is `awaited` if the group could be taken from otherwise."""
+    """The time from which the next task of a group may start; `awaited` if a task could be taken otherwise."""
 
     group: str
     starts_at: float
@@ -33,7 +33,7 @@ class Paces(Protocol):
         ...
 
     def find(self, group: str, /) -> Pace | None:
-        """The pace of a group, if it says something; it is not to be changed."""
+        """Return the pace of a group if there is one; the caller does not change the pace."""
         ...
 
     def save(self, pace: Pace, former: Pace | None, /) -> None:

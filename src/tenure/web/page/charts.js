@@ -39,7 +39,8 @@ const LOGARITHMIC = {least: LEAST * 100, height: n => Math.log10(Math.max(n, LEA
   });
 }};
 const WHOLE = {...LINEAR, say: count, step: 1};
-// Each line has a letter, which is its colour, and a name; the first is large. States of families are there if tasks have them.
+// Each line has a letter, which is its colour, and a name; the first line is large. States of families are shown if tasks
+// have these states.
 const LARGE = [
   ["Depth", WHOLE, {waiting: ["a", "waiting"], leased: ["b", "leased"], delayed: ["c", "delayed"],
     suspended: ["e", "suspended"], ending: ["f", "ending"], dead: ["d", "dead"]}, "waiting"],
@@ -51,7 +52,7 @@ const SMALL = [
 ];
 const LEFT = 52, TOP = 8, PADDING = 24;
 const shown = () => samples.filter(one => one.at >= samples[samples.length - 1].at - span);
-// As wide as its place is, so that its text is as large as any other.
+// The chart is as wide as its place, so that its text has the size of all other text.
 const widthIn = id => Math.max(240, (place(id).querySelector("figure")?.clientWidth || place(id).clientWidth / (innerWidth > 700 ? 2 : 1)) - PADDING);
 function chart([title, scale, all, large], list, room) {
   const names = Object.fromEntries(Object.entries(all).filter(([name]) => !OF_FAMILIES.includes(name) || list.some(one => one[name])));

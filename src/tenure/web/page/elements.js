@@ -30,7 +30,7 @@ function mergeChildren(old, fresh) {
   fresh.forEach((child, i) => known[i] ? merge(known[i], child) : old.append(child));
   known.slice(fresh.length).forEach(child => child.remove());
 }
-// A section without a row is not there.
+// A section without a row is hidden.
 const showRows = (id, ...children) => {
   place(id).closest("section").hidden = !children.some(child => child.nodeName !== "P");
   show(id, ...children);

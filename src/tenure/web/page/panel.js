@@ -5,7 +5,7 @@ async function ask(path, options, patience = 30) {
   try {
     answer = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(patience * 1000), ...options});
   } catch (problem) {
-    // a link that is cut says nothing, for as long as one waits
+    // a cut link reports nothing, however long the page waits
     throw new Error(problem.name === "TimeoutError" ? `no answer within ${patience} s` : "the server of this page cannot be reached");
   }
   const text = await answer.text();

@@ -5,7 +5,7 @@ const CHANGES = {
 };
 const ENDED = ["done", "discarded", "cancelled", "expired"];
 const SELECTS = {group: "group", key_prefix: "key begins with", error: "type of error", older_than: "older than, in seconds"};
-// The action as the server takes it.
+// The action in the server's form.
 const selecting = (what, state, chosen) => ({action: what, ...chosen,
   ...(what === "cancel" ? {state} : what === "purge" ? {states: state === "ended" ? ENDED : [state]} : {})});
 function selectForm() {

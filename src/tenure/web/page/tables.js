@@ -1,7 +1,7 @@
 // What is there now, as tables.
 const MAY_ACT = document.documentElement.dataset.actions === "yes";
 const by = field => (one, other) => other[field] - one[field];
-// What to do next where there is nothing to see yet.
+// The next steps, for an empty store.
 function drawWelcome({queues, keys, pools, store}) {
   const empty = !queues.length && !keys.length && !pools.length;
   place("welcome").hidden = !empty;

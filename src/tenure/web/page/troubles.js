@@ -1,4 +1,4 @@
-// What is wrong, each in a sentence with what mends it: the worst first. While all is well, that is said.
+// The faults, the worst first, each in a sentence with its button; without a fault the page says "All is well".
 const LATE = 60, IDLE = 5, AT_MOST = 8;
 let failuresSeen = [], lost = null;
 const trouble = (bad, text, ...acts) => ({bad, text, acts: acts.filter(Boolean)});

@@ -2,7 +2,7 @@
 -- two starts and the burst.
 -- Needs: groups
 
--- How many tasks may start now, at a rate (NULL: none).
+-- The number of tasks that may start now, at a rate (NULL: none).
 CREATE FUNCTION tenure.possible_starts(_rate double precision[], _starts_at double precision, _now bigint)
 RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -15,20 +15,20 @@ BEGIN
     RETURN CASE WHEN every = 0 THEN 'infinity'::float8 ELSE 1 + floor((_now - first + 1) / every) END;
 END $$;
 
--- When the next task may start, once so many have started now.
+-- The time from which the next task may start, once `_count` tasks have started now.
 CREATE FUNCTION tenure.start_after(_rate double precision[], _starts_at double precision, _now bigint, _count bigint)
 RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN greatest(_starts_at, _now - (_rate[2] - 1) * _rate[1]) + _count * _rate[1];
 END $$;
 
--- For how long a pace says something after the next start.
+-- The time for which a pace has an effect after the next start.
 CREATE FUNCTION tenure.slack_of(_rate double precision[]) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN coalesce((_rate[2] - 1) * _rate[1], 0);
 END $$;
 
--- Look anew at whether a task of the queue may start.
+-- Check again whether a task of the queue may start.
 CREATE FUNCTION tenure.open_queue(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     _q.has_groups := true;
@@ -42,7 +42,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Where the pace of a group is.
+-- The place of a group's pace.
 CREATE FUNCTION tenure.place_of_pace(_q tenure.queue, _name bytea) RETURNS tid STABLE LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(_q.paces, 0) = 0 THEN
@@ -53,8 +53,8 @@ BEGIN
         ORDER BY p.starts_at DESC LIMIT 1);
 END $$;
 
--- Of these groups, hold what may not start yet; a group with a rate counts for one task that can be taken. Their counts
--- are as if they had no pace.
+-- Hold the tasks of these groups that may not start yet; a group with a rate counts for one task that can be taken. The
+-- counts of the groups are as if no group had a pace.
 CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
@@ -89,7 +89,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+-- Open the queue and the groups whose time has come, and forget paces without an effect.
 CREATE FUNCTION tenure.pass_time(_q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     due record;
@@ -137,7 +137,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of these groups have started, so many of each, and groups have a rate.
+-- Tasks of these groups have started, `_counts` of each, and groups have a rate.
 CREATE FUNCTION tenure.start_in_groups(_q tenure.queue, _names bytea[], _counts bigint[]) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -166,7 +166,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- No task of a group, or of the queue for '', starts until then.
+-- No task of a group, or of the queue for '', starts until this time.
 CREATE FUNCTION tenure.hold_off_queue(_q tenure.queue, _name bytea, _until double precision) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,11 +1,11 @@
 -- Paces: when the next task of a group, or of a queue, may start: `rules/_paces.py`. A rate is the microseconds between two
 -- starts (0: none) and the burst.
 --
--- The field `pace` of a queue is a text: the rate of the queue, the rate of its groups, when the next task of the queue may
--- start, whether one could when that was last looked at ("-": it has no pace), how many groups have a pace, when the first
--- of them that is awaited is due (0: that has to be looked up), and before which time none of the others says nothing.
--- `awaited` is a sorted set of the groups that could be taken from otherwise by the time from which their next task may
--- start, `paces` of the others that have a pace.
+-- The field `pace` of a queue is a text: the rate of the queue; the rate of its groups; the time from which the next task of
+-- the queue may start; whether a task could start at the last check ("-": the queue has no pace); the number of groups with
+-- a pace; the time at which the first awaited pace is due (0: the set has to be read); and a time before which every other
+-- pace still has an effect. `awaited` is a sorted set of groups, by the time from which their next task may start: the
+-- groups from which tasks could be taken otherwise. `paces` is the same for all other groups with a pace.
 -- Reads: CAP, groups, now, set
 -- Writes: paced
 
@@ -23,7 +23,7 @@ local function start_after(every, burst, starts_at, count)
     return math.max(starts_at, now - (burst - 1) * every) + count * every
 end
 
--- The seconds for which the pace of a group says something after the next start of a task.
+-- The time for which the pace of a group has an effect after the next start of a task.
 local function slack(pace)
     return (pace.group_burst - 1) * pace.group_every
 end
@@ -39,7 +39,7 @@ local function pace_of(queue)
     return paced[queue]
 end
 
--- Write the pace of a queue. `paces` has an end, since nobody may look at the queue again.
+-- Write the pace of a queue. `paces` expires, since nobody may use the queue again.
 local function save_pace(queue)
     local pace, text = paced[queue], ''
     if pace.open or pace.every + pace.group_every + pace.paces > 0 then
@@ -55,13 +55,13 @@ local function save_pace(queue)
     pace.has_new = nil
 end
 
--- The queue is remembered until then: its groups keep their paces no longer.
+-- The queue is kept until this time, and the paces of its groups no longer.
 local function keep_pace(queue, time)
     set(queue, 'keep', math.max(queue.keep, math.ceil(time)))
     paced[queue].has_new = true
 end
 
--- Look anew at whether a task of the queue may start.
+-- Check again whether a task of the queue may start.
 local function open_queue(pace)
     if pace.starts_at + (pace.burst - 1) * pace.every <= now then
         pace.starts_at = 0
@@ -72,7 +72,7 @@ local function open_queue(pace)
     end
 end
 
--- -> when the next task of a group may start (nil: it has no pace), and whether that is awaited
+-- -> the time from which the next task of a group may start (nil: the group has no pace), and whether the pace is awaited
 local function find_pace(queue, pace, name)
     local at = pace.at[name]
     if at == nil and pace.paces > 0 then
@@ -104,7 +104,7 @@ local function keep_group_pace(queue, pace, name, starts_at, awaited)
     end
 end
 
--- How many tasks that are ready count as such that can be taken; whether one has started.
+-- The number of ready tasks that count as tasks to be taken; the last argument says whether a task has just started.
 local function paced_count(queue, pace, name, count, has_started)
     local former, was_awaited = find_pace(queue, pace, name)
     if former or has_started then
@@ -123,7 +123,7 @@ local function paced_count(queue, pace, name, count, has_started)
     return pace.group_every > 0 and math.min(count, 1) or count
 end
 
--- The same as it was when the group was last refreshed.
+-- The same number at the last refresh of the group.
 local function counted_before(queue, pace, name, count)
     local _, was_awaited = find_pace(queue, pace, name)
     if was_awaited then
@@ -132,7 +132,7 @@ local function counted_before(queue, pace, name, count)
     return pace.group_every > 0 and math.min(count, 1) or count
 end
 
--- Forget the paces of these groups, which say nothing.
+-- Forget the paces of these groups, which have no effect.
 local function forget_paces(queue, pace, key, names)
     if #names > 0 then
         call('ZREM', queue.key .. key, unpack(names))
@@ -143,7 +143,7 @@ local function forget_paces(queue, pace, key, names)
     end
 end
 
--- So many tasks of the queue have started.
+-- This number of tasks of the queue has started.
 local function start_in_queue(pace, count)
     if pace.every > 0 and count > 0 then
         pace.starts_at = start_after(pace.every, pace.burst, pace.starts_at, count)
@@ -160,7 +160,7 @@ local function first_start(queue, key)
     return tonumber(call('ZRANGE', queue.key .. key, 0, 0, 'WITHSCORES')[2]) or NEVER
 end
 
--- The next time at which more of the ready tasks can be taken, which only wait for it.
+-- The next time at which more of the ready tasks can be taken, which wait only for this time.
 local function pace_due(queue, pace)
     if pace.open == 0 and count_waiting(queue) > 0 then
         return pace.starts_at
@@ -171,7 +171,7 @@ local function pace_due(queue, pace)
     return pace.first_due < NEVER and pace.first_due or nil
 end
 
--- Let the queue and its groups be taken from whose time has come, and forget paces that say nothing.
+-- Open the queue and the groups whose time has come, and forget paces without an effect.
 local function pass_time(queue)
     local pace, G = paced[queue], groups()
     if pace.first_due <= now + 1 then
@@ -205,7 +205,7 @@ local function pass_time(queue)
     open_queue(pace)
 end
 
--- No task of a group, or of the queue for "", starts until then.
+-- No task of a group, or of the queue for "", starts until this time.
 local function hold_off(queue, name, time)
     local pace, G = pace_of(queue), groups()
     G.known_of(queue).pace = pace
