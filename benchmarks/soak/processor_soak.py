@@ -1,6 +1,6 @@
 """Kills processes of a processor so many times, and says whether all held.
 
-    python -m benchmarks.soak processor --kills 200 --store redis
+    python -m benchmarks.soak processor --kills 200 --store redis      # or sqlite, postgres
 
 Three processes on three loops run one processor, with claims, connections, a rate, a lock and circuit breakers, and put
 tasks into it. They are killed, frozen and told to end; the server is restarted. After every twenty kills the queue is
@@ -14,13 +14,14 @@ import random
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 from redis_servers import RedisServer
 
 from benchmarks.soak import evidence
+from benchmarks.soak.postgres import PostgresServer
 from benchmarks.soak.processor_fleet import ProcessorFleet
 from benchmarks.soak.processor_trial import ProcessorTrial, ProcessorVerdict
 
@@ -30,14 +31,17 @@ AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-per
 
 
 @contextmanager
-def server(folder: Path):
-    """A private Redis server whose data outlive it."""
-    redis = RedisServer(folder, *AOF)
-    redis.start()
+def server(store: str, folder: Path):
+    """A private server whose data outlive it; none for SQLite."""
+    if store == "sqlite":
+        yield None
+        return
+    private = PostgresServer(folder) if store == "postgres" else RedisServer(folder, *AOF)
+    private.start()
     try:
-        yield redis
+        yield private
     finally:
-        redis.kill()
+        private.kill()
 
 
 async def soak(folder: Path, kills: int, store: str, seed: int, histories: Path | None) -> ProcessorVerdict:
@@ -48,7 +52,7 @@ async def soak(folder: Path, kills: int, store: str, seed: int, histories: Path 
             place = folder / str(total.killed.total())
             place.mkdir()
             began = time.monotonic()
-            with server(place) if store == "redis" else nullcontext() as of:
+            with server(store, place) as of:
                 chance = random.Random(f"{seed}:{place.name}")
                 trial = ProcessorTrial(of, fleet, place, chance, histories=histories)
                 verdict = await trial.run(min(left, TRIAL))
@@ -65,7 +69,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.soak processor", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
+    parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument(

@@ -16,6 +16,7 @@ import anyio
 import tenure
 from benchmarks.soak.judging import Judging, Verdict, unaware
 from benchmarks.soak.plain import judged
+from benchmarks.soak.postgres import PostgresServer
 from benchmarks.soak.processor_client import END, PRESET, QUEUE, WHAT
 from benchmarks.soak.processor_nemesis import FAULTS, ProcessorNemesis
 from benchmarks.soak.processor_referee import strandings
@@ -201,7 +202,10 @@ class ProcessorTrial(Judging):
         await queue.purge("dead", "done", "discarded")
         for resource in await pool.resources():
             await pool.remove(resource.resource)
-        self._judge_what_is_left()
+        if isinstance(self.server, PostgresServer):
+            self._breach(self.server.leftovers())
+        else:
+            self._judge_what_is_left()
 
     async def _names(self, store, kind) -> list[str]:
         return list((await store.call(Scan(NAMES[kind], limit=CAP))).rows)

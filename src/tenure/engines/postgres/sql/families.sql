@@ -59,6 +59,12 @@ BEGIN
     RETURN coalesce((SELECT f.unfinished FROM tenure.family f WHERE f.task = _id), 0);
 END $$;
 
+-- The number of entries of a task.
+CREATE FUNCTION tenure.count_entries(_id bigint) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((SELECT f.total FROM tenure.family f WHERE f.task = _id), 0);
+END $$;
+
 -- The family of a task, made if need be.
 CREATE FUNCTION tenure.family_of(_queue bytea, _id bigint, _kin boolean) RETURNS tenure.family LANGUAGE plpgsql AS $$
 DECLARE
@@ -239,6 +245,7 @@ BEGIN
     END IF;
     UPDATE tenure.family f SET awaited = _entry, prefix = _prefix, until = over_at WHERE f.task = _task.id;
     IF over_at IS NOT NULL THEN
+        PERFORM nextval('tenure.last_timeout');
         INSERT INTO tenure.todo (due, id, name, what) VALUES (over_at, _task.id, _q.name, 'time out');
         -- an idle taker must know, to ask in time
         _q := tenure.hint_takers(_q, 1);
@@ -309,6 +316,7 @@ CREATE FUNCTION tenure.begin_sweep(_id bigint, _prefix bytea) RETURNS void LANGU
 BEGIN
     UPDATE tenure.family f SET swept = _prefix, swept_to = _prefix, sweeps = true WHERE f.task = _id;
     PERFORM set_config('tenure.sweeps', 'on', true);
+    PERFORM nextval('tenure.last_timeout');
     IF coalesce(current_setting('tenure.locks', true), '') <> '' THEN
         PERFORM tenure.leave_sweeps(0);
     END IF;

@@ -26,7 +26,7 @@ BEGIN
     RETURN _line;
 END $$;
 
-CREATE FUNCTION tenure.save_line(_now bigint, _l tenure.line) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.save_line(_now bigint, _l tenure.line) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF _l.held = 0 AND _l.waiting = 0 AND NOT _l.fixed THEN
         _l.capacity := 0;
@@ -37,6 +37,7 @@ BEGIN
         held = _l.held, waiting = _l.waiting, first_waiter = _l.first_waiter, check_at = _l.check_at,
         page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
     WHERE l.key = _l.key AND l.page = _l.page;
+    RETURN true;
 END $$;
 
 -- Forget a key that has no effect.
@@ -149,8 +150,9 @@ DECLARE
     known tenure.answer;
     fits boolean;
     fresh bigint := 0;
+    ok boolean;
 BEGIN
-    PERFORM tenure.keep_session(_session);
+    ok := tenure.keep_session(_session);
     now := tenure.enter_object(_clock, 'hold', _key);
     IF now IS NULL THEN
         RETURN tenure.reply('more');
@@ -172,7 +174,7 @@ BEGIN
     END IF;
     IF fits THEN
         fresh := tenure.new_tokens(now, 1);
-        PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
+        ok := tenure.notify_watchers('hold', _key, 0, '', 'changed');
     END IF;
     line := tenure.use_line(line, _key, _capacity);
     line.ordinal := line.ordinal + 1;
@@ -183,7 +185,7 @@ BEGIN
         line.first_waiter := CASE line.waiting WHEN 0 THEN line.ordinal ELSE line.first_waiter END;
         line.waiting := line.waiting + 1;
     END IF;
-    PERFORM tenure.save_line(now, line);
+    ok := tenure.save_line(now, line);
     INSERT INTO tenure.hold (key, holder, session, process, weight, value, ordinal, since, token)
     VALUES (_key, _holder, mine.id, mine.process, _weight, _value, line.ordinal, now, fresh);
     IF fits THEN

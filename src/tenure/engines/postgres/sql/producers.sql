@@ -28,7 +28,9 @@ BEGIN
         due := tenure.next_due(_q);
         before := _q.waiting - _q.held;
     END IF;
-    IF _tasks.keys IS NULL THEN
+    IF _tasks.keys IS NULL AND count = 1 THEN
+        _ids := ARRAY[nextval('tenure.last_task')];
+    ELSIF _tasks.keys IS NULL THEN
         _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, count));
     ELSE
         SELECT array_agg(CASE
@@ -135,8 +137,10 @@ DECLARE
     value bytea;
     accepted record;
 BEGIN
-    SELECT * INTO place FROM tenure.producer p WHERE p.queue = _q.name AND p.name = _requests.producers[_i];
-    IF NOT FOUND OR place.reserved THEN
+    IF _q.producers + _q.reserved > 0 THEN
+        SELECT * INTO place FROM tenure.producer p WHERE p.queue = _q.name AND p.name = _requests.producers[_i];
+    END IF;
+    IF place.name IS NULL OR place.reserved THEN
         IF _tasks.keys IS NOT NULL THEN
             SELECT f._twins, f._firsts, f._new INTO twins, firsts, new_ones
             FROM tenure.find_twins(_now, _q.name, _tasks) f;
@@ -198,8 +202,9 @@ DECLARE
     requests bigint := cardinality(_requests.producers);
     last bigint := 0;
     done record;
+    ok boolean;
 BEGIN
-    PERFORM tenure.keep_session(_session);
+    ok := tenure.keep_session(_session);
     now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
         RETURN NEXT tenure.reply('more');
@@ -225,13 +230,15 @@ BEGIN
             queue := done._q;
             replies := replies || done._reply;
         END LOOP;
-        PERFORM tenure.save_queue(now, queue);
-        PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
+        ok := tenure.save_queue(now, queue);
+        ok := tenure.cache_reply(now, mine, 'put', _queue, _n, replies);
         IF _tasks.about IS NOT NULL THEN
             PERFORM tenure.sweep_on(now, _clock);
         END IF;
     END IF;
-    RETURN QUERY SELECT * FROM unnest(replies);
+    FOR i IN 1 .. cardinality(replies) LOOP
+        RETURN NEXT replies[i];
+    END LOOP;
 END $$;
 
 -- -> left, released, unknown, more

@@ -2,21 +2,24 @@
 --
 -- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session
 -- before any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
+--
+-- Some functions return true so that the operations of each task and lock can assign it, `ok := f()`: PERFORM would set
+-- up a query for each call.
 
 CREATE FUNCTION tenure.reply(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
     RETURN ROW(_word, NULL, NULL)::tenure.answer;
 
--- Lock an object until the transaction ends.
-CREATE FUNCTION tenure.lock(_kind text, _name bytea) RETURNS void LANGUAGE sql VOLATILE
-    RETURN pg_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
+-- Lock an object until the transaction ends. -> true
+CREATE FUNCTION tenure.lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
+    RETURN pg_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex'))) IS NOT NULL;
 
 -- The same without waiting; false if another transaction has it.
 CREATE FUNCTION tenure.try_lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
     RETURN pg_try_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
 
--- Keep the session from ending until the transaction ends.
-CREATE FUNCTION tenure.keep_session(_session bytea) RETURNS void LANGUAGE sql VOLATILE
-    RETURN pg_advisory_xact_lock_shared(hashtext('tenure.session'), hashtext(encode(_session, 'hex')));
+-- Keep the session from ending until the transaction ends. -> true
+CREATE FUNCTION tenure.keep_session(_session bytea) RETURNS boolean LANGUAGE sql VOLATILE
+    RETURN pg_advisory_xact_lock_shared(hashtext('tenure.session'), hashtext(encode(_session, 'hex'))) IS NOT NULL;
 
 CREATE FUNCTION tenure.time(_clock bigint) RETURNS bigint LANGUAGE sql VOLATILE
     RETURN coalesce(_clock, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
@@ -45,12 +48,13 @@ END $$;
 CREATE FUNCTION tenure.enter_object(_clock bigint, _kind text, _name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
+    ok boolean;
 BEGIN
     -- what was done before the lock was ours has to be seen
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE 'the transaction has to be READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    PERFORM tenure.lock(_kind, _name);
+    ok := tenure.lock(_kind, _name);
     now := tenure.time(_clock);
     RETURN CASE WHEN tenure.is_due(now) THEN NULL ELSE now END;
 END $$;
@@ -61,8 +65,10 @@ CREATE FUNCTION tenure.enter_in_session(
     _clock bigint, _session bytea, _kind text, _name bytea,
     OUT now bigint, OUT mine tenure.session, OUT refusal text
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    ok boolean;
 BEGIN
-    PERFORM tenure.keep_session(_session);
+    ok := tenure.keep_session(_session);
     now := tenure.enter_object(_clock, _kind, _name);
     IF now IS NULL THEN
         refusal := 'more';
@@ -79,11 +85,14 @@ CREATE FUNCTION tenure.ask_again_in(_now bigint, _due bigint) RETURNS bigint LAN
 DECLARE
     since bigint := tenure.due_since(_now);
     earliest bigint := least(_due,
-        CASE WHEN current_setting('tenure.sweeps', true) = 'on' THEN _now + 10000 END,
-        (SELECT s.expires FROM tenure.session s WHERE s.expires >= since ORDER BY s.expires LIMIT 1),
-        (SELECT t.due FROM tenure.todo t WHERE t.what IN ('time out', 'sweep') AND t.due >= since
-            ORDER BY t.due LIMIT 1));
+        (SELECT s.expires FROM tenure.session s WHERE s.expires >= since ORDER BY s.expires LIMIT 1));
 BEGIN
+    IF pg_sequence_last_value('tenure.last_timeout') IS NOT NULL THEN
+        earliest := least(earliest,
+            CASE WHEN current_setting('tenure.sweeps', true) = 'on' THEN _now + 10000 END,
+            (SELECT t.due FROM tenure.todo t WHERE t.what IN ('time out', 'sweep') AND t.due >= since
+                ORDER BY t.due LIMIT 1));
+    END IF;
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;
 
@@ -92,12 +101,14 @@ END $$;
 CREATE FUNCTION tenure.new_tokens(_now bigint, _count bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     first bigint;
+    last bigint;
+    ok boolean;
 BEGIN
-    PERFORM pg_advisory_lock(hashtext('tenure.token'), 0);
-    first := 1 - _count + (
-        SELECT setval('tenure.last_token', greatest(t.last_value + 1, _now) + _count - 1) FROM tenure.last_token t);
-    PERFORM pg_advisory_unlock(hashtext('tenure.token'), 0);
-    RETURN first;
+    ok := pg_advisory_lock(hashtext('tenure.token'), 0) IS NOT NULL;
+    first := greatest(pg_sequence_last_value('tenure.last_token') + 1, _now, 1);
+    last := setval('tenure.last_token', first + _count - 1);
+    ok := pg_advisory_unlock(hashtext('tenure.token'), 0);
+    RETURN last - _count + 1;
 EXCEPTION WHEN query_canceled OR others THEN
     PERFORM pg_advisory_unlock(hashtext('tenure.token'), 0);
     RAISE;
@@ -159,11 +170,15 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION tenure.notify_watchers(_kind text, _name bytea, _task bigint, _about bytea, _notice text) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.notify_watchers(_kind text, _name bytea, _task bigint, _about bytea, _notice text)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     watcher bytea;
 BEGIN
+    -- a DELETE costs several times as much to set up, and mostly there is none
+    IF NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = _kind AND w.name = _name AND w.task = _task) THEN
+        RETURN true;
+    END IF;
     FOR watcher IN
         WITH fired AS (
             DELETE FROM tenure.watch w WHERE w.kind = _kind AND w.name = _name AND w.task = _task
@@ -173,6 +188,7 @@ BEGIN
     LOOP
         PERFORM tenure.hint(watcher, _name, _about, _notice);
     END LOOP;
+    RETURN true;
 END $$;
 
 -- numbered answers: kept for two ttls after they were last returned
@@ -194,7 +210,7 @@ END $$;
 
 CREATE FUNCTION tenure.cache_reply(
     _now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint, _answer tenure.answer[]
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE tenure.cached_reply g SET n = _n, answer = _answer, keep_until = _now + 2 * _mine.ttl,
         page = g.page + (g.changes % 32 = 31)::int, changes = g.changes + 1
@@ -206,4 +222,5 @@ BEGIN
         INSERT INTO tenure.cached_reply (session, kind, name, n, answer, keep_until, check_at)
         VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl);
     END IF;
+    RETURN true;
 END $$;

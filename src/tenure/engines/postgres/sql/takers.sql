@@ -74,6 +74,7 @@ CREATE FUNCTION tenure.settle_endings(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ends record;
+    ok boolean;
 BEGIN
     WITH gone AS (
         DELETE FROM tenure.task t
@@ -132,7 +133,7 @@ BEGIN
         _q.keep_until := greatest(_q.keep_until, _now + ends.ttl, _now + 2 * _mine.ttl);
     END IF;
     IF ends.live > 0 AND _q.live = 0 THEN
-        PERFORM tenure.notify_watchers('drain', _q.name, 0, '', 'drained');
+        ok := tenure.notify_watchers('drain', _q.name, 0, '', 'drained');
     END IF;
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ends.ids);
@@ -322,26 +323,21 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The remembered answer, with the leased tasks in place of its last row: leased(how many, first token, time). A task
--- with a family comes with the number of its entries, and with a deadline with both.
-CREATE FUNCTION tenure.exchanged(_session bigint, _answer tenure.answer[]) RETURNS SETOF tenure.answer
-LANGUAGE plpgsql AS $$
-DECLARE
-    leased bigint[] := (_answer[4]).n;
-BEGIN
-    RETURN QUERY SELECT * FROM unnest(_answer[:3]);
-    IF leased[1] > 0 THEN
-        RETURN QUERY SELECT 'task',
-                ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)]
-                    || CASE WHEN t.kin OR t.deadline IS NOT NULL THEN
-                        coalesce((SELECT f.total FROM tenure.family f WHERE t.kin AND f.task = t.id), 0)
-                        || CASE WHEN t.deadline IS NOT NULL THEN ARRAY[greatest(0, t.deadline - leased[3])] END
-                    END,
-                ARRAY[t.progress, t.payload, t.failure, t.meta, t.group_name]
-            FROM tenure.task t
-            WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
-    END IF;
-END $$;
+-- The tasks that were leased: `_leased` is how many, their first token, and the time. A task with a family comes with
+-- the number of its entries, and with a deadline with both.
+CREATE FUNCTION tenure.leased_tasks(_session bigint, _leased bigint[]) RETURNS SETOF tenure.answer
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT 'task',
+        ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, _leased[3] - t.ready_at)]
+            || CASE WHEN t.kin OR t.deadline IS NOT NULL THEN
+                CASE WHEN t.kin THEN tenure.count_entries(t.id) ELSE 0 END
+                || CASE WHEN t.deadline IS NOT NULL THEN ARRAY[greatest(0, t.deadline - _leased[3])] END
+            END,
+        ARRAY[t.progress, t.payload, t.failure, t.meta, t.group_name]
+    FROM tenure.task t
+    WHERE t.session = _session AND t.token BETWEEN _leased[2] AND _leased[2] + _leased[1] - 1 ORDER BY t.token;
+END;
 
 -- An aging of NULL is none, a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
@@ -369,8 +365,9 @@ DECLARE
     was_open bigint;
     again bigint := 0;
     wanted bigint := _want;
+    ok boolean;
 BEGIN
-    PERFORM tenure.keep_session(_session);
+    ok := tenure.keep_session(_session);
     now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
         RETURN NEXT tenure.reply('more');
@@ -383,7 +380,8 @@ BEGIN
     END IF;
     known := tenure.cached_reply(now, mine, 'exchange', _queue, _n);
     IF known IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
+        RETURN QUERY SELECT * FROM unnest(known[:3]);
+        RETURN QUERY SELECT * FROM tenure.leased_tasks(mine.id, (known[4]).n);
         RETURN;
     END IF;
     queue := tenure.use_queue(now, _queue);
@@ -453,8 +451,8 @@ BEGIN
         ROW('stop', stops, NULL)::tenure.answer,
         ROW('leased', ARRAY[count, first, now], NULL)::tenure.answer
     ];
-    PERFORM tenure.save_queue(now, queue);
-    PERFORM tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
+    ok := tenure.save_queue(now, queue);
+    ok := tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
     -- four times as many in one of four exchanges
     IF _n % 4 = 0 AND cardinality(_settle.ids) > 0 THEN
         PERFORM tenure.forget_records(now, 4 * cardinality(_settle.ids));
@@ -462,5 +460,10 @@ BEGIN
     IF current_setting('tenure.sweeps', true) = 'on' THEN
         PERFORM tenure.sweep_on(now, _clock);
     END IF;
-    RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
+    RETURN NEXT known[1];
+    RETURN NEXT known[2];
+    RETURN NEXT known[3];
+    IF count > 0 THEN
+        RETURN QUERY SELECT * FROM tenure.leased_tasks(mine.id, (known[4]).n);
+    END IF;
 END $$;

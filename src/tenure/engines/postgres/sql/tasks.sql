@@ -43,7 +43,7 @@ BEGIN
     RETURN queue;
 END $$;
 
-CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     next_page bigint := _q.page + (_q.changes % 32 = 31)::int;
 BEGIN
@@ -60,7 +60,7 @@ BEGIN
                 DELETE FROM tenure.pace p WHERE p.queue = _q.name;
             END IF;
             DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
-            RETURN;
+            RETURN true;
         END IF;
     END IF;
     IF _q.waiting = 0 THEN
@@ -86,6 +86,7 @@ BEGIN
             group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
         WHERE name = _q.name AND page = next_page;
     END IF;
+    RETURN true;
 END $$;
 
 -- The fronts, when tasks of a priority can be taken from that time and id on.
