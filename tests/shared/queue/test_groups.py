@@ -487,8 +487,10 @@ async def test_a_group_that_is_held_off_keeps_no_runner(store, virtual_clock):
     await queue.hold_off(30, group="a")
     await queue.hold_off(10, group="a")
     await queue.hold_off(0)
+    assert {group.group: round(group.starts_in) for group in await queue.groups()} == {"a": 30, "b": 0}
     assert await take_all(queue) == ["b0"]
     await queue.hold_off(40)
+    assert round((await queue.statistics()).starts_in) == 40
     async with queue.take(60) as task:
         assert task.payload == "a0"
         assert 40 <= virtual_clock.now() <= 41

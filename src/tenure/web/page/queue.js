@@ -15,8 +15,12 @@ function searchForm(where) {
 }
 // It opens on the state that has tasks, those that failed first, and stays there.
 const opensOn = counts => FIRST.find(state => counts[state]) ?? "ended";
-const groupsTable = (where, groups) => table([" group", "waiting", "leased", "delayed", "next start"],
-  groups.map(g => [link(g.children ? `${g.group} (children)` : g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}), ...[g.waiting, g.leased, g.delayed].map(count), g.starts_in ? `in ${spoken(g.starts_in)}` : "-"]));
+function groupsTable(where, groups) {
+  const isPaced = groups.some(g => g.starts_in), starts = g => [g.starts_in ? `in ${spoken(g.starts_in)}` : "now"];
+  return table([" group", "waiting", "leased", "delayed", ...(isPaced ? ["next start"] : [])],
+    groups.map(g => [link(g.children ? `${g.group} (children)` : g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}),
+      ...[g.waiting, g.leased, g.delayed].map(count), ...(isPaced ? starts(g) : [])]));
+}
 async function lookAtGroups(where) {
   const counts = await ask(`${queueOf(where)}/counts?limit=256`), left = counts.groups - counts.longest_groups.length;
   return [groupsTable(where, counts.longest_groups), left > 0 ? element("p", {class: "empty"}, `and ${count(left)} shorter groups`) : null].filter(Boolean);
