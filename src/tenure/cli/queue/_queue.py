@@ -110,7 +110,7 @@ def _remark(s: QueueStatistics) -> str:
 
 
 def _next_start(s: QueueStatistics) -> str:
-    """The time at which the next task of a queue may start; a rate alone never holds it off for longer than one task takes."""
+    """The time until the next task of a queue may start. A rate alone never makes it longer than one interval."""
     held_off = not s.rate or s.starts_in * s.rate > 1 + 1e-6
     return f"held off for {spoken(s.starts_in)}" if held_off else f"next task in {spoken(s.starts_in)}"
 
