@@ -4,6 +4,9 @@
 at a time, ten at a time in all, and each takes 5 ms. The figures are the seconds until the ten are done, and until all
 are. A handler that waits for a lock keeps its place while it waits. Peers run in processes and environments of their
 own, in turn with ours. With TENURE_LONG=1, the long group has 1,000,000 tasks.
+
+"beside groups that wait for their time": of each group one task has started, and the next may start in a day; the same
+beside groups at their `per_group`. [What costs what](../docs/explanations/costs.md) has these in instructions.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import count as counting
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,7 +28,8 @@ from benchmarks._measure import LONG, Row, Size, alone, interleaved, on_loop, ro
 from benchmarks._postgres_server import NewDatabase
 from benchmarks._postgres_server import server as postgres
 from benchmarks._redis_server import server as redis
-from tenure import Item
+from tenure import Item, Limit
+from tenure.engine import Exchange, Exchanged, OpenSession
 
 BACKLOG = 1_000_000 if LONG else 20_000
 MANY = 1_000_000
@@ -80,6 +86,43 @@ async def takes(url: str, groups: int, n: int) -> float:
                 Item(i, group=f"g{i}" if groups else None) for i in range(start, min(start + 1000, size))
             )
             await queue.put_many(items)
+        began = time.perf_counter()
+        for _ in range(n):
+            async with queue.take():
+                pass
+        return 1e6 * (time.perf_counter() - began) / n
+
+
+async def takes_beside(url: str, groups: int, n: int, *, limited: dict[str, Any]) -> float:
+    """Microseconds a take of a task without a group, beside so many groups of which no task can be taken."""
+    async with tenure.open_store(url) as store:
+        queue = tenure.WorkQueue(store, f"beside {time.time_ns()}", max_size=MANY * 2, **limited)
+        for start in range(0, groups, 500):
+            some = range(start, min(start + 500, groups))
+            await queue.put_many([Item(i, group=f"g{i}") for i in some for _ in range(2)])
+        await store.call(OpenSession("them", "them", 86_400))
+        numbers, left = counting(1), groups
+        while left:
+            answer = await store.call(
+                Exchange("them", next(numbers), queue.key, want=min(250, left), wait=False)
+            )
+            assert isinstance(answer, Exchanged)
+            left -= len(answer.tasks)
+        await queue.put_many(range(n))
+        began = time.perf_counter()
+        for _ in range(n):
+            async with queue.take():
+                pass
+        return 1e6 * (time.perf_counter() - began) / n
+
+
+async def takes_at_a_rate(url: str, groups: int, n: int, *, rate: Limit | None) -> float:
+    """Microseconds a take from one of so many groups, with a rate or without."""
+    async with tenure.open_store(url) as store:
+        queue = tenure.WorkQueue(store, f"rated {time.time_ns()}", max_size=MANY * 2, group_rate=rate)
+        for start in range(0, groups, 500):
+            some = range(start, min(start + 500, groups))
+            await queue.put_many([Item(i, group=f"g{i}") for i in some for _ in range(2)])
         began = time.perf_counter()
         for _ in range(n):
             async with queue.take():
@@ -150,6 +193,37 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             less_is_better=True,
             goal=">= 0.5x",
             shown="without groups",
+        )
+
+        many = size.of(100, 2_000, 100_000)
+        full = "beside groups at their per_group"
+        contestants = {
+            full: on(partial(takes_beside, limited={"per_group": 1}), many, count),
+            "ours": on(partial(takes_beside, limited={"group_rate": Limit(1, per=86_400)}), many, count),
+        }
+        yield row(
+            f"{engine}: a take and its end, beside {many:,} groups that wait for their time",
+            "asyncio",
+            interleaved(contestants, size, rounds=1),
+            full,
+            unit="us",
+            less_is_better=True,
+            goal=">= 0.91x",
+            shown=full,
+        )
+        contestants = {
+            plain: on(partial(takes_at_a_rate, rate=None), many, count),
+            "ours": on(partial(takes_at_a_rate, rate=Limit(50, burst=5)), many, count),
+        }
+        yield row(
+            f"{engine}: a take and its end, of {many:,} groups with a rate",
+            "asyncio",
+            interleaved(contestants, size, rounds=1),
+            plain,
+            unit="us",
+            less_is_better=True,
+            goal=">= 0.91x",
+            shown="without a rate",
         )
 
         taken = on(beside_a_long_one, long)()

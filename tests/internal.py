@@ -34,6 +34,7 @@ FOR_OTHER_ROOMS = {
     "read_workers",
     "record_of",
     "schedules_in",
+    "statistics_of",
     "signals_received",
     "together",
     "trimmed",

@@ -157,6 +157,7 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
             "expired",
         ),
         *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups", "max_size"),
+        *("starts_in", "rate", "group_rate"),
     }
 
 
@@ -181,6 +182,30 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
     assert document["next"] == ""
     for task in document["tasks"]:
         assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
+
+
+def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
+    put(inhabitant, "mail", 1)
+    assert not [line for line in show("queue", "show", "mail")[1] if line[:1] == ["rate"]]
+
+    async def limit():
+        queue = tenure.WorkQueue(inhabitant.store, "calls")
+        await queue.set_groups(rate=tenure.Limit(100), group_rate=tenure.Limit(5, per=60))
+        await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(4)])
+        await queue.hold_off(3000, group="b")
+
+    inhabitant.do(limit)
+    assert ["rate", "100", "a", "second,", "1", "in", "12", "s", "of", "each", "group"] in show(
+        "queue", "show", "calls"
+    )[1]
+    a, b = tell("queue", "groups", "calls")[1]["groups"]
+    assert (a["group"], a["starts_in"], b["group"]) == ("a", 0, "b")
+    assert 2900 < b["starts_in"] <= 3000
+    assert show("queue", "groups", "calls")[1][-1] == ["b", "2", "0", "0", "next", "task", "in", "50", "min"]
+    assert show("queue", "pause", "calls", "--for", "3000")[0] == 0
+    assert "held off for 50 min" in command("queue", "show", "calls", "--store", url).out
+    assert "held off for 50 min" in command("queue", "ls", "--store", url).out
+    assert 2900 < tell("queue", "show", "calls")[1]["starts_in"] <= 3000
 
 
 def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):

@@ -30,7 +30,16 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def counts(**given):
     fields = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
     return QueueCounts(
-        **{**fields, "paused": False, "oldest": 0.0, "cursors": (), "ask_again_in": 0.0, **given}
+        **{
+            **fields,
+            "paused": False,
+            "oldest": 0.0,
+            "cursors": (),
+            "ask_again_in": 0.0,
+            "rate": None,
+            "group_rate": None,
+            **given,
+        }
     )
 
 

@@ -74,7 +74,9 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
             break
     assert found == ids[::-1]
     groups = (await ask("/queues/tenants/counts?limit=1"))["longest_groups"]
-    assert groups == [{"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0, "children": False}]
+    assert groups == [
+        {"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0, "children": False, "starts_in": 0}
+    ]
     async with pool.claim():
         (row,) = (await ask("/pools/keys/resources"))["resources"]
         assert (row["resource"], row["state"], row["process"]) == ("key-1", "claimed", store.process)

@@ -58,7 +58,16 @@ def browse(tmp_path):
 def counts(**given):
     zeros = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
     return QueueCounts(
-        **{**zeros, "paused": False, "oldest": 0.0, "cursors": (), "ask_again_in": 0.0, **given}
+        **{
+            **zeros,
+            "paused": False,
+            "oldest": 0.0,
+            "cursors": (),
+            "ask_again_in": 0.0,
+            "rate": None,
+            "group_rate": None,
+            **given,
+        }
     )
 
 

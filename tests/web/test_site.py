@@ -249,6 +249,18 @@ async def test_the_longest_groups_of_a_queue_are_counted(store):
     assert (await Asker(store)("/queues/mails/counts?limit=257", 400))["error"].startswith("limit must be")
 
 
+async def test_a_queue_and_a_group_that_are_held_off_say_for_how_long(store, virtual_clock):
+    queue = tenure.WorkQueue(store, "calls")
+    await queue.set_groups(rate=tenure.Limit(4), group_rate=tenure.Limit(1, per=4))
+    assert (await Asker(store)("/queues/calls/counts"))["rate"] == 4
+    await queue.put(1, group="a")
+    await queue.hold_off(30, group="a")
+    await queue.hold_off(20)
+    found = await Asker(store)("/queues/calls/counts")
+    assert (found["rate"], found["group_rate"], found["paused"]) == (4, 0.25, False)
+    assert (round(found["starts_in"]), round(found["longest_groups"][0]["starts_in"])) == (20, 30)
+
+
 @pytest.mark.one_loop
 async def test_the_resources_of_a_pool_are_listed_with_who_has_them_a_page_at_a_time(store):
     pool = tenure.ResourcePool(store, "keys")

@@ -46,7 +46,8 @@ async def queue_to_fill(store: Store, name: str) -> WorkQueue:
 async def known(queue: WorkQueue, name: str) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
     statistics = await queue.statistics()
-    if not (statistics.put or statistics.paused or await queue.cursors()):
+    s = statistics
+    if not (s.put or s.paused or s.starts_in or s.rate or s.group_rate or await queue.cursors()):
         raise UsageError(
             f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
         )

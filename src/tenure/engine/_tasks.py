@@ -481,13 +481,15 @@ class SetGroups(Operation[Reply]):
 @value
 class GroupCounts:
     """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
-    moves it.
+    moves it. `starts_in` is how many seconds remain until the next task of the group may start (`SetGroups`,
+    `SetPaused`).
     """
 
     group: str
     waiting: int
     delayed: int
     leased: int
+    starts_in: float = 0.0
 
 
 GROUPS = Index("groups", "queue", GroupCounts, Page[GroupCounts])
@@ -516,7 +518,8 @@ class QueueCounts:
     how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
     if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put).
+    time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put); `starts_in` is how
+    many seconds remain until the next task may start, and `rate` and `group_rate` are the rates (`SetGroups`).
     """
 
     put: int
@@ -541,3 +544,6 @@ class QueueCounts:
     group_counter: int
     suspended: int = 0
     ending: int = 0
+    starts_in: float = 0.0
+    rate: Rate | None = None
+    group_rate: Rate | None = None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue, queue_of
-    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of
+    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
     from .queue._runners import Runners
     from .queue._schedule import Schedule
@@ -115,6 +115,7 @@ __all__ = (
     "read_workers",
     "record_of",
     "schedules_in",
+    "statistics_of",
     "unfinished_child",
 )
 
@@ -143,7 +144,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._lock": "HolderInfo Lock LockStatus break_holder",
         "queue._queue": "WorkQueue queue_of",
         "queue._options": "Item MoreOptions PutOptions",
-        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of",
+        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "queue._retry": "Dead Discard Retry RetryLater is_failure",
         "queue._runners": "Runners",

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenure.engine import QueueCounts
 from tenure.processor import Latency
+from tenure.shared import statistics_of
 
 from ._flows import Flow
 from ._history import totals
@@ -19,7 +20,7 @@ from ._waits import Deadlock, task_of
 _COUNTS = (
     *("put", "waiting", "delayed", "leased", "suspended", "ending"),
     *("done", "dead", "cancelled", "expired", "discarded", "purged"),
-    *("groups", "producers", "paused", "oldest", "max_size"),
+    *("groups", "producers", "paused", "oldest", "max_size", "starts_in", "rate", "group_rate"),
 )
 _SHOWN_HOLDERS = 20
 
@@ -64,7 +65,8 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
 
 def counted(counts: QueueCounts) -> dict[str, Any]:
     """The counts of a queue as JSON."""
-    return {field: getattr(counts, field) for field in _COUNTS}
+    statistics = statistics_of(counts)
+    return {field: getattr(statistics, field) for field in _COUNTS}
 
 
 def described(deadlock: Deadlock) -> dict[str, Any]:

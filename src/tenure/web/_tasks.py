@@ -69,7 +69,14 @@ class Tasks:
         page: Page[GroupCounts]
         counts, page = await ask(self.store, [Count(key), Scan(GROUPS, key, limit=limit)])
         assert isinstance(counts, QueueCounts)
-        if not (counts.put or counts.paused or counts.cursors):
+        if not (
+            counts.put
+            or counts.paused
+            or counts.cursors
+            or counts.starts_in
+            or counts.rate
+            or counts.group_rate
+        ):
             return None
         return {
             "name": queue,

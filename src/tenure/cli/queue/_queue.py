@@ -19,7 +19,7 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, QueueStatistics, QueueWorker, TaskPage, WorkQueue
+from tenure.shared import GroupStatistics, QueueStatistics, QueueWorker, TaskPage, WorkQueue, statistics_of
 from tenure.store import Store, names
 from tenure.web import read_queues
 
@@ -92,11 +92,7 @@ def _ls(words: Sequence[str]) -> int:
 
 async def _all(store: Store) -> dict[str, QueueStatistics]:
     queues = await read_queues(store, await names(store, "queues"))
-    fields = QueueStatistics.__dataclass_fields__
-    return {
-        name: QueueStatistics(**{field: getattr(counts, field) for field in fields})
-        for name, counts in queues.items()
-    }
+    return {name: statistics_of(counts) for name, counts in queues.items()}
 
 
 def _remark(s: QueueStatistics) -> str:
@@ -107,9 +103,30 @@ def _remark(s: QueueStatistics) -> str:
             (f"{s.suspended:,} suspended", s.suspended),
             (f"{s.ending:,} ending", s.ending),
             (f"{s.producers:,} producers wait", s.producers),
+            (_next_start(s), s.starts_in >= 1),
         )
         if holds
     )
+
+
+def _next_start(s: QueueStatistics) -> str:
+    """The time until the next task of a queue may start. A rate alone never makes it longer than one interval."""
+    held_off = not s.rate or s.starts_in * s.rate > 1 + 1e-6
+    return f"held off for {spoken(s.starts_in)}" if held_off else f"next task in {spoken(s.starts_in)}"
+
+
+def _pace(s: QueueStatistics) -> str:
+    """The rates of a queue, and when its next task may start."""
+    parts = [_per_second(s.rate)] if s.rate else []
+    if s.group_rate:
+        parts.append(f"{_per_second(s.group_rate)} of each group")
+    if s.starts_in:
+        parts.append(_next_start(s))
+    return ", ".join(parts)
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:.3g} a second" if rate >= 1 else f"1 in {spoken(1 / rate)}"
 
 
 def _described(name: str, statistics: QueueStatistics) -> dict[str, Any]:
@@ -134,13 +151,15 @@ def _show(words: Sequence[str]) -> int:
     rows = [
         (n, getattr(statistics, n))
         for n in QueueStatistics.__dataclass_fields__
-        if n not in ("max_size", "oldest", "paused")
+        if n not in ("max_size", "oldest", "paused", "starts_in", "rate", "group_rate")
     ]
     rows += [
         ("max_size", f"{statistics.max_size:,}" if statistics.max_size else "-"),
         ("oldest", spoken(statistics.oldest) if statistics.oldest else "-"),
         ("paused", "yes" if statistics.paused else "no"),
     ]
+    if pace := _pace(statistics):
+        rows.append(("rate", pace))
     print(
         "\n".join(
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
@@ -177,10 +196,14 @@ def _groups(words: Sequence[str]) -> int:
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
     rows = [
-        (short(g.group) + (" (children)" if g.children else ""), g.waiting, g.delayed, g.leased)
+        (
+            short(g.group) + (" (children)" if g.children else ""),
+            *(g.waiting, g.delayed, g.leased),
+            f"next task in {spoken(g.starts_in)}" if g.starts_in else "",
+        )
         for g in groups
     ]
-    print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
+    print(table(("group", "waiting", "delayed", "leased", ""), rows, nothing="no task has a group"))
     return 0
 
 

@@ -164,4 +164,7 @@ class Admin:
             group_counter=queue.groups.unfinished,
             suspended=suspended,
             ending=ending,
+            starts_in=queue.groups.starts_in(),
+            rate=queue.groups.rate,
+            group_rate=queue.groups.group_rate,
         )

@@ -25,6 +25,7 @@ from tenure.engine import (
     Operation,
     Outcome,
     Queued,
+    Rate,
     Reply,
     Tripped,
     Unfinished,
@@ -122,6 +123,11 @@ def numbers_in(word: str) -> int:
 
 _Convert = Callable[[Any], Any] | None
 
+
+def _rate(raw: bytes) -> Rate:
+    return Rate(*map(float, raw.split()))
+
+
 _TO_SEND: dict[Any, _Convert] = {
     str: name,
     float: microseconds,
@@ -132,7 +138,7 @@ _TO_SEND: dict[Any, _Convert] = {
     int: None,
     bool: None,
 }
-_RECEIVED: dict[Any, _Convert] = {str: text, bytes: None, float: seconds, bool: bool, int: None}
+_RECEIVED: dict[Any, _Convert] = {str: text, bytes: None, float: seconds, bool: bool, int: None, Rate: _rate}
 _WORDS = {reply.value for reply in Reply}
 _ANSWERS: dict[str, Any] = {
     "granted": Granted,

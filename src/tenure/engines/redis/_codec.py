@@ -36,6 +36,7 @@ from tenure.engine import (
     Outcome,
     QueueCounts,
     Queued,
+    Rate,
     Reply,
     TooMany,
     Tripped,
@@ -50,8 +51,8 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({LimiterStatus, Debt})
-"""Classes whose floats are no durations: they travel as they are."""
+_AMOUNTS = frozenset({LimiterStatus, Debt, Rate})
+"""Classes whose floats travel as they are, and not in microseconds."""
 
 _ANSWERS: dict[str, type] = {
     "accepted": Accepted,

@@ -31,17 +31,17 @@ _HOT = (
         "save_numbers",
         "replies",
         "queue",
-        "save_queue",
         "detach",
         "takers",
         "tasks",
         *_GROUPS,
+        "save_queue",
     ),
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
 _ADMINISTRATION = (
-    *("due", "queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
-    *(*_GROUPS, Module("cold", _COLD), Module("families", ("families",))),
+    *("due", "queue", "takers", "tasks", *_GROUPS, "save_queue", "endings", "dead_letters"),
+    *(Module("cold", _COLD), Module("families", ("families",))),
 )
 _LISTS = (*_ADMINISTRATION, "keys", "task_lists")
 

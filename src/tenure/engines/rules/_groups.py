@@ -11,7 +11,7 @@ from heapq import heappop, heapreplace
 from math import inf
 from typing import NamedTuple, Protocol
 
-from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, SetGroups
+from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Rate, SetGroups
 
 from ._paces import Pace, Paces, possible_starts, start_after
 from ._pages import Position
@@ -236,6 +236,24 @@ class Groups(GroupSettings):
     def possible(self, count: int) -> int:
         """Return how many of `count` tasks of the queue may start now."""
         return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
+
+    @property
+    def rate(self) -> Rate | None:
+        """The rate of the queue."""
+        return Rate(self.every, self.burst) if self.every else None
+
+    @property
+    def group_rate(self) -> Rate | None:
+        """The rate of each group."""
+        return Rate(self.group_every, self.group_burst) if self.group_every else None
+
+    def starts_in(self, name: str = "") -> float:
+        """Return the seconds until the next task of a group, or of the queue for "", may start."""
+        paces = self._rows.paces
+        pace = paces.find(name) if name and self.paces else None
+        starts_at = (pace.starts_at if pace else -inf) if name else self.starts_at
+        seconds = starts_at - paces.now
+        return seconds if seconds > ROUNDING else 0.0
 
     def start(self, count: int) -> None:
         """Note that `count` tasks of the queue, which has a pace, have started."""

@@ -196,7 +196,11 @@ class Tasks:
 
     def groups(self, op: Scan[Page[GroupCounts]]) -> Page[GroupCounts]:
         after, queue = place_in(op, 0, ""), self._queues.find(op.key)
-        return page_of(op, queue.group_rows.longest(after, op.limit + 1) if queue else ())
+        rows = queue.group_rows.longest(after, op.limit + 1) if queue else ()
+        if queue and queue.groups.paces:
+            starts_in = queue.groups.starts_in
+            rows = [(place, replace(row, starts_in=starts_in(row.group))) for place, row in rows]
+        return page_of(op, rows)
 
     def _state_of(self, task: Task) -> str:
         return shown_state(task, self._state.moment)

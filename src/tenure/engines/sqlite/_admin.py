@@ -255,6 +255,9 @@ class Admin:
             group_counter=groups.unfinished,
             suspended=suspended,
             ending=ending,
+            starts_in=groups.starts_in(),
+            rate=groups.rate,
+            group_rate=groups.group_rate,
         )
 
     def _oldest(self, queue: Queue) -> float:

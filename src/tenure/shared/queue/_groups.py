@@ -23,7 +23,8 @@ class GroupStatistics:
 
     A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
     tasks count as delayed. `children`: these tasks are children of other tasks; tasks without a parent that have the
-    same group are counted apart.
+    same group are counted apart. `starts_in` is how many seconds remain until the next task of the group may start, by
+    its rate or since it is held off; the queue may have to wait for longer.
     """
 
     group: str
@@ -31,6 +32,7 @@ class GroupStatistics:
     delayed: int
     leased: int
     children: bool = False
+    starts_in: float = 0.0
 
     @property
     def unfinished(self) -> int:
@@ -41,7 +43,9 @@ class GroupStatistics:
 def group_statistics(counts: GroupCounts) -> GroupStatistics:
     """The engine's counts of a group, for the user."""
     name, is_of_children = shown_group(counts.group), counts.group.startswith(OF_CHILDREN)
-    return GroupStatistics(name, counts.waiting, counts.delayed, counts.leased, is_of_children)
+    return GroupStatistics(
+        name, counts.waiting, counts.delayed, counts.leased, is_of_children, counts.starts_in
+    )
 
 
 def check_group(name: str, group: object) -> str:

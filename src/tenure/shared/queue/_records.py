@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tenure.engine import QueueCounts, Record
+from tenure.engine import QueueCounts, Rate, Record
 from tenure.store import Codec, JsonCodec, Store, decoded
 
 from ._child_records import ChildRecord, queue_in
@@ -29,7 +29,9 @@ class QueueStatistics:
     put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired + discarded + purged. A
     task that was replaced was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait
     for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how many groups have an
-    unfinished task. `max_size` is the limit that the last put has set, 0 if there was no put.
+    unfinished task. `max_size` is the limit that the last put has set, 0 if there was no put. `starts_in` is how many
+    seconds remain until the next task of the queue may start, by its rate or since it is held off. `rate` and
+    `group_rate` are the rates of the queue and of each group, in tasks a second (0: none).
     """
 
     put: int
@@ -50,6 +52,9 @@ class QueueStatistics:
     max_size: int = 0
     suspended: int = 0
     ending: int = 0
+    starts_in: float = 0.0
+    rate: float = 0.0
+    group_rate: float = 0.0
 
     @property
     def unfinished(self) -> int:
@@ -133,7 +138,14 @@ class TaskPage(Generic[P_co]):
 
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
     """The engine's counts of a queue, for the user."""
-    return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
+    fields: dict[str, Any] = {name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__}
+    for rate in ("rate", "group_rate"):
+        fields[rate] = _per_second(fields[rate])
+    return QueueStatistics(**fields)
+
+
+def _per_second(rate: Rate | None) -> float:
+    return 0.0 if rate is None else 1 / rate.every
 
 
 def ended_of(s: QueueStatistics) -> int:

@@ -188,7 +188,7 @@ class QueueSession:
 
 
 def _timeless(counts: QueueCounts) -> QueueCounts:
-    return replace(counts, oldest=0.0, ask_again_in=0.0, now=0.0)
+    return replace(counts, oldest=0.0, ask_again_in=0.0, now=0.0, starts_in=0.0)
 
 
 def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[NewTask, ...]:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tenure.engine import Move, MovedCount, NewTask, Notice, Rate, Reply, SetGroups, SetPaused, Verdict
+from tenure.engine import (
+    GROUPS,
+    Move,
+    MovedCount,
+    NewTask,
+    Notice,
+    Rate,
+    Reply,
+    Scan,
+    SetGroups,
+    SetPaused,
+    Verdict,
+)
 
 from ._clerk import OpenClient, QueueSessionBase, payloads, plain
 from ._contract import Advance, Do, Hints
@@ -128,6 +140,36 @@ class PaceContract(QueueSessionBase):
         assert await a.take(6) == ()
         await advance(0.25)
         assert await a.take(6) == ()  # two are leased
+
+    async def test_the_counts_say_when_the_next_task_may_start(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+
+        async def groups() -> dict[str, object]:
+            rows = (await do.page(Scan(GROUPS, "jobs"))).rows
+            return {row.group: self.about(row.starts_in) for row in rows}
+
+        counts = await a.count()
+        assert (counts.starts_in, counts.rate, counts.group_rate) == (0, None, None)
+        await do(SetGroups("jobs", rate=Rate(2.0), group_rate=Rate(4.0, 2.0)))
+        await a.put(*_tasks("g", 4), *_tasks("h", 1), *_tasks("", 1))
+        counts = await a.count()
+        assert (counts.starts_in, counts.rate, counts.group_rate) == (0, Rate(2.0), Rate(4.0, 2.0))
+        assert await groups() == {"g": 0, "h": 0}
+        await do(SetGroups("jobs", group_rate=Rate(4.0, 2.0)))
+        assert len(await a.take(5)) == 4
+        assert await groups() == {"g": 4.0, "h": 0}
+        await do(SetPaused("jobs", paused=True, seconds=8.0, group="h"))
+        await do(SetPaused("jobs", paused=True, seconds=6.0))
+        counts = await a.count()
+        assert (counts.starts_in, counts.rate, counts.paused) == (self.about(6.0), None, False)
+        await advance(1.0)
+        assert (await a.count()).starts_in == self.about(5.0)
+        assert await groups() == {"g": 3.0, "h": 7.0}
+        await advance(6.125)
+        assert (await a.count()).starts_in == 0
+        assert await groups() == {"g": 0, "h": 0.875}
 
     async def test_a_queue_that_is_held_off_is_remembered(
         self, client: OpenClient, do: Do, advance: Advance

@@ -34,6 +34,8 @@ CREATE FUNCTION tenure.regroup(
 DECLARE
     changes record;
     most bigint := 256 + 2 * _q.groups;
+    -- then as many tasks can be taken as before
+    only_leased constant boolean := _leased <> 0 AND _waiting = 0 AND _q.per_group = 0;
 BEGIN
     IF _q.named = 0 THEN
         IF coalesce('' = ALL (_names), true) THEN
@@ -67,8 +69,9 @@ BEGIN
         ) g ON true
     ), now AS (
         SELECT c.*, c.live + c.reserved + c.producers > 0 OR _q.named < most AS stays,
-            tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, coalesce(
-            c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) AS free
+            CASE WHEN only_leased AND c.place IS NOT NULL THEN c.waiting - c.former_held ELSE
+                tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, coalesce(
+                c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) END AS free
         FROM counted c
     ), gone AS (
         DELETE FROM tenure.task_group g WHERE g.ctid = ANY (ARRAY(SELECT n.place FROM now n WHERE NOT n.stays))
@@ -99,7 +102,7 @@ BEGIN
     _q.held := _q.held + coalesce(changes.held, 0);
     _q.groups := _q.groups + coalesce(changes.groups, 0);
     _q.named := _q.named + coalesce(changes.named, 0);
-    IF _q.group_rate IS NOT NULL OR _q.paces > 0 THEN
+    IF (_q.group_rate IS NOT NULL OR _q.paces > 0) AND NOT only_leased AND '' <> ANY (_names) THEN
         _q := tenure.hold_paced(_q, _names);
     END IF;
     IF _q.groups = 0 AND _q.reserved = 0 AND _q.producers = 0 AND NOT changes.are_awaited THEN
@@ -168,6 +171,7 @@ CREATE FUNCTION tenure.take_turns(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
+    started record;
 BEGIN
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
@@ -238,12 +242,12 @@ BEGIN
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
     _again := 0;
-    IF _q.group_rate IS NOT NULL THEN
-        _q := tenure.hold_paced(tenure.start_in_groups(_q, sums.names, sums.counts), sums.names);
-        SELECT sum(u.count - 1 + (g.waiting > g.held)::int) INTO _again
-        FROM unnest(sums.names, sums.counts) u (name, count)
-        JOIN tenure.task_group g ON g.ctid = tenure.place_of_group(_q, u.name) WHERE u.name <> '';
-        _again := coalesce(_again, 0);
+    IF '' = ALL (sums.names) THEN
+        RETURN;
+    ELSIF _q.group_rate IS NOT NULL THEN
+        started := tenure.start_in_groups(_q, sums.names, sums.counts);
+        _q := started._q;
+        _again := started._again;
     ELSIF _q.paces > 0 THEN
         _q := tenure.hold_paced(_q, sums.names);
     END IF;

@@ -22,6 +22,14 @@ BEGIN
     RETURN greatest(_starts_at, _now - (_rate[2] - 1) * _rate[1]) + _count * _rate[1];
 END $$;
 
+-- The time until a task may start.
+CREATE FUNCTION tenure.starts_in(_now bigint, _starts_at double precision) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN _starts_at > _now + 1 THEN ceil(_starts_at - _now)::bigint ELSE 0 END;
+
+-- A rate in seconds, for the answer.
+CREATE FUNCTION tenure.shown_rate(_rate double precision[]) RETURNS bytea LANGUAGE sql STABLE
+    RETURN convert_to(_rate[1] / 1000000 || ' ' || _rate[2], 'UTF8');
+
 -- The time for which a pace has an effect after the next start.
 CREATE FUNCTION tenure.slack_of(_rate double precision[]) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -53,14 +61,16 @@ BEGIN
         ORDER BY p.starts_at DESC LIMIT 1);
 END $$;
 
--- Hold the tasks of these groups that may not start yet; a group with a rate counts for one task that can be taken. The
--- counts of the groups are as if no group had a pace.
+-- How many tasks of these groups can be taken now: none that may not start yet, and of a group with a rate at most one.
 CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
 BEGIN
     WITH counted AS (
-        SELECT g.ctid AS place, g.name, g.waiting, g.waiting - g.held AS free, p.ctid AS pace, p.starts_at, p.awaited
+        SELECT g.ctid AS place, g.name, g.waiting, g.held, g.cost, p.ctid AS pace, p.starts_at, p.awaited,
+            tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, _q.per_group = 1 AND _q.keep_order
+                AND g.pinned > 0 AND (SELECT t.delayed OR coalesce(t.session = 0, false) FROM tenure.task t
+                    WHERE t.queue = _q.name AND t.id = g.pinned)) AS free
         FROM (SELECT DISTINCT u.name FROM unnest(_names) u (name) WHERE u.name <> '') n
         CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, n.name) AS place OFFSET 0) o
         JOIN tenure.task_group g ON g.ctid = o.place
@@ -74,13 +84,14 @@ BEGIN
         SELECT l.*, CASE WHEN l.waits THEN 0 WHEN _q.group_rate IS NULL THEN l.free ELSE least(l.free, 1) END AS now_free
         FROM looked l
     ), held AS (
-        UPDATE tenure.task_group g SET held = l.waiting - l.now_free, tag = CASE WHEN l.now_free > 0 THEN g.tag END
-        FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.free
+        UPDATE tenure.task_group g SET held = l.waiting - l.now_free,
+            tag = CASE WHEN l.now_free > 0 THEN coalesce(g.tag, _q.virtual_time + l.cost) END
+        FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.waiting - l.held
     ), awaited AS (
         UPDATE tenure.pace p SET awaited = l.waits FROM limited l
         WHERE p.ctid = l.pace AND l.awaited <> l.waits
     )
-    SELECT sum(l.free - l.now_free) AS held, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
+    SELECT sum(l.waiting - l.now_free - l.held) AS held, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
         min(l.starts_at) FILTER (WHERE NOT l.waits) AS first_old
     INTO sums FROM limited l;
     _q.held := _q.held + coalesce(sums.held, 0);
@@ -105,17 +116,13 @@ BEGIN
                 ORDER BY o.starts_at, o.name LIMIT _cap
             )) RETURNING p.name, p.starts_at
         )
-        SELECT array_agg(d.name ORDER BY d.starts_at, d.name) AS names, min(d.starts_at) AS first,
+        SELECT array_agg(d.name) AS names, min(d.starts_at) AS first,
             max(d.starts_at) AS last, count(*) AS n
         INTO due FROM due d;
         _q.first_old := least(_q.first_old, due.first);
         _q.first_pace := CASE WHEN due.n = _cap THEN due.last ELSE _q.at + 1 END;
         IF due.n > 0 AND _q.named > 0 THEN
-            due.names := ARRAY(SELECT u.name FROM unnest(due.names) WITH ORDINALITY u (name, n)
-                WHERE tenure.place_of_group(_q, u.name) IS NOT NULL ORDER BY u.n);
-            IF due.names <> '{}' THEN
-                _q := tenure.regroup(_q, due.names, 0, 0, 0);
-            END IF;
+            _q := tenure.hold_paced(_q, due.names);
         END IF;
         _q.first_pace := (SELECT o.starts_at FROM tenure.pace o
             WHERE o.queue = _q.name AND o.awaited AND o.starts_at >= _q.first_pace ORDER BY o.starts_at LIMIT 1);
@@ -137,33 +144,45 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of these groups have started, `_counts` of each, and groups have a rate.
-CREATE FUNCTION tenure.start_in_groups(_q tenure.queue, _names bytea[], _counts bigint[]) RETURNS tenure.queue
-LANGUAGE plpgsql AS $$
+-- Tasks of these groups have started, `_counts` of each, and groups have a rate: `hold_paced` for what is left. -> the
+-- queue, and how often a group could be taken from again
+CREATE FUNCTION tenure.start_in_groups(
+    INOUT _q tenure.queue, _names bytea[], _counts bigint[], OUT _again bigint
+) LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
 BEGIN
     WITH taken AS (
-        SELECT u.name, u.count, s.place
+        SELECT u.name, u.count, g.ctid AS place, g.waiting, g.held, s.place AS pace,
+            tenure.start_after(_q.group_rate, coalesce(p.starts_at, 0), _q.at, u.count) AS starts_at
         FROM unnest(_names, _counts) u (name, count)
-        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, u.name) AS place OFFSET 0) s WHERE u.name <> ''
+        CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, u.name) AS place OFFSET 0) o
+        JOIN tenure.task_group g ON g.ctid = o.place
+        CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, u.name) AS place OFFSET 0) s
+        LEFT JOIN tenure.pace p ON p.ctid = s.place WHERE u.name <> ''
+    ), looked AS (
+        SELECT t.*, t.waiting > t.held AND tenure.possible_starts(_q.group_rate, t.starts_at, _q.at) = 0 AS waits
+        FROM taken t
+    ), limited AS (
+        SELECT l.*, CASE WHEN l.waits THEN 0 ELSE least(l.waiting - l.held, 1) END AS now_free FROM looked l
+    ), held AS (
+        UPDATE tenure.task_group g SET held = l.waiting - l.now_free, tag = CASE WHEN l.now_free > 0 THEN g.tag END
+        FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.waiting - l.held
     ), changed AS (
-        UPDATE tenure.pace p SET starts_at = tenure.start_after(_q.group_rate, p.starts_at, _q.at, t.count)
-        FROM taken t WHERE p.ctid = t.place RETURNING false AS is_new, p.starts_at, p.awaited
+        UPDATE tenure.pace p SET starts_at = l.starts_at, awaited = l.waits FROM limited l WHERE p.ctid = l.pace
     ), made AS (
-        INSERT INTO tenure.pace AS p (queue, name, starts_at)
-        SELECT _q.name, t.name, tenure.start_after(_q.group_rate, 0, _q.at, t.count)
-        FROM taken t WHERE t.place IS NULL RETURNING true AS is_new, p.starts_at, p.awaited
-    ), started AS (
-        SELECT * FROM changed UNION ALL SELECT * FROM made
+        INSERT INTO tenure.pace (queue, name, starts_at, awaited)
+        SELECT _q.name, l.name, l.starts_at, l.waits FROM limited l WHERE l.pace IS NULL
     )
-    SELECT count(*) FILTER (WHERE s.is_new) AS new, min(s.starts_at) FILTER (WHERE s.awaited) AS first_pace,
-        min(s.starts_at) FILTER (WHERE NOT s.awaited) AS first_old
-    INTO sums FROM started s;
+    SELECT sum(l.waiting - l.now_free - l.held) AS held, count(*) FILTER (WHERE l.pace IS NULL) AS new,
+        sum(l.count - 1 + l.now_free) AS again, min(l.starts_at) FILTER (WHERE l.waits) AS first_pace,
+        min(l.starts_at) FILTER (WHERE NOT l.waits) AS first_old
+    INTO sums FROM limited l;
+    _again := sums.again;
+    _q.held := _q.held + sums.held;
     _q.paces := coalesce(_q.paces, 0) + sums.new;
     _q.first_pace := least(_q.first_pace, sums.first_pace);
     _q.first_old := least(_q.first_old, sums.first_old);
-    RETURN _q;
 END $$;
 
 -- No task of a group, or of the queue for '', starts until this time.

@@ -438,7 +438,7 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending), then cursor(; name, value) of each;
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in; rate and group_rate or NULL), then cursor(; name, value) of each;
 -- gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -518,8 +518,9 @@ BEGIN
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed - q.suspended - q.ending, q.done, q.dead, q.cancelled, q.expired,
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
         tenure.ask_again_in(now, NULL), now,
-        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter, q.suspended, q.ending
-    ], NULL)::tenure.answer;
+        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter, q.suspended, q.ending,
+        tenure.starts_in(now, q.starts_at)
+    ], ARRAY[tenure.shown_rate(q.rate), tenure.shown_rate(q.group_rate)])::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;
 END $$;

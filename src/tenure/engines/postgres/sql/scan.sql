@@ -1,7 +1,7 @@
 -- Scans: pages of the rows of an index. `scan` returns index(limit; index), then what a function returns that reads an index:
 -- page(...), which says more of the object, and rows: row(...), or skip(...), which is passed over; one more than the page
 -- has room for. A row ends with its place in the index, which the client sends to go on behind it.
--- Needs: counters, families, holds, keys, rates, records, sessions, state, tasks
+-- Needs: counters, families, holds, keys, paces, rates, records, sessions, state, tasks
 
 -- The holders of a key and its waiters. -> page(capacity, used), row(token, weight, age, 1 if it waits, token or place in the
 -- line; process, holder, value)
@@ -193,12 +193,17 @@ BEGIN
     END IF;
 END $$;
 
--- The groups of a queue. -> page(), row(waiting, delayed, leased, unfinished; name, name)
-CREATE FUNCTION tenure.list_groups(_queue bytea, _unfinished bigint, _name bytea, _limit bigint)
+-- The groups of a queue. -> page(), row(waiting, delayed, leased, starts_in, unfinished; name, name)
+CREATE FUNCTION tenure.list_groups(_now bigint, _queue bytea, _unfinished bigint, _name bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    q tenure.queue := tenure.read_queue(_now, _queue);
 BEGIN
     RETURN NEXT tenure.reply('page');
-    RETURN QUERY SELECT 'row', ARRAY[g.waiting, g.live - g.waiting - g.leased, g.leased, g.live], ARRAY[g.name, g.name]
+    RETURN QUERY SELECT 'row', ARRAY[g.waiting, g.live - g.waiting - g.leased, g.leased,
+            CASE WHEN q.paces > 0 THEN tenure.starts_in(_now,
+                (SELECT p.starts_at FROM tenure.pace p WHERE p.ctid = tenure.place_of_pace(q, g.name))) ELSE 0 END,
+            g.live], ARRAY[g.name, g.name]
         FROM tenure.task_group g WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
             AND (_unfinished IS NULL OR g.live < _unfinished OR g.live = _unfinished AND g.name > _name)
         ORDER BY g.live DESC, g.name LIMIT _limit + 1;
@@ -381,7 +386,7 @@ BEGIN
             RETURN QUERY SELECT * FROM tenure.one_task(
                 now, _key, (SELECT o._id FROM tenure.owner_of(now, _key, _only) o), session);
         WHEN _index = 'groups' THEN
-            RETURN QUERY SELECT * FROM tenure.list_groups(_key, _after[1], _behind, _limit);
+            RETURN QUERY SELECT * FROM tenure.list_groups(now, _key, _after[1], _behind, _limit);
         WHEN _index = 'entries' THEN
             RETURN QUERY SELECT * FROM tenure.list_entries(family, _behind, _limit);
         WHEN _index = 'unfinished_children' THEN

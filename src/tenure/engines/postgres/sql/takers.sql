@@ -396,7 +396,10 @@ BEGIN
     END IF;
     IF queue.paces > 0 OR queue.open IS NOT NULL THEN
         was_open := queue.open;
-        queue := tenure.pass_time(queue, _cap);
+        IF queue.open IS NOT NULL OR queue.first_pace <= now + 1
+                OR queue.first_old <= now - tenure.slack_of(queue.group_rate) THEN
+            queue := tenure.pass_time(queue, _cap);
+        END IF;
         IF queue.open IS NOT NULL THEN
             _want := least(_want, tenure.possible_starts(queue.rate, coalesce(queue.starts_at, 0), now))::bigint;
         END IF;
@@ -425,7 +428,9 @@ BEGIN
         IF queue.rate IS NOT NULL AND count > 0 THEN
             queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
         END IF;
-        queue := tenure.open_queue(queue);
+        IF queue.rate IS NOT NULL OR queue.open IS NOT NULL THEN
+            queue := tenure.open_queue(queue);
+        END IF;
         IF count > 0 AND coalesce(queue.rate, queue.group_rate) IS NOT NULL THEN
             queue.keep_until := greatest(queue.keep_until, now + ceil(greatest(
                 queue.rate[1] * queue.rate[2], queue.group_rate[1] * queue.group_rate[2]))::bigint);

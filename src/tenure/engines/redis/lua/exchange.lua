@@ -135,15 +135,16 @@ end
 
 -- The taken tasks have started. Where the queue could not be taken from before, or has a pace, more can be gained.
 local function finish_pace(was_open)
-    local its_paces, its = paces(), paced[queue]
+    local its = paced[queue]
     if its.open then
-        its_paces.start_in_queue(its, #taken / 2)
+        paces().start_in_queue(its, #taken / 2)
     end
     if its.every + its.group_every > 0 and #taken > 0 then
-        its_paces.keep_pace(queue, now + math.max(its.every * its.burst, its.group_every * its.group_burst))
+        local time = now + math.max(its.every * its.burst, its.group_every * its.group_burst)
+        set(queue, 'keep', math.max(queue.keep, math.ceil(time)))
     end
     if was_open == 0 or was_open and #taken > 0 then
-        gained = its_paces.count_waiting(queue)
+        gained = paces().count_waiting(queue)
     end
 end
 
@@ -165,7 +166,9 @@ end
 local pace, was_open = paced[queue], nil
 if pace then
     was_open = pace.open
-    paces().pass_time(queue)
+    if pace.open or pace.first_due <= now + 1 or pace.first_old <= now then
+        paces().pass_time(queue)
+    end
     if pace.open then
         want = math.min(want, paces().possible_starts(pace.every, pace.burst, pace.starts_at))
     end
@@ -207,7 +210,8 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
 end
 local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
 if pace then
-    soonest = math.min(soonest, paces().pace_due(queue, pace) or soonest)
+    local is_known = not pace.open and pace.first_due > 0
+    soonest = math.min(soonest, is_known and pace.first_due or paces().pace_due(queue, pace) or soonest)
 end
 local ask_again_in = math.max(0, soonest - now)
 if made_families then

@@ -23,6 +23,11 @@ local function start_after(every, burst, starts_at, count)
     return math.max(starts_at, now - (burst - 1) * every) + count * every
 end
 
+-- The time until a task may start.
+local function starts_in(starts_at)
+    return starts_at > now + 1 and math.ceil(starts_at - now) or 0
+end
+
 -- The time for which the pace of a group has an effect after the next start of a task.
 local function slack(pace)
     return (pace.group_burst - 1) * pace.group_every

@@ -365,6 +365,17 @@ local function count_groups(queue)
     return count
 end
 
+-- The time until the next task of the queue may start, and the rates of the queue and of its groups.
+local function shown_pace(pace)
+    local function rate(every, burst)
+        return every > 0 and {format('%.17g', every / 1e6), format('%.17g', burst)}
+    end
+    if not pace then
+        return {0, false, false}
+    end
+    return {paces().starts_in(pace.starts_at), rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst)}
+end
+
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
 function operations.count(name)
     local queue = read_queue(name)
@@ -405,6 +416,6 @@ function operations.count(name)
         grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
-        suspended, in_ending,
+        suspended, in_ending, unpack(shown_pace(paced[queue])),
     }
 end

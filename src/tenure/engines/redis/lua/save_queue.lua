@@ -1,6 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
--- Reads: groups, is_over, now, paced, paces, set
+-- Reads: groups, is_over, made_paces, now, paced, paces, set
 
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)
@@ -47,7 +47,7 @@ local function save_queue(queue)
     if queue.grouped > 0 or queue.changed.grouped then
         groups().save_groups(queue)
     end
-    if paced[queue] then
+    if paced[queue] and made_paces then -- else it is as it was
         paces().save_pace(queue)
     end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)

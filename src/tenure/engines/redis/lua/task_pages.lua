@@ -1,5 +1,5 @@
 -- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
--- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, page_from, place_of,
+-- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paced, paces, page_from, place_of,
 --     read_queue, read_task, save_queue, subscribe_once, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
@@ -164,14 +164,18 @@ for state, page in pairs(PAGES) do
     end
 end
 
--- The name, and how many tasks are waiting, delayed and leased.
+-- The name, how many tasks are waiting, delayed and leased, and the time until the next one may start.
 function operations.groups(name)
     local sizes, limit, rows = P .. name .. ':sizes', tonumber(ARGV[6]), {}
     local score, last = match(ARGV[5], '^(%-%d+) (.*)$')
     local found = page_from(sizes, score and place_of(sizes, score, last) or 0, limit + 1)
+    local queue = read_queue(name)
+    local pace = paced[queue]
     for i = 1, math.min(#found, 2 * limit), 2 do
         local group = groups().unpack_group(found[i], call('HGET', P .. name .. ':groups', found[i]))
-        rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
+        local starts_at = pace and paces().find_pace(queue, pace, group.name)
+        rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased,
+            starts_at and paces().starts_in(starts_at) or 0}
     end
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
 end
