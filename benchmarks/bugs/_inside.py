@@ -49,7 +49,10 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> dict[str, Any]:
     """Try the seeds from 0, each by itself, since an exploration ends with the first that fails."""
-    from tenure.testing import ScheduleFailed, cancel_everywhere, explore
+    from tenure.testing import ScheduleFailed, _shrink, cancel_everywhere, explore
+
+    # Failures are counted: their schedules may stay long.
+    _shrink.BUDGET = 0.0
 
     scenario = getattr(importlib.import_module(f"benchmarks.bugs.{module}"), name)
     failed: list[int] = []
@@ -64,8 +67,9 @@ def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> di
             failed.append(seed)
             errors.update({type(leaf).__name__ for leaf in leaves(error.__cause__ or error)})
     seconds = perf_counter() - began
+    cancellations = 0
     try:
-        cancel_everywhere(scenario, backends=[backend], cancel=cancel)
+        cancellations = cancel_everywhere(scenario, backends=[backend], cancel=cancel).runs
         window = ""
     except ValueError:  # it marks nothing that could be cancelled
         window = ""
@@ -77,6 +81,7 @@ def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> di
         "per_second": runs / seconds,
         "errors": dict(errors),
         "window": window,
+        "cancellations": cancellations,
         "trace": first,
     }
 
