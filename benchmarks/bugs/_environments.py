@@ -28,9 +28,13 @@ def python_with(case: Case, release: str, cache: Path) -> Path:
     if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {release} ...", file=sys.stderr, flush=True)
-        subprocess.run([interpreter(case, release) or sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        subprocess.run(
+            [interpreter(case, release) or sys.executable, "-m", "venv", "--without-pip", folder], check=True
+        )
         own = [] if release.startswith("python==") else [release, *case.beside]
         wanted = [*own, TRIO] if release.startswith("anyio==") else [*own, CURRENT, TRIO]
-        subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-qq", *wanted], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "--python", python, "install", "-qq", *wanted], check=True
+        )
         complete.touch()
     return python

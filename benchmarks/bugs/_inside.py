@@ -15,6 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import anyio
+
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -23,6 +25,13 @@ def leave_out_the_front_door() -> None:
     house = types.ModuleType("tenure")
     house.__path__ = [str(SOURCES / "tenure")]
     sys.modules["tenure"] = house
+
+
+def give_anyio_what_it_lacks() -> None:
+    """Let names be imported that old releases do not have, and that no scenario uses."""
+    for name in ("AsyncContextManagerMixin", "wait_readable"):
+        if not hasattr(anyio, name):
+            setattr(anyio, name, type(name, (), {}))
 
 
 def give_trio_its_options() -> None:
@@ -99,6 +108,7 @@ def met_in(message: str) -> str:
 
 if __name__ == "__main__":
     leave_out_the_front_door()
+    give_anyio_what_it_lacks()
     give_trio_its_options()
     print(
         json.dumps(

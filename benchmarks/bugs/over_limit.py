@@ -1,4 +1,4 @@
-"""aiojobs: a job that is closed while it is pending counts twice, and lets more jobs run than the limit."""
+"""aiojobs: a job that is closed while it is pending lets the next one begin beyond the limit."""
 
 from __future__ import annotations
 
