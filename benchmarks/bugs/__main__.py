@@ -37,7 +37,7 @@ def row(case: Case, release: str, backend: str, *, broken: bool, runs: int, cach
     """Explore a scenario in an environment of its own."""
     ran = subprocess.run(
         [
-            python_with(release, cache),
+            python_with(case, release, cache),
             "-m",
             "benchmarks.bugs._inside",
             case.module,
@@ -88,7 +88,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def main() -> int:
     """Run what was asked for; 1 if a bug was not found, or one that should be gone was."""
-    names = sorted({case.module for case in CASES})
+    names = sorted({case.name for case in CASES})
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bugs", description=benchmarks.bugs.__doc__)
     parser.add_argument("names", nargs="*", help=f"which scenarios (default: all): {', '.join(names)}")
     parser.add_argument(
@@ -108,11 +108,15 @@ def main() -> int:
     with TemporaryDirectory() as temporary:
         cache = (arguments.cache or Path(temporary)).resolve()
         for case in CASES:
-            if arguments.names and case.module not in arguments.names:
+            if arguments.names and case.name not in arguments.names:
                 continue
             for release, backend, broken in places(case):
-                if interpreter(release) is None:
-                    print(f"{case.bug}: no {release} of pyenv here, left out", file=sys.stderr, flush=True)
+                if interpreter(case, release) is None:
+                    print(
+                        f"{case.bug}: no Python of pyenv for {release} here, left out",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                     continue
                 rows.append(row(case, release, backend, broken=broken, runs=arguments.runs, cache=cache))
                 print(" ".join(cells(rows[-1])), file=sys.stderr, flush=True)

@@ -7,29 +7,34 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.bugs._cases import CURRENT, TRIO
+from benchmarks.bugs._cases import CURRENT, TRIO, Case
 
 
-def interpreter(release: str) -> str | None:
-    """The interpreter to make the environment of a release with: this one, or one of pyenv if the release is one."""
+def interpreter(case: Case, release: str) -> str | None:
+    """The interpreter to make the environment of a release with: this one, or one of pyenv if the case says which."""
     package, _, version = release.partition("==")
-    if package != "python":
+    version = version if package == "python" else case.python
+    if not version:
         return sys.executable
     there = Path.home() / ".pyenv/versions" / version / "bin/python"
     return str(there) if there.exists() else None
 
 
-def python_with(release: str, cache: Path) -> Path:
+def python_with(case: Case, release: str, cache: Path) -> Path:
     """Give the interpreter of an environment with `release` and what it runs on, installed from PyPI if it is new."""
-    folder = cache / release.replace("==", "-")
+    folder = cache / "-".join(filter(None, [*release.split("=="), case.python]))
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     complete = folder / "complete"
     if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {release} ...", file=sys.stderr, flush=True)
-        subprocess.run([interpreter(release) or sys.executable, "-m", "venv", folder], check=True)
-        own = [] if release.startswith("python==") else [release]
+        subprocess.run(
+            [interpreter(case, release) or sys.executable, "-m", "venv", "--without-pip", folder], check=True
+        )
+        own = [] if release.startswith("python==") else [release, *case.beside]
         wanted = [*own, TRIO] if release.startswith("anyio==") else [*own, CURRENT, TRIO]
-        subprocess.run([python, "-m", "pip", "install", "-qq", *wanted], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "--python", python, "install", "-qq", *wanted], check=True
+        )
         complete.touch()
     return python

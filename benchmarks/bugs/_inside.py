@@ -15,6 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import anyio
+
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -23,6 +25,13 @@ def leave_out_the_front_door() -> None:
     house = types.ModuleType("tenure")
     house.__path__ = [str(SOURCES / "tenure")]
     sys.modules["tenure"] = house
+
+
+def give_anyio_what_it_lacks() -> None:
+    """Let names be imported that old releases do not have, and that no scenario uses."""
+    for name in ("AsyncContextManagerMixin", "wait_readable"):
+        if not hasattr(anyio, name):
+            setattr(anyio, name, type(name, (), {}))
 
 
 def give_trio_its_options() -> None:
@@ -49,7 +58,10 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> dict[str, Any]:
     """Try the seeds from 0, each by itself, since an exploration ends with the first that fails."""
-    from tenure.testing import ScheduleFailed, cancel_everywhere, explore
+    from tenure.testing import ScheduleFailed, _shrink, cancel_everywhere, explore
+
+    # Failures are counted: their schedules may stay long.
+    _shrink.BUDGET = 0.0
 
     scenario = getattr(importlib.import_module(f"benchmarks.bugs.{module}"), name)
     failed: list[int] = []
@@ -64,8 +76,9 @@ def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> di
             failed.append(seed)
             errors.update({type(leaf).__name__ for leaf in leaves(error.__cause__ or error)})
     seconds = perf_counter() - began
+    cancellations = 0
     try:
-        cancel_everywhere(scenario, backends=[backend], cancel=cancel)
+        cancellations = cancel_everywhere(scenario, backends=[backend], cancel=cancel).runs
         window = ""
     except ValueError:  # it marks nothing that could be cancelled
         window = ""
@@ -77,6 +90,7 @@ def explored(module: str, name: str, backend: str, runs: int, cancel: Any) -> di
         "per_second": runs / seconds,
         "errors": dict(errors),
         "window": window,
+        "cancellations": cancellations,
         "trace": first,
     }
 
@@ -94,6 +108,7 @@ def met_in(message: str) -> str:
 
 if __name__ == "__main__":
     leave_out_the_front_door()
+    give_anyio_what_it_lacks()
     give_trio_its_options()
     print(
         json.dumps(

@@ -180,6 +180,18 @@ def test_a_task_left_behind_is_reported():
         explore(scenario, seeds=1, backends=["asyncio"])
 
 
+def test_a_task_that_ends_a_little_later_is_not_left_behind_and_nobody_cancels_the_wait_for_it():
+    async def later():
+        for _ in range(5):
+            await checkpoint()
+
+    async def scenario():
+        kept.append(asyncio.create_task(later()))
+
+    kept = []
+    explore(scenario, backends=["asyncio"], cancel="native")
+
+
 def test_an_error_that_only_the_loop_hears_of_is_reported():
     async def scenario():
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)

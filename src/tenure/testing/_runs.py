@@ -176,6 +176,8 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
     with Cancellable(None) as director.whole:
         director.begin(director.whole.host)
         await scenario()
+    # What comes now is ours, and not cancelled.
+    director.whole = None
     if director.endless:
         raise AssertionError(
             f"the scenario does not end: it was still running after {MAX_TURNS} turns of the loop"

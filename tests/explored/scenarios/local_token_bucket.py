@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import anyio
-import anyio.lowlevel
 from explored.catalogue import scenario
 from explored.scenarios.rates import LATE, Spendings
 
 from tenure import Limit
 from tenure.local import TokenBucket
-from tenure.testing import cancellable, newcomer
+from tenure.testing import Machine, at_rest, cancellable, newcomer, rule
 
 
-@scenario("local.TokenBucket.acquire")
-async def tokens_keep_to_the_rate():
-    """Nobody waits for one who gave up."""
-    bucket, spendings, served = TokenBucket(1, burst=3), Spendings(1, 3), []
+@scenario("local.TokenBucket.acquire", "local.TokenBucket.__aenter__", "local.TokenBucket.__aexit__")
+class SpentBucket(Machine):
+    """Tokens keep to the rate, and nobody waits for one who gave up."""
 
-    async def spender(n, arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        await bucket.acquire(n)
-        spendings.note(n)
-        served.append(n)
+    def __init__(self):
+        self.bucket, self.spendings, self.spent = TokenBucket(1, burst=3), Spendings(1, 3), 0
 
-    async def victim(n):
-        with cancellable():
-            await spender(n)
+    def spend(self, n):
+        self.spendings.note(n)
+        self.spent += n
 
-    start = anyio.current_time()
-    async with anyio.create_task_group() as group:
-        group.start_soon(spender, 3)
-        group.start_soon(victim, 3)
-        group.start_soon(spender, 1)
-        group.start_soon(victim, 2)
-        group.start_soon(spender, 2, newcomer)
-    state = bucket.statistics()
-    assert state.tokens <= 3 + anyio.current_time() - start - sum(served) + 1e-6
-    assert state.tasks_waiting == 0
+    @rule(n=(3, 1, 2))
+    async def acquire(self, n):
+        await self.bucket.acquire(n)
+        self.spend(n)
+
+    @rule()
+    async def enter(self):
+        async with self.bucket:
+            self.spend(1)
+
+    @at_rest
+    def the_rest_is_there(self):
+        state = self.bucket.statistics()
+        assert state.tokens <= 3 + anyio.current_time() - self.spent + 1e-6
+        assert state.tasks_waiting == 0
 
 
 @scenario("local.TokenBucket.acquire")
@@ -91,28 +91,6 @@ async def those_behind_one_who_gives_up_go_sooner():
     ends = dict(waits)
     if True in ends:
         assert ends[None] <= max(start + 1, ends[True]) + LATE
-
-
-@scenario("local.TokenBucket.__aenter__", "local.TokenBucket.__aexit__")
-async def a_block_takes_one_token():
-    bucket, spendings = TokenBucket(1, burst=2), Spendings(1, 2)
-
-    async def spender(arrival=anyio.lowlevel.checkpoint):
-        await arrival()
-        async with bucket:
-            spendings.note(1)
-
-    async def victim():
-        with cancellable():
-            await spender()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(spender)
-        group.start_soon(victim)
-        group.start_soon(victim)
-        group.start_soon(spender)
-        group.start_soon(spender, newcomer)
-    assert bucket.statistics().tasks_waiting == 0
 
 
 @scenario("local.TokenBucket.spend")

@@ -1,0 +1,1 @@
+"""Scenarios that show no bug in current releases of packages with many users: `python -m benchmarks.bugs hunt`."""
