@@ -1,7 +1,8 @@
 """A bulkhead against anyio's limiter: entering a free one, and going down its line, of one kind and of two.
 
 anyio's limiter and ours both make a full checkpoint on entering; the bare checkpoint is the floor. The limiter has one
-line without a bound and knows no kinds; the two kinds of ours are compared with that all the same.
+line without a bound and knows no kinds; the two kinds of ours are compared with that all the same. It has no time limit
+either: ours with one stands beside it as it is, and in a block with a time limit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Enter = Callable[[int], AbstractAsyncContextManager[Any]]
 
 LIMITER = "anyio.CapacityLimiter"
+LIMITED = "anyio.CapacityLimiter in move_on_after"
 CHECKPOINT = "bare checkpoint"
 
 
@@ -48,6 +50,28 @@ def limiter(limit: int) -> Enter:
     """The limiter of anyio."""
     made = anyio.CapacityLimiter(limit)
     return lambda _: made
+
+
+class Limited:
+    """What a user of anyio's limiter writes for a time limit on entering."""
+
+    def __init__(self, made: anyio.CapacityLimiter) -> None:
+        self.made = made
+
+    async def __aenter__(self) -> None:
+        with anyio.move_on_after(60) as scope:
+            await self.made.acquire()
+        if scope.cancelled_caught:
+            raise TimeoutError
+
+    async def __aexit__(self, *_: object) -> None:
+        self.made.release()
+
+
+def limited(limit: int) -> Enter:
+    """The limiter of anyio, entered within a time limit."""
+    made = anyio.CapacityLimiter(limit)
+    return lambda _: Limited(made)
 
 
 async def cycled(make: Callable[[int], Enter], times: int) -> float:
@@ -103,11 +127,10 @@ def run(size: Size) -> Iterator[Row]:
         figures = interleaved(contestants, size)
         yield from [row("enter and leave", loop, figures, name) for name in (LIMITER, CHECKPOINT)]
         for work, make in {"one kind": plain, "bound and timeout": bounded, "two kinds": shared}.items():
-            figures = interleaved(
-                {
-                    "ours": partial(on_loop, loop, handed_over, make, waiters),
-                    LIMITER: partial(on_loop, loop, handed_over, limiter, waiters),
-                },
-                size,
-            )
-            yield row(f"{waiters:,} waiters, {work}", loop, figures, LIMITER)
+            peers = {LIMITER: limiter} | ({LIMITED: limited} if make is bounded else {})
+            contestants = {
+                name: partial(on_loop, loop, handed_over, each, waiters)
+                for name, each in ({"ours": make} | peers).items()
+            }
+            figures = interleaved(contestants, size)
+            yield from [row(f"{waiters:,} waiters, {work}", loop, figures, name) for name in peers]

@@ -4,11 +4,15 @@ W1: cancelled while parked. W2: cancelled, then about to be granted something in
 newcomer in that turn. W3: granted something, then cancelled in the same turn.
 """
 
+import asyncio
+from math import inf
+
 import anyio
 import anyio.lowlevel
 import pytest
 from callers import ON_UVLOOP_TOO, Caller
 
+from tenure.testing import assert_checkpoints
 from tenure.waiting import Line
 
 
@@ -44,8 +48,8 @@ class Ticket:
         self.tickets.append(ticket)
         self.hand_out()
 
-    async def take(self, want):
-        return await self.line.wait(self.line.join(want))
+    async def take(self, want, timeout=inf):
+        return await self.line.wait(self.line.join(want), timeout)
 
     def take_nowait(self):
         if self.line or not self.tickets:
@@ -275,3 +279,85 @@ async def test_leaving_twice_calls_the_owner_once():
     owner.line.leave(waiter)
     assert owner.left == [("x", False)]
     assert repr(waiter) == "<Waiter gone want='x'>"
+
+
+async def test_each_waiter_leaves_when_its_own_time_has_come(virtual_clock):
+    owner, times = Ticket(), {}
+
+    async def take(want, timeout):
+        try:
+            times[want] = await owner.take(want, timeout)
+        except TimeoutError:
+            times[want] = anyio.current_time()
+
+    async with anyio.create_task_group() as group:
+        for want, timeout in {"a": 3, "b": 1, "c": inf, "d": 2, "e": 1.5, "f": 9}.items():
+            group.start_soon(take, want, timeout)
+            await virtual_clock.settle()
+        await anyio.sleep(5)
+        assert times == {"a": 3, "b": 1, "d": 2, "e": 1.5}
+        assert owner.left == [("b", False), ("e", False), ("d", False), ("a", False)]
+        assert [waiter.want for waiter in owner.line] == ["c", "f"]
+        owner.give("first")
+        owner.give("second")
+    assert (times["c"], times["f"]) == ("first", "second")
+    assert len(owner.left) == 4
+    assert anyio.current_time() == 5
+
+
+@pytest.mark.backends("asyncio")  # no plain function can run in the turn in which trio cancels a block
+@pytest.mark.parametrize("granted", ["before", "after"])
+async def test_its_time_is_over_in_the_turn_in_which_it_is_granted_something(granted, virtual_clock):
+    owner, caller = Ticket(), Trier()
+    loop = asyncio.get_running_loop()
+    async with anyio.create_task_group() as group:
+        if granted == "before":
+            loop.call_at(1, owner.give, "ticket")
+        group.start_soon(caller.run, owner.take, "a", 1)
+        await virtual_clock.settle()
+        if granted == "after":
+            loop.call_at(1, owner.give, "ticket")
+        await anyio.sleep(2)
+    if granted == "before":
+        assert caller.outcome == ("returned", "ticket")
+        assert (owner.left, owner.tickets) == ([], [])
+    else:
+        assert isinstance(caller.outcome[1], TimeoutError)
+        assert (owner.left, owner.tickets) == ([("a", False)], ["ticket"])
+
+
+@pytest.mark.backends("asyncio", "trio", "uvloop")
+async def test_a_time_limit_of_zero_is_a_checkpoint_and_one_try():
+    owner = Ticket()
+    with assert_checkpoints(), pytest.raises(TimeoutError):
+        await owner.take("a", 0)
+    assert owner.left == [("a", False)]
+
+
+@pytest.mark.backends("asyncio")  # trio keeps the deadlines itself
+async def test_waiters_that_have_left_do_not_pile_up_until_their_time(virtual_clock):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        group.start_soon(Trier().run, owner.take, "stays", 100)
+        await virtual_clock.settle()
+        for n in range(50):
+            await line_up_with_limit(group, virtual_clock, owner, n)
+            owner.line.grant(list(owner.line)[-1], n)
+        assert len(owner.line._deadlines._heap) <= 4
+        owner.give("last")
+    assert anyio.current_time() < 1, "the timer was taken back"
+
+
+async def line_up_with_limit(group, clock, owner, want):
+    group.start_soon(Trier().run, owner.take, want, 60)
+    await clock.settle()
+
+
+def test_a_line_with_time_limits_may_be_used_on_one_loop_after_the_other():
+    owner = Ticket()
+    for options in ({}, {"use_uvloop": True}, {}):
+        with pytest.raises(TimeoutError):
+            anyio.run(owner.take, "a", 0.001, backend="asyncio", backend_options=options)
+    with pytest.raises(TimeoutError):
+        anyio.run(owner.take, "a", 0.001, backend="trio")
+    assert owner.left == [("a", False)] * 4

@@ -12,14 +12,12 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from anyio import move_on_after
-
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.waiting import Line, checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
     from types import TracebackType
 
     from tenure.waiting import Waiter
@@ -61,11 +59,12 @@ class BulkheadStatistics:
 
 
 class _Kind:
-    __slots__ = ("in_use", "line", "refused", "share")
+    __slots__ = ("in_use", "line", "name", "refused", "share")
 
-    def __init__(self, share: float, line: Line[int, None]) -> None:
+    def __init__(self, name: str, share: float, left: Callable[[_Kind, Waiter[int, None]], None]) -> None:
+        self.name = name
         self.share = share
-        self.line = line
+        self.line: Line[int, None] = Line(partial(left, self))
         self.in_use = 0
         self.refused = 0
 
@@ -109,7 +108,8 @@ class Bulkhead:
         for kind, share in ({None: 1} if shares is None else shares).items():
             if not 0 < share < inf:
                 raise ValueError(f"shares must be numbers of more than 0, not {share!r} for {kind!r}")
-            self._kinds[kind] = _Kind(share, Line(partial(self._left, kind)))
+            name = "bulkhead" if kind is None else f"bulkhead {kind!r}"
+            self._kinds[kind] = _Kind(name, share, self._left)
 
     def enter(
         self, kind: Hashable = None, timeout: float | None = None
@@ -122,11 +122,12 @@ class Bulkhead:
 
         Cancellation: while waiting, the place in the line is lost and nothing was taken.
         """
-        if kind not in self._kinds:
+        state = self._kinds.get(kind)
+        if state is None:
             raise ValueError(f"kind must be one of {', '.join(map(repr, self._kinds))}, not {kind!r}")
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"timeout must be a number of seconds from 0, or None, not {timeout!r}")
-        return _Entrance(self, kind, timeout)
+        return _Entrance(self, state, inf if timeout is None else timeout)
 
     def statistics(self) -> BulkheadStatistics:
         """Return the current state."""
@@ -147,76 +148,67 @@ class Bulkhead:
         waiting = sum(len(state.line) for state in self._kinds.values())
         return f"<Bulkhead {self._in_use}/{self._limit} in use, {waiting} waiting>"
 
-    async def _enter(self, kind: Hashable, timeout: float | None) -> None:
-        state = self._kinds[kind]
-        # while a call waits nothing is free, so a call that finds a free place overtakes none
-        if self._in_use < self._limit:
-            self._take(state)
-            try:
-                await checkpoint()
-            except BaseException:
-                self._leave(kind)
-                raise
-            return
-        # unlinks those before it that were cancelled in this turn: they are no reason to refuse anybody
-        state.line.head()
-        if self._max_waiting is not None and len(state.line) >= self._max_waiting:
-            state.refused += 1
-            waiting = len(state.line)
-            await checkpoint()
-            message = f"{_name(kind)}: {self._limit} are inside and {waiting} wait already"
-            raise BulkheadFull(message, limit=self._limit, waiting=waiting)
-        waiter = state.line.join(next(self._arrivals))
-        if timeout is None:
-            await state.line.wait(waiter)
-            return
-        with move_on_after(timeout):
-            await state.line.wait(waiter)
-            return
-        raise AcquireTimeout(_name(kind), timeout)
-
-    def _leave(self, kind: Hashable) -> None:
+    def _leave(self, state: _Kind) -> None:
         self._in_use -= 1
-        self._kinds[kind].in_use -= 1
-        self._let_in()
+        state.in_use -= 1
+        # to the kind that has the least for its share, and among equals to the call that came first
+        first: tuple[float, int, _Kind, Waiter[int, None]] | None = None
+        for other in self._kinds.values():
+            head = other.line.head()
+            if head is not None:
+                place = (other.in_use / other.share, head.want, other, head)
+                if first is None or place < first:
+                    first = place
+        if first is not None:
+            *_, chosen, head = first
+            self._take(chosen)
+            chosen.line.grant(head, None)
 
     def _take(self, state: _Kind) -> None:
         self._in_use += 1
         state.in_use += 1
 
-    def _let_in(self) -> None:
-        waiting = [
-            (state.in_use / state.share, head.want, state, head)
-            for state in self._kinds.values()
-            if (head := state.line.head()) is not None
-        ]
-        if waiting:
-            *_, state, head = min(waiting)
-            self._take(state)
-            state.line.grant(head, None)
-
-    def _left(self, kind: Hashable, waiter: Waiter[int, None]) -> None:
+    def _left(self, state: _Kind, waiter: Waiter[int, None]) -> None:
         # a call that leaves without a place admits no other: the calls behind it wait for the same
         if waiter.granted:
-            self._leave(kind)
+            self._leave(state)
 
 
 class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
-    __slots__ = ("_bulkhead", "_kind", "_timeout")
+    __slots__ = ("_bulkhead", "_state", "_timeout")
 
-    def __init__(self, bulkhead: Bulkhead, kind: Hashable, timeout: float | None) -> None:
+    def __init__(self, bulkhead: Bulkhead, state: _Kind, timeout: float) -> None:
         self._bulkhead = bulkhead
-        self._kind = kind
+        self._state = state
         self._timeout = timeout
 
     async def __aenter__(self) -> None:
-        await self._bulkhead._enter(self._kind, self._timeout)
+        bulkhead, state = self._bulkhead, self._state
+        # while a call waits nothing is free, so a call that finds a free place overtakes none
+        if bulkhead._in_use < bulkhead._limit:
+            bulkhead._take(state)
+            try:
+                await checkpoint()
+            except BaseException:
+                bulkhead._leave(state)
+                raise
+            return
+        line = state.line
+        # unlinks those before it that were cancelled in this turn: they are no reason to refuse anybody
+        line.head()
+        if bulkhead._max_waiting is not None and len(line) >= bulkhead._max_waiting:
+            state.refused += 1
+            waiting = len(line)
+            await checkpoint()
+            message = f"{state.name}: {bulkhead._limit} are inside and {waiting} wait already"
+            raise BulkheadFull(message, limit=bulkhead._limit, waiting=waiting)
+        waiter = line.join(next(bulkhead._arrivals))
+        try:
+            await line.wait(waiter, self._timeout)
+        except TimeoutError:
+            raise AcquireTimeout(state.name, self._timeout) from None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bulkhead._leave(self._kind)
-
-
-def _name(kind: Hashable) -> str:
-    return "bulkhead" if kind is None else f"bulkhead {kind!r}"
+        self._bulkhead._leave(self._state)

@@ -35,9 +35,11 @@ are linked to each other.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ._park import checkpoint, park, wake
+from ._deadlines import Deadlines
+from ._park import checkpoint, park, time_limit, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,7 +116,7 @@ class Line(Generic[T, V]):
     Thread safety: none; all on the thread of one loop.
     """
 
-    __slots__ = ("_count", "_last", "_on_leave", "first")
+    __slots__ = ("_count", "_deadlines", "_last", "_on_leave", "first")
 
     first: Waiter[T, V] | None
     """The first waiter, which may have been cancelled in this turn: a quick look whether any waits. See `head`."""
@@ -123,6 +125,7 @@ class Line(Generic[T, V]):
         """Make an empty line; outside a running loop too."""
         self._on_leave = on_leave
         self._count = 0
+        self._deadlines: Deadlines[Waiter[T, V]] | None = None
         self.first = None
         self._last: Waiter[T, V] | None = None
 
@@ -205,11 +208,12 @@ class Line(Generic[T, V]):
         for waiter in self:
             self.fail(waiter, make_error())
 
-    async def wait(self, waiter: Waiter[T, V]) -> V:
+    async def wait(self, waiter: Waiter[T, V], timeout: float = inf) -> V:
         """Park until the waiter, which this task has just made with `join`, is granted something; return
         the grant.
 
-        Always a checkpoint. Raises the error of `fail`.
+        Always a checkpoint. Raises the error of `fail`, and TimeoutError after `timeout` seconds; then the waiter
+        leaves the line.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -218,8 +222,21 @@ class Line(Generic[T, V]):
             if waiter.granted or waiter.gone:
                 await checkpoint()
             else:
-                waiter.parked = park()
-                await waiter.parked
+                waiter.parked = parked = park()
+                if timeout == inf:
+                    await parked
+                else:
+                    limit = time_limit(timeout)
+                    if limit is None:
+                        if self._deadlines is None:
+                            self._deadlines = Deadlines(self, self._expire)
+                        self._deadlines.add(waiter, timeout)
+                        await parked
+                    else:
+                        with limit:
+                            await parked
+                    if not waiter.granted and waiter.error is None:
+                        raise TimeoutError
         except BaseException:
             self.leave(waiter)
             raise
@@ -243,6 +260,11 @@ class Line(Generic[T, V]):
             self._unlink(waiter)
         self._on_leave(waiter)
 
+    def _expire(self, waiter: Waiter[T, V]) -> None:
+        # at once, and not when its task runs: until then the waiter would be granted something
+        if waiter.parked is not None and wake(waiter.parked):
+            self.leave(waiter)
+
     def _unlink(self, waiter: Waiter[T, V]) -> None:
         before, after = waiter.preceding, waiter.following
         if before is None:
@@ -257,3 +279,5 @@ class Line(Generic[T, V]):
             waiter.following = None
         waiter.linked = False
         self._count -= 1
+        if self._deadlines is not None and not self._count:
+            self._deadlines.stop()

@@ -7,6 +7,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
+- `call_at`: a timer of asyncio, and `time_limit`: what trio has instead;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
@@ -33,6 +34,7 @@ from anyio import CancelScope, wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
+    from contextlib import AbstractContextManager
     from socket import socket
     from types import ModuleType
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Parked",
     "TaskEnd",
+    "call_at",
     "checkpoint",
     "known_in",
     "loop_caller",
@@ -52,6 +55,7 @@ __all__ = (
     "this_loop",
     "this_task",
     "this_task_end",
+    "time_limit",
     "wake",
 )
 
@@ -131,6 +135,19 @@ def now() -> float:
     if _running.name == "trio":
         return _trio_time()()
     return asyncio.get_running_loop().time()
+
+
+def call_at(when: float, function: Callable[[], object]) -> Callable[[], None]:
+    """Call `function` when the clock of the running loop of asyncio shows `when`; return how to prevent that.
+
+    The function runs outside any task and must not raise.
+    """
+    return asyncio.get_running_loop().call_at(when, function).cancel
+
+
+def time_limit(seconds: float) -> AbstractContextManager[object] | None:
+    """Return what cancels a block after so many seconds, on trio; None on asyncio, which has timers."""
+    return _trio_limit()(seconds) if _running.name == "trio" else None
 
 
 def new_scope() -> CancelScope:
@@ -283,6 +300,13 @@ def _trio() -> ModuleType:
     from trio import lowlevel
 
     return lowlevel
+
+
+@cache
+def _trio_limit() -> Callable[[float], AbstractContextManager[object]]:
+    from trio import move_on_after
+
+    return move_on_after
 
 
 @cache
