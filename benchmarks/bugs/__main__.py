@@ -15,7 +15,7 @@ from typing import Any
 
 import benchmarks.bugs
 from benchmarks.bugs._cases import BOTH, CASES, TRIO, Case
-from benchmarks.bugs._environments import interpreter, python_with
+from benchmarks.bugs._environments import python_with
 
 Row = dict[str, Any]
 
@@ -33,11 +33,11 @@ def places(case: Case) -> Iterator[tuple[str, str, bool]]:
             yield release, backend, False
 
 
-def row(case: Case, release: str, backend: str, *, broken: bool, runs: int, cache: Path) -> Row:
+def row(case: Case, release: str, backend: str, *, broken: bool, runs: int, python: Path) -> Row:
     """Explore a scenario in an environment of its own."""
     ran = subprocess.run(
         [
-            python_with(case, release, cache),
+            python,
             "-m",
             "benchmarks.bugs._inside",
             case.module,
@@ -111,14 +111,10 @@ def main() -> int:
             if arguments.names and case.name not in arguments.names:
                 continue
             for release, backend, broken in places(case):
-                if interpreter(case, release) is None:
-                    print(
-                        f"{case.bug}: no Python of pyenv for {release} here, left out",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                if (python := python_with(case, release, cache)) is None:
+                    print(f"{case.bug}: {release} cannot be had here, left out", file=sys.stderr, flush=True)
                     continue
-                rows.append(row(case, release, backend, broken=broken, runs=arguments.runs, cache=cache))
+                rows.append(row(case, release, backend, broken=broken, runs=arguments.runs, python=python))
                 print(" ".join(cells(rows[-1])), file=sys.stderr, flush=True)
 
     print(table(rows))

@@ -20,21 +20,24 @@ def interpreter(case: Case, release: str) -> str | None:
     return str(there) if there.exists() else None
 
 
-def python_with(case: Case, release: str, cache: Path) -> Path:
-    """Give the interpreter of an environment with `release` and what it runs on, installed from PyPI if it is new."""
+def python_with(case: Case, release: str, cache: Path) -> Path | None:
+    """Give the interpreter of an environment with `release` and what it runs on, installed from PyPI if it is new.
+
+    None if there is no such interpreter, or `release` cannot be installed there.
+    """
     folder = cache / "-".join(filter(None, [*release.split("=="), case.python]))
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     complete = folder / "complete"
     if not complete.exists():
+        if (base := interpreter(case, release)) is None:
+            return None
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {release} ...", file=sys.stderr, flush=True)
-        subprocess.run(
-            [interpreter(case, release) or sys.executable, "-m", "venv", "--without-pip", folder], check=True
-        )
+        subprocess.run([base, "-m", "venv", "--without-pip", folder], check=True)
         own = [] if release.startswith("python==") else [release, *case.beside]
         wanted = [*own, TRIO] if release.startswith("anyio==") else [*own, CURRENT, TRIO]
-        subprocess.run(
-            [sys.executable, "-m", "pip", "--python", python, "install", "-qq", *wanted], check=True
-        )
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", *wanted]
+        if subprocess.run(pip, check=False).returncode:
+            return None
         complete.touch()
     return python

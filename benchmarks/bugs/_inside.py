@@ -29,7 +29,7 @@ def leave_out_the_front_door() -> None:
 
 def give_anyio_what_it_lacks() -> None:
     """Let names be imported that old releases do not have, and that no scenario uses."""
-    for name in ("AsyncContextManagerMixin", "wait_readable"):
+    for name in ("AsyncContextManagerMixin", "TaskHandle", "wait_readable"):
         if not hasattr(anyio, name):
             setattr(anyio, name, type(name, (), {}))
 
