@@ -202,6 +202,8 @@ def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
     assert (a["group"], a["starts_in"], b["group"]) == ("a", 0, "b")
     assert 2900 < b["starts_in"] <= 3000
     assert show("queue", "groups", "calls")[1][-1] == ["b", "2", "0", "0", "next", "task", "in", "50", "min"]
+    odd = command("queue", "pause", "calls", "--for", "3", "--group", "")
+    assert "--group: it must not be empty" in odd.err
     assert show("queue", "pause", "calls", "--for", "3000")[0] == 0
     assert "held off for 50 min" in command("queue", "show", "calls", "--store", url).out
     assert "held off for 50 min" in command("queue", "ls", "--store", url).out

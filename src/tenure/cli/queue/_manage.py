@@ -17,6 +17,7 @@ from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
 from tenure.store import Store, together
 
+from ._put import name
 from ._selected import add_selection, change_selected, is_selected
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
@@ -174,7 +175,7 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
             metavar="S",
             help="start no task for so many seconds, and then go on at the rate; the queue is not paused",
         )
-        p.add_argument("--group", metavar="GROUP", help="only of this group; with --for")
+        p.add_argument("--group", metavar="GROUP", type=name, help="only of this group; with --for")
     args = p.parse_args(words)
     if paused and args.seconds is None and args.group is not None:
         raise UsageError("--group needs --for")
