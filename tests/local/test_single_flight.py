@@ -116,6 +116,20 @@ async def test_a_failing_load_is_called_once_for_ten_waiters_and_its_error_goes_
 
 @HOSTS
 @EVERY_WAY
+async def test_the_first_caller_is_cancelled_and_its_call_goes_on_for_the_second(entered, how, virtual_clock):
+    """A call in the first caller's own task would end here: nothing shields from a native cancellation."""
+    flight, load = SingleFlight(), Load()
+    async with hosted(flight, entered), anyio.create_task_group() as group:
+        first, second = Caller(flight, load, how=how), Caller(flight, load)
+        await start(group, virtual_clock, first, second)
+        first.cancel()
+    assert (load.calls, load.cancelled) == (1, 0)
+    assert (first.outcome, second.outcome) == ("cancelled", [1])
+    assert (first.left, second.left) == (0 if entered else 1, 1)
+
+
+@HOSTS
+@EVERY_WAY
 async def test_an_error_in_the_clean_up_of_a_call_that_all_have_left_is_logged(
     entered, how, virtual_clock, caplog
 ):

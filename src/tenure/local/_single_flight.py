@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, cast
 
 import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
-from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.arguments import AsyncBlock
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
-from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line
+from tenure.upkeep import in_one_task, unwrapped_task_group
+from tenure.waiting import Line, new_scope
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from tenure.local._outcome import Outcome
-    from tenure.upkeep import Job
     from tenure.waiting import Waiter
 
 __all__ = ("SingleFlight", "SingleFlightStatistics")
@@ -48,9 +48,7 @@ class SingleFlightStatistics:
 
 
 class _Flight:
-    __slots__ = ("after", "deserted", "job", "key", "line", "raising", "reporter")
-
-    job: Job
+    __slots__ = ("begins_after", "deserted", "ended", "key", "line", "raising", "reporter", "scope")
 
     def __init__(self, key: Hashable, after: _Flight | None, reporter: Reporter) -> None:
         self.key = key
@@ -58,8 +56,15 @@ class _Flight:
         self.raising = 0
         """The number of callers that raise the error of the call."""
         self.line: Line[None, Outcome[Any]] = Line(self._left)
-        self.after = after
         self.deserted = False
+        self.scope = new_scope()
+        """The scope of the call, made before its task has begun: no caller's cancellation passes it."""
+        self.scope.shield = True
+        self.ended: anyio.Event | None = None
+        """Set when the call has ended; made for the flight that comes after it."""
+        self.begins_after: anyio.Event | None = None
+        if after is not None:
+            self.begins_after = after.ended = anyio.Event()
 
     def land(self, outcome: Outcome[Any] | None) -> None:
         """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
@@ -80,7 +85,7 @@ class _Flight:
                 self.reporter.warn("single_flight.call_failed", key=self.key, error=failed.error)
         if not self.line:
             self.deserted = True
-            self.job.cancel()
+            self.scope.cancel()
 
 
 class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
@@ -103,14 +108,14 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
         """Make an object with no call under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
         self._reporter = Reporter()
-        self._upkeep: Upkeep | None = None
+        self._group: TaskGroup | None = None
         self._closed = False
         self._landed = anyio.Event()
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         async with in_one_task("single flight"), unwrapped_task_group() as group:
-            self._upkeep, self._closed = Upkeep(group), False
+            self._group, self._closed = group, False
             try:
                 yield self
                 self._closed = True
@@ -119,7 +124,8 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
                     await self._landed.wait()
             finally:
                 self._closed = True
-                self._upkeep.cancel()
+                for flight in self._flights.values():
+                    flight.scope.cancel()
 
     async def run(self, key: Hashable, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
         """Return or raise what ``await fn(*args)`` does, or what the call under way for an equal key does.
@@ -145,12 +151,12 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
         else:
             flight = self._flights[key] = _Flight(key, flight, self._reporter)
             waiter = flight.line.join(None)
-            if self._upkeep is not None:
-                flight.job = self._upkeep.start("flight", self._fly, key, flight, fn, *args)
+            if self._group is not None:
+                self._group.start_soon(self._fly, flight, fn, args, name="tenure flight")
                 outcome = await flight.line.wait(waiter)
             else:
                 async with unwrapped_task_group() as group:
-                    flight.job = Upkeep(group).start("flight", self._fly, key, flight, fn, *args)
+                    group.start_soon(self._fly, flight, fn, args, name="tenure flight")
                     outcome = await flight.line.wait(waiter)
         try:
             return cast("R", outcome.result())
@@ -169,25 +175,25 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
         state = self.statistics()
         return f"<SingleFlight {state.flights} under way, {state.tasks_waiting} waiting>"
 
-    async def _fly(
-        self, key: Hashable, flight: _Flight, fn: Callable[[*Args], Awaitable[R]], *args: *Args
-    ) -> None:
+    async def _fly(self, flight: _Flight, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         Reentrancy(flight)
-        outcome: Outcome[R] | None = None
-        try:
-            if flight.after is not None:
-                with anyio.CancelScope(shield=True):  # else the next but one might find it running still
-                    await flight.after.job.end()
-                flight.after = None
-            await checkpoint_if_cancelled()
-            outcome = Returned(await fn(*args))
-        except anyio.get_cancelled_exc_class():
-            pass  # the job ends; tasks that still wait are woken below
-        except BaseException as error:  # noqa: BLE001 - the callers raise it
-            outcome = Failed(error)
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+        outcome: Outcome[Any] | None = None
+        with flight.scope:
+            try:
+                if flight.begins_after is not None:
+                    with anyio.CancelScope(shield=True):  # else the next but one might find it running still
+                        await flight.begins_after.wait()
+                if not flight.scope.cancel_called:
+                    outcome = Returned(await fn(*args))
+            except anyio.get_cancelled_exc_class():
+                pass  # the call ends; tasks that still wait are woken below
+            except BaseException as error:  # noqa: BLE001 - the callers raise it
+                outcome = Failed(error)
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
         self._landed.set()
+        if flight.ended is not None:
+            flight.ended.set()
         flight.land(outcome)
         # from Python 3.12 on, the traceback of an error keeps this frame with its variables
         del outcome
