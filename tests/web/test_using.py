@@ -323,6 +323,24 @@ async def test_a_queue_opens_on_its_dead_tasks_and_has_only_buttons_that_do_some
     await visit(use, site={"actions": True})
 
 
+async def test_a_rate_and_what_is_held_off_are_shown(visit):
+    queue = tenure.WorkQueue(visit.store, "calls")
+    await queue.set_groups(rate=tenure.Limit(5), group_rate=tenure.Limit(5, per=60))
+    await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(5)])
+    await queue.hold_off(3000)
+    await queue.hold_off(36_000, group="b")
+
+    def use(browser):
+        browser.until("document.querySelector('#queues')?.textContent.includes('calls')")
+        browser.ask("location.hash = '#queue=calls'")
+        browser.until("document.querySelectorAll('#found table').length === 2")
+        assert "rate: 5 a second, rate of each group: 1 in 12.0 s, held off for 50 min" in panel(browser)
+        rows = "[...document.querySelectorAll('#found table')[0].rows].map(row => row.cells[4].textContent)"
+        assert browser.ask(rows) == ["next start", "now", "in 10 h"]
+
+    await visit(use)
+
+
 async def test_the_groups_that_flood_a_queue_are_shown(visit):
     queue = tenure.WorkQueue(visit.store, "prompts", max_size=2000)
     await queue.put_many([tenure.Item(n, group="globex") for n in range(1000)])
