@@ -438,8 +438,8 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in; rate and group_rate or NULL), then cursor(; name, value) of each;
--- gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in; rate and group_rate or
+-- NULL), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
