@@ -68,7 +68,6 @@ ELSEWHERE = {
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
     *("GroupRows.end", "Groups.end", "Holds.serve_unserved"),  # for SQLite
     "Survey.health",  # an example of the contract
-    "Families.begin_anew",  # an example of the contract
 }
 """What no walk uses."""
 

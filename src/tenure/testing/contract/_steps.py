@@ -734,6 +734,16 @@ def _rate(d: Draw) -> Rate | None:
     return Rate(d.one_of((0.25, 0.5, 2.0)), d.one_of((1.0, 2.0, 4.0)))
 
 
+async def hold_tasks_off(d: Draw) -> None:
+    """No task of a queue or a group starts for a while, and then one after the other."""
+    if d.timed:
+        queue = d.queue()
+        await d.walk.send(SetPaused(queue, False, d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))))
+        await _exchange(d, d.session(), queue, (), d.number(1, 3))
+        await d.walk.advance(d.delay())
+        await _exchange(d, d.session(), queue, (), d.number(1, 3))
+
+
 async def take_turns(d: Draw) -> None:
     """Groups of several tasks are taken from, and one task goes back or ends in one of several ways."""
     session, queue, count = d.session(), d.queue(), d.number(1, 3)
@@ -916,6 +926,7 @@ async def wait_for_children(d: Draw) -> None:
         verdict = d.one_of((Verdict.DONE, Verdict.DONE, Verdict.DEAD, Verdict.RETRY))
         settles = [Settle(t.id, t.token, verdict, b"result", ttl=5.0) for t in taken]
         await _exchange(d, session, to, settles, wait=False)
+    await d.walk.send(Move(to, frozenset({"dead"}), "waiting"))
 
 
 async def use_an_entry(d: Draw) -> None:
@@ -1007,6 +1018,7 @@ _TASKS: tuple[Step, ...] = (
     set_groups,
     take_turns,
     take_turns,
+    hold_tasks_off,
     fill_a_group,
     use_a_key,
     use_a_key,
