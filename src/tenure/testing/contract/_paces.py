@@ -101,6 +101,19 @@ class PaceContract(QueueSessionBase):
             await advance(10)
             await a.take(0)
 
+    async def test_all_idle_takers_come_once_a_queue_is_held_off_no_longer(
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        a, b, c = await client("a"), await client("b"), await client("c")
+        told = [await hints("b"), await hints("c")]
+        await do(SetPaused("jobs", paused=False, seconds=2.0))
+        await a.put(*plain(4))
+        await b.idle()
+        await c.idle()
+        await advance(2.125)
+        await a.take_one()
+        assert [len(await inbox.new()) for inbox in told] == [1, 1]
+
     async def test_what_is_put_where_nothing_may_start_yet_has_an_idle_taker_ask(
         self, client: OpenClient, do: Do, hints: Hints, advance: Advance
     ) -> None:

@@ -435,9 +435,10 @@ BEGIN
             queue.keep_until := greatest(queue.keep_until, now + ceil(greatest(
                 queue.rate[1] * queue.rate[2], queue.group_rate[1] * queue.group_rate[2]))::bigint);
         END IF;
-        IF was_open = 0 OR (was_open IS NOT NULL AND count > 0) THEN
-            again := before + queue.held;
-        END IF;
+    END IF;
+    -- also if the queue has a pace no longer, since the time for which it was held off is over
+    IF was_open = 0 OR (was_open IS NOT NULL AND count > 0) THEN
+        again := before + queue.held;
     END IF;
     IF queue.takers > 0 OR (_wait AND count < wanted) THEN
         queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN wanted - count ELSE 0 END);
