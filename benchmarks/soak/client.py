@@ -33,7 +33,9 @@ GROUPED = {"ordered": 1, "paired": 2}
 """The queues whose tasks have groups, and how many of a group are leased at a time; each group is a subject."""
 GROUPS = "abc"
 BLOCK = signal.SIGUSR2
-"""The signal on which a process blocks its event loop for up to three ttl."""
+"""The signal on which a process blocks its event loop."""
+LONGEST_BLOCK = 3
+"""The longest time of that, in ttl."""
 STALL = (
     0.3  # of the margin that a lease keeps: who was stopped for longer may not have noticed its end in time
 )
@@ -288,7 +290,7 @@ def is_held(lease) -> bool:
 
 def block_loop(ttl) -> None:
     """Do what a handler does that computes on the loop."""
-    time.sleep(random.uniform(0.1, 3) * ttl)
+    time.sleep(random.uniform(0.1, LONGEST_BLOCK) * ttl)
 
 
 def grouped(store, name):

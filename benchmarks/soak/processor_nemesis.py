@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 
 import anyio
 
+from benchmarks.soak.client import BLOCK, LONGEST_BLOCK
 from benchmarks.soak.fleet import _is_alive
 from benchmarks.soak.nemesis import PATIENCE, Nemesis
 
@@ -46,6 +47,7 @@ class ProcessorNemesis(Nemesis):
         self._back = -RECONNECTED
         self._path = path
         self._frozen: set[int] = set()
+        self._blocked: dict[int, float] = {}
 
     # kills
 
@@ -106,9 +108,17 @@ class ProcessorNemesis(Nemesis):
         await super()._thaw(number, seconds)
         self._frozen.discard(number)
 
+    async def block_process(self) -> None:
+        """As for other soaks; until it is over, the process cannot hear that it is to end."""
+        number = await self._any()
+        self._blocked[number] = time.monotonic() + LONGEST_BLOCK * self._ttl
+        self._history.note("blocked", str(number))
+        self._fleet.signal(number, BLOCK)
+
     async def drain(self) -> None:
         """Tell one to come to an end, and see how long it takes."""
         number = await self._ready()
+        await anyio.sleep(max(0, self._blocked.get(number, 0) - time.monotonic()))
         self._start()
         self._history.note("told", str(number))
         began = time.monotonic()
