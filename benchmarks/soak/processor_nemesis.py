@@ -109,9 +109,13 @@ class ProcessorNemesis(Nemesis):
         self._frozen.discard(number)
 
     async def block_process(self) -> None:
-        """As for other soaks; until it is over, the process cannot hear that it is to end."""
+        """As for other soaks.
+
+        Until the block is over, the process cannot hear that it is to end. For another ttl the tasks of a session that
+        it has lost by that may be leased.
+        """
         number = await self._any()
-        self._blocked[number] = time.monotonic() + LONGEST_BLOCK * self._ttl
+        self._blocked[number] = time.monotonic() + (LONGEST_BLOCK + 1.5) * self._ttl
         self._history.note("blocked", str(number))
         self._fleet.signal(number, BLOCK)
 
