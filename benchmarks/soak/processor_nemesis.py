@@ -109,7 +109,7 @@ class ProcessorNemesis(Nemesis):
         self._frozen.discard(number)
 
     async def block_process(self) -> None:
-        """As for other soaks.
+        """Have a process block its event loop, as other soaks do.
 
         Until the block is over, the process cannot hear that it is to end. For another ttl the tasks of a session that
         it has lost by that may be leased.

@@ -13,10 +13,11 @@ from dataclasses import replace
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
+from counted import counts
 
 import tenure
 from tenure.cli._frame import frame
-from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
+from tenure.engine import Holder, Resource, ResourcePage
 from tenure.processor._metrics import Latencies, Latency
 from tenure.web._document import document
 from tenure.web._flows import Flow
@@ -25,22 +26,6 @@ from tenure.web._view import SeenKey, SeenPool, SeenProcess, View
 from tenure.web._waits import Deadlock, Wait
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def counts(**given):
-    fields = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
-    return QueueCounts(
-        **{
-            **fields,
-            "paused": False,
-            "oldest": 0.0,
-            "cursors": (),
-            "ask_again_in": 0.0,
-            "rate": None,
-            "group_rate": None,
-            **given,
-        }
-    )
 
 
 def view(**given):

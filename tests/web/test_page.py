@@ -9,9 +9,10 @@ import subprocess
 import anyio
 import anyio.to_thread
 import pytest
+from counted import counts
 from needed import NO_CHROMIUM
 
-from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
+from tenure.engine import Holder, Resource, ResourcePage
 from tenure.errors import StoreUnavailable
 from tenure.processor._metrics import Latencies, Latency
 from tenure.web import _site
@@ -53,22 +54,6 @@ def browse(tmp_path):
         return ended.stdout, console
 
     return visit
-
-
-def counts(**given):
-    zeros = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
-    return QueueCounts(
-        **{
-            **zeros,
-            "paused": False,
-            "oldest": 0.0,
-            "cursors": (),
-            "ask_again_in": 0.0,
-            "rate": None,
-            "group_rate": None,
-            **given,
-        }
-    )
 
 
 def seen(**given):

@@ -2,7 +2,7 @@
 
 A timer for each waiter costs more than the rest of a hand-over. So the times are in a heap, and the timer is set to the
 first of them. A waiter that has left stays in the heap until its time, or until most in the heap have left. So adding
-costs O(log n), and leaving nothing.
+costs O(log n), and leaving costs nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ W = TypeVar("W", bound=Linked)
 class Deadlines(Generic[W]):
     """Calls a function with each waiter that stands in the line when its time has come.
 
-    Thread safety: none; all on the thread of one loop. On trio, which has no timers, it is of no use.
+    Thread safety: none; all on the thread of one loop. For asyncio alone: trio has no timers.
     """
 
     __slots__ = ("_cancel", "_expire", "_heap", "_line", "_number")
 
     def __init__(self, line: Sized, expire: Callable[[W], None]) -> None:
-        """Make it without a timer."""
+        """Make an empty heap without a timer."""
         self._line = line
         self._expire = expire
         self._heap: list[tuple[float, int, W]] = []
@@ -46,7 +46,7 @@ class Deadlines(Generic[W]):
         self._cancel: Callable[[], None] | None = None
 
     def add(self, waiter: W, seconds: float) -> None:
-        """Have a waiter that stands in the line leave after so many seconds."""
+        """Have a waiter that stands in the line leave after `seconds`."""
         if len(self._heap) > 2 * len(self._line):
             self._heap = [entry for entry in self._heap if entry[2].linked]
             heapify(self._heap)
@@ -55,7 +55,7 @@ class Deadlines(Generic[W]):
             self._arm()
 
     def stop(self) -> None:
-        """Forget all waiters, and take the timer back."""
+        """Forget all waiters, and cancel the timer."""
         self._heap.clear()
         if self._cancel is not None:
             self._cancel()

@@ -7,7 +7,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
-- `call_at`: a timer of asyncio, and `time_limit`: what trio has instead;
+- `call_at`: a timer of asyncio, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
@@ -138,7 +138,7 @@ def now() -> float:
 
 
 def call_at(when: float, function: Callable[[], object]) -> Callable[[], None]:
-    """Call `function` when the clock of the running loop of asyncio shows `when`; return how to prevent that.
+    """Call `function` when the clock of the running loop of asyncio shows `when`; return the timer's `cancel`.
 
     The function runs outside any task and must not raise.
     """
@@ -146,7 +146,7 @@ def call_at(when: float, function: Callable[[], object]) -> Callable[[], None]:
 
 
 def time_limit(seconds: float) -> AbstractContextManager[object] | None:
-    """Return what cancels a block after so many seconds, on trio; None on asyncio, which has timers."""
+    """Return a scope that cancels its block after `seconds`, on trio; None on asyncio, which has timers."""
     return _trio_limit()(seconds) if _running.name == "trio" else None
 
 

@@ -144,8 +144,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of these groups have started, `_counts` of each, and groups have a rate: `hold_paced` for what is left. -> the
--- queue, and how often a group could be taken from again
+-- Tasks of these groups have started, `_counts` of each, and groups have a rate. The waiting tasks are counted as by
+-- `hold_paced`. -> the queue, and how often a group could be taken from again
 CREATE FUNCTION tenure.start_in_groups(
     INOUT _q tenure.queue, _names bytea[], _counts bigint[], OUT _again bigint
 ) LANGUAGE plpgsql AS $$

@@ -55,7 +55,7 @@ CREATE SEQUENCE tenure.last_ending;
 CREATE SEQUENCE tenure.last_due MINVALUE 0 START 0;
 CREATE SEQUENCE tenure.last_forgotten MINVALUE 0 START 0;
 CREATE SEQUENCE tenure.last_rescue MINVALUE 0 START 0;
--- It has no value until a family waits for a time: until then, no operation looks for such a time.
+-- `last_timeout` has no value until a family waits for a time: until then, no operation looks for such a time.
 CREATE SEQUENCE tenure.last_timeout;
 
 -- Sessions: a heartbeat changes one row.

@@ -175,7 +175,7 @@ RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     watcher bytea;
 BEGIN
-    -- a DELETE costs several times as much to set up, and mostly there is none
+    -- a DELETE costs several times as much to set up, and most names have no watcher
     IF NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = _kind AND w.name = _name AND w.task = _task) THEN
         RETURN true;
     END IF;

@@ -323,8 +323,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The tasks that were leased: `_leased` is how many, their first token, and the time. A task with a family comes with
--- the number of its entries, and with a deadline with both.
+-- The tasks of one exchange: `_leased` is their number, their first token, and the time. A task with a family comes with
+-- the number of its entries, and a task with a deadline with both.
 CREATE FUNCTION tenure.leased_tasks(_session bigint, _leased bigint[]) RETURNS SETOF tenure.answer
 LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -436,7 +436,7 @@ BEGIN
                 queue.rate[1] * queue.rate[2], queue.group_rate[1] * queue.group_rate[2]))::bigint);
         END IF;
     END IF;
-    -- also if the queue has a pace no longer, since the time for which it was held off is over
+    -- also after the hold, when the queue has no pace any more: an idle taker may have no time to ask by itself
     IF was_open = 0 OR (was_open IS NOT NULL AND count > 0) THEN
         again := before + queue.held;
     END IF;
