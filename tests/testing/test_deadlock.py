@@ -1,9 +1,12 @@
 import asyncio
 import re
+import threading
+import time
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+import trio
 
 from tenure.local import Threads
 from tenure.testing import (
@@ -15,6 +18,7 @@ from tenure.testing import (
     explore,
     run,
 )
+from tenure.testing._deadlock import no_thread_can_help
 from tenure.waiting import Line
 
 pytest_plugins = ("pytester",)
@@ -436,6 +440,14 @@ def test_a_circle_of_a_thousand_is_found():
                 group.start_soon(take, place, name=f"T{place}")
 
     assert len(deadlock(main, "asyncio").circle) == 1000
+
+
+def test_an_idle_thread_of_trio_cannot_help():
+    trio.run(anyio.to_thread.run_sync, int)
+    while not no_thread_can_help():  # the thread is on its way from the job to its next wait
+        time.sleep(0.001)
+    assert threading.active_count() > 1
+    assert not trio.run(anyio.to_thread.run_sync, no_thread_can_help)
 
 
 STUCK_SUITE = """

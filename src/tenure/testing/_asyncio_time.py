@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-import threading
 from collections import deque
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ._deadlock import DeadlockError, deadlock
+from ._deadlock import DeadlockError, deadlock, no_thread_can_help
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -240,9 +239,7 @@ class _VirtualSelector(selectors.DefaultSelector):
             return []
         only_the_loops_own_pipe = len(self.get_map()) <= 1
         # Only another thread could still help.
-        deadlock_timeout = (
-            0 if virtual.is_ordered and threading.active_count() == 1 else virtual.deadlock_timeout
-        )
+        deadlock_timeout = 0 if virtual.is_ordered and no_thread_can_help() else virtual.deadlock_timeout
         events = super().select(deadlock_timeout if only_the_loops_own_pipe else None)
         if not events and only_the_loops_own_pipe:
             raise virtual.deadlocked()

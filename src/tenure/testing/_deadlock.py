@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._leaks import is_idle
 from ._waits import Wait, library_files, name_and_coroutine, suspended, waits
 
 if TYPE_CHECKING:
@@ -14,6 +17,20 @@ if TYPE_CHECKING:
     from ._director import Director
 
 OWN = Path(__file__).parent
+
+
+def no_thread_can_help() -> bool:
+    """Whether no other thread is left that could wake a task.
+
+    trio keeps its threads for ten seconds after their last job. Such a thread leaves trio's list when it gets a job. It
+    returns to the list before it delivers the result, in a deeper call.
+    """
+    active = threading.active_count()
+    cache: Any = sys.modules.get("trio._core._thread_cache")
+    workers = list(getattr(getattr(cache, "THREAD_CACHE", None), "_idle_workers", ()))
+    frames = sys._current_frames() if workers else {}  # pyright: ignore[reportPrivateUsage]
+    idle = sum(is_idle(frames.get(worker._thread.ident)) for worker in workers)
+    return active - idle == 1
 
 
 class DeadlockError(AssertionError):

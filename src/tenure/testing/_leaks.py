@@ -160,11 +160,12 @@ def _threads() -> dict[tuple[str, object], str]:
     return {
         ("thread", thread): f"thread {thread.name!r}"
         for thread in threading.enumerate()
-        if not _idle(frames.get(thread.ident or 0))
+        if not is_idle(frames.get(thread.ident or 0))
     }
 
 
-def _idle(frame: FrameType | None) -> bool:
+def is_idle(frame: FrameType | None) -> bool:
+    """Whether the innermost calls of a thread are those of a cached worker thread that waits for a job."""
     calls: list[tuple[str, str]] = []
     while frame is not None and len(calls) < max(map(len, IDLE)):
         calls.insert(0, (frame.f_code.co_filename.replace(os.sep, "/"), frame.f_code.co_name))

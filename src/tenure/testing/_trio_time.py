@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenure.lazy import extra
 
-from ._deadlock import DeadlockError, deadlock
+from ._deadlock import DeadlockError, deadlock, no_thread_can_help
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -77,7 +76,7 @@ class TrioTime:
             return
         now = time.perf_counter()
         # Only another thread could still help.
-        deadlock_timeout = 0 if self.is_ordered and threading.active_count() == 1 else self.deadlock_timeout
+        deadlock_timeout = 0 if self.is_ordered and no_thread_can_help() else self.deadlock_timeout
         if self._stuck_since is None:
             self._stuck_since = now
         elif now - self._stuck_since >= deadlock_timeout:
