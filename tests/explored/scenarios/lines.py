@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from math import inf
 
 import anyio
 import anyio.lowlevel
@@ -28,11 +29,11 @@ class Mailbox:
         self.items.append(item)
         self._hand_out()
 
-    async def get(self):
+    async def get(self, timeout=inf):
         self._came += 1
         waiter = self.line.join(self._came)
         self._hand_out()
-        return await self.line.wait(waiter)
+        return await self.line.wait(waiter, timeout)
 
     def _hand_out(self):
         while self.items and (waiter := self.line.head()) is not None:
@@ -83,6 +84,30 @@ async def a_line_loses_no_item():
     assert sorted([*received, *box.items]) == [0, 1, 2, 3, 4]
     assert 3 <= len(received) <= 5 and len(received) >= 5 - sum(cancelled)
     assert len(box.line) == 0 and not box.line and list(box.line) == []
+
+
+@scenario("waiting.Line.wait")
+async def a_line_hands_nothing_to_a_waiter_whose_time_is_over():
+    box, received, late = Mailbox(), [], []
+
+    async def taker(timeout):
+        with cancellable():
+            try:
+                received.append(await box.get(timeout))
+            except TimeoutError:
+                late.append(timeout)
+
+    async def giver():
+        for item in range(3):
+            await anyio.sleep(0.01)
+            box.put(item)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(giver)
+        for timeout in (0.01, 0.02, 0.02, 0.03, 1):
+            group.start_soon(taker, timeout)
+    assert sorted([*received, *box.items]) == [0, 1, 2]
+    assert len(received) + len(late) <= 5 and len(box.line) == 0
 
 
 @scenario("waiting.Line.wait")
