@@ -69,7 +69,8 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         """
         if self._task is not None:
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
-        self._task = this_task()
+        end = this_task_end()
+        self._task = end.task
         try:
             obtained = await self._obtain()
         except BaseException:
@@ -78,7 +79,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         self._scope = scope = new_scope()
         scope.__enter__()
         self._held = held = self._hand_over(obtained, scope)
-        self._task_end = end = this_task_end()
+        self._task_end = end
         end.watch(self, self._on_task_end)
         return held
 

@@ -126,7 +126,7 @@ def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavaila
     if not fits:
         return StoreUnavailable(f"this is no reply to {its.script}: {shown(raw)}")
     try:
-        return _reply(raw) if isinstance(raw, bytes) else its.decode(raw)
+        return (_WORDS.get(raw) or _reply(raw)) if isinstance(raw, bytes) else its.decode(raw)
     except Exception:  # noqa: BLE001 whatever it is, it concerns this operation alone
         return EngineError(f"not an answer to {its.script}: {repr(raw)[:100]}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, PutChil
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._codec import Argument, Codec, answered, hint
+from ._codec import Codec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
 from ._handshake import UNEXPECTED, refusal
@@ -193,7 +193,7 @@ class RemoteRedis(Remote):
             step.answers.append(answer)
             more = more or answer is Reply.MORE
         if more:
-            await self._topology.execute(shard, [self._command(shard, "sweep")], self._marks[shard])
+            await self._topology.execute(shard, [self._sweep(shard)], self._marks[shard])
 
     def _on_reply(
         self, shard: int, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any
@@ -209,7 +209,7 @@ class RemoteRedis(Remote):
             reply = answered(codec, reply)
             if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
                 # it clears up, before the operation comes again
-                connection.send(self._command(shard, "sweep"), _nothing, mark=self._marks[shard])
+                connection.send(self._sweep(shard), _nothing, mark=self._marks[shard])
             elif isinstance(reply, StoreUnavailable):
                 on_answer(reply)
                 raise anyio.BrokenResourceError(str(reply))
@@ -219,19 +219,20 @@ class RemoteRedis(Remote):
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
-            return self._command(shard, codec.script, codec.arguments(operation))
+            arguments = tuple(codec.arguments(operation))
+            _, _, packed = pack_one(arguments).partition(b"\n")
         except EngineError:
             raise
         except Exception as error:
             raise EngineError(
                 f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
             ) from error
-
-    def _command(self, shard: int, name: str, arguments: Iterable[Argument] = ()) -> bytes:
-        arguments = tuple(arguments)
-        count, head = self._heads.get((shard, name)) or self._head(shard, name)
-        _, _, packed = pack_one(arguments).partition(b"\n")
+        count, head = self._heads.get((shard, codec.script)) or self._head(shard, codec.script)
         return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
+
+    def _sweep(self, shard: int) -> bytes:
+        """The command that clears up for a step."""
+        return b"*%d\r\n%b" % self._head(shard, "sweep")
 
     def _head(self, shard: int, name: str) -> tuple[int, bytes]:
         """The beginning of a script's command, packed, and how many arguments it has: packing is most of the work."""
