@@ -278,6 +278,35 @@ async def a_light_one_goes_in_when_the_heavy_one_ahead_gives_up():
 
 
 @scenario("local.Slots.take")
+async def a_light_newcomer_waits_behind_a_heavy_waiter():
+    slots, fair = Slots(2), Fair(2)
+    slots.take_nowait()
+
+    async def heavy():
+        place = fair.came(2)
+        await slots.take(2)
+        with fair.inside(place):
+            slots.give_back(2)
+
+    async def light():
+        with cancellable():
+            place = fair.came(steady=False)
+            await slots.take()
+            with fair.inside(place):
+                try:
+                    await pause()
+                finally:
+                    slots.give_back()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(heavy)
+        group.start_soon(light)
+        await pause()
+        slots.give_back()
+    assert slots.in_use == slots.waiting == 0
+
+
+@scenario("local.Slots.take")
 async def one_return_lets_in_all_who_fit():
     """Two who need each other wait behind one who has all."""
     slots, together = Slots(2), []
