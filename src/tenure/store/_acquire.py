@@ -36,7 +36,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from anyio import CancelScope
 
@@ -81,7 +82,8 @@ class AcquireRequest(Protocol):
         ...
 
 
-class Grant(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Grant:
     """The answer that ended a wait, with the session and the name under which it was granted."""
 
     session: Session

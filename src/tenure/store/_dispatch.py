@@ -106,7 +106,9 @@ class Home:
         """The jobs of the store, which is open, here. Raises `StoreClosed`, and what `check` raises."""
         if self.upkeep is None or self.closed:
             return self.check_open()
-        self.check()
+        # `check`, without the call
+        if get_ident() != self.thread or this_loop() is not self._loop:
+            self.check()
         return self.upkeep
 
     def error(self) -> RuntimeError:
