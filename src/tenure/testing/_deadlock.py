@@ -20,7 +20,7 @@ OWN = Path(__file__).parent
 
 
 def no_thread_can_help() -> bool:
-    """Whether no other thread is left that could wake a task.
+    """Return True if no other thread is left that could wake a task.
 
     trio keeps its threads for ten seconds after their last job. Such a thread leaves trio's list when it gets a job. It
     returns to the list before it delivers the result, in a deeper call.

@@ -165,7 +165,7 @@ def _threads() -> dict[tuple[str, object], str]:
 
 
 def is_idle(frame: FrameType | None) -> bool:
-    """Whether the innermost calls of a thread are those of a cached worker thread that waits for a job."""
+    """Return True for the innermost calls of a cached worker thread that waits for a job."""
     calls: list[tuple[str, str]] = []
     while frame is not None and len(calls) < max(map(len, IDLE)):
         calls.insert(0, (frame.f_code.co_filename.replace(os.sep, "/"), frame.f_code.co_name))
