@@ -28,12 +28,12 @@ import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
 from types import FunctionType, SimpleNamespace, coroutine
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from anyio import CancelScope, wait_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
     from contextlib import AbstractContextManager
     from socket import socket
     from types import ModuleType
@@ -57,7 +57,10 @@ __all__ = (
     "this_task_end",
     "time_limit",
     "wake",
+    "within",
 )
+
+T = TypeVar("T")
 
 try:
     from sniffio import current_async_library_cvar as _library
@@ -212,6 +215,30 @@ def known_in(context: Context) -> Context:
     if _library is not None:
         context.run(_library.set, "trio" if _running.name == "trio" else "asyncio")
     return context
+
+
+@coroutine
+def within(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Run a coroutine in the running task, but in a context that came from elsewhere. It learns of loop and task there.
+
+    Cancellation: the coroutine meets it.
+    """
+    known_in(context).run(_task_end.set, this_task_end())
+    step: Callable[[Any], Any] = work.send
+    value: Any = None
+    try:
+        while True:
+            try:
+                awaited = context.run(step, value)
+            except StopIteration as end:
+                return end.value
+            try:
+                value = yield awaited
+                step = work.send
+            except BaseException as problem:  # noqa: BLE001 the coroutine gets it
+                step, value = work.throw, problem
+    finally:
+        del step, value  # a traceback may know this frame
 
 
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
