@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from weakref import ref
 
 import pytest
 
 import tenure
 from tenure import blocking
 from tenure.blocking._portal import portal_for
+from tenure.waiting import this_task, this_task_end
 
 
 class Failing:
@@ -60,3 +63,24 @@ def test_a_call_that_meets_the_closing_gets_an_error():
             for thread in threads:
                 thread.join()
             assert len(outcomes) == 3
+
+
+def test_calls_are_made_by_tasks_that_are_kept_and_keep_nothing():
+    async def look(store):
+        return this_task(), this_task_end()
+
+    async def pass_on(argument):
+        pass
+
+    with blocking.open_store("memory:") as store:
+        task = store.call(look)
+        with blocking.Lock(store, "report"):
+            other = store.call(look)
+            assert other != task, "the lock has the first one"
+        assert store.call(look) in (task, other)
+        argument, portal = Failing(), portal_for(store)
+        alive = ref(argument)
+        portal.call(partial(pass_on, argument))
+        del argument
+        portal.call_plain(int)
+        assert alive() is None

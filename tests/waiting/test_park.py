@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextvars import Context, ContextVar
 
 import anyio
 import anyio.lowlevel
@@ -12,7 +13,16 @@ import anyio.to_thread
 import pytest
 import trio
 
-from tenure.waiting import checkpoint, loop_caller, on_readable, park, this_task, this_task_end, wake
+from tenure.waiting import (
+    checkpoint,
+    loop_caller,
+    on_readable,
+    park,
+    this_task,
+    this_task_end,
+    wake,
+    within,
+)
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop", "trio")
 
@@ -319,3 +329,38 @@ async def test_a_callback_that_raises_is_called_no_more():
         for _ in range(9):
             await anyio.lowlevel.checkpoint()
         assert len(calls) == 1
+
+
+async def test_a_coroutine_runs_within_another_context_and_in_this_task():
+    number, seen = ContextVar("number", default=0), []
+
+    async def work():
+        seen.append((number.get(), this_task() is task, this_task_end() is end))
+        number.set(number.get() + 1)
+        await anyio.sleep(0)
+        with anyio.move_on_after(0):
+            await anyio.sleep_forever()
+        return number.get()
+
+    task, end = this_task(), this_task_end()
+    context = Context()
+    assert await within(context, work()) == 1
+    assert await within(context, work()) == 2
+    assert seen == [(0, True, True), (1, True, True)]
+    assert number.get() == 0
+    assert context[number] == 2
+
+
+async def test_what_is_raised_on_either_side_goes_through_another_context():
+    async def work():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise KeyError("7")
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        with pytest.raises(KeyError, match="7") as raised:
+            await within(Context(), work())
+    assert isinstance(raised.value.__context__, anyio.get_cancelled_exc_class())
+    assert not scope.cancelled_caught

@@ -26,7 +26,7 @@ from tenure.errors import StoreClosed
 from tenure.pages import doc_page
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
-from tenure.waiting import loop_caller
+from tenure.waiting import Parked, loop_caller, park, wake
 
 from ._link import Link
 from ._request import PlainRequest, PortalEnded, Request, Watch, latch, pass_through
@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 _SWEEP = 0.25
 """The loop looks for freed callers with each request, and each time so many seconds have passed."""
+
+_IDLE = 64
+"""The number of idle tasks that are kept: to start a task costs more than all the rest of a short request."""
 
 _ENDED = "the store is closed: the process is ending"
 _FROM_THE_LOOP = (
@@ -50,6 +53,16 @@ class Handle:
     """An object that a user opens and closes; as long as a handle is open, so is the portal that it has used."""
 
     closed = False
+
+
+class Idle:
+    """A task of the portal that waits for a request."""
+
+    __slots__ = ("parked", "request")
+    request: Request
+
+    def __init__(self) -> None:
+        self.parked: Parked = park()
 
 
 class Portal:
@@ -81,6 +94,7 @@ class Portal:
         self._links: dict[Hashable, Link] = {}
         self._open = 0
         self._ending: anyio.Event | None = None
+        self._idle: list[Idle] = []
         self._upkeep: Upkeep
         self._spawn: Callable[..., object]
 
@@ -159,12 +173,32 @@ class Portal:
         if self.ended:
             request.refuse(self.refusal())
             return
-        request.start(self._spawn, self._requests.discard)
+        request.start(self._hand_over, self._requests.discard)
         if request.state != "over":
             self._requests.add(request)
         if self._requests and not self._sweeping:
             self._sweeping = True
             self._upkeep.start("sweep", self._sweep)
+
+    def _hand_over(self, request: Request) -> None:
+        if not self._idle:
+            self._spawn(self._work, request)
+            return
+        idle = self._idle.pop()
+        idle.request = request
+        wake(idle.parked)
+
+    async def _work(self, request: Request) -> None:
+        while True:
+            await request.run()
+            del request  # an idle task keeps nothing of it
+            if len(self._idle) >= _IDLE:
+                break
+            idle = Idle()
+            self._idle.append(idle)
+            await idle.parked
+            request = idle.request
+            del idle
 
     def stop_waiting(self) -> None:
         """End the waits of all threads, but no bodies."""

@@ -14,7 +14,7 @@ The loop takes a request through these states:
 
 | state   | start                    | done                    | leave   | withdraw, `Caller` freed, end of the loop |
 |---------|--------------------------|-------------------------|---------|-------------------------------------------|
-| new     | running: the task starts |                         |         | over                                      |
+| new     | running: a task gets it  |                         |         | over                                      |
 | running |                          | held; for a call: over  |         | running, cancelled; then over             |
 | held    |                          |                         | leaving | leaving, as from an interrupted body      |
 | leaving |                          | over: it was given back |         | leaving                                   |
@@ -37,7 +37,7 @@ import anyio
 from anyio import CancelScope
 
 from tenure.errors import StoreClosed
-from tenure.waiting import known_in, new_scope
+from tenure.waiting import new_scope, within
 
 
 class PortalEnded(Exception):
@@ -82,16 +82,19 @@ class Request:
         self._scope: CancelScope
         self._on_over: Callable[[Request], object] | None = None
 
-    def start(self, spawn: Callable[..., object], on_over: Callable[[Request], object], /) -> None:
-        """Start the task, and call `on_over` when it is over."""
+    def start(self, hand_over: Callable[[Request], object], on_over: Callable[[Request], object], /) -> None:
+        """Have a task `run` the request, and call `on_over` when it is over."""
         if self.state == "new":
             self.state = "running"
             self._scope = new_scope()
             self._on_over = on_over
-            known_in(self._context).run(spawn, self.run)
+            hand_over(self)
 
-    async def run(self) -> None:
+    def run(self) -> Awaitable[None]:
         """Call the function. What it raises is for the thread: a `SystemExit` would end the loop."""
+        return within(self._context, self._run())
+
+    async def _run(self) -> None:
         try:
             with self._scope:
                 await self._do()

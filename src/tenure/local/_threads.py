@@ -14,13 +14,12 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import deque
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import takewhile
-from math import inf
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -32,7 +31,7 @@ from tenure.observe import Reporter, is_ours
 from tenure.waiting import checkpoint, loop_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 __all__ = ("Done", "Finished", "Threads", "ThreadsStatistics")
 
@@ -87,8 +86,14 @@ class ThreadsStatistics:
     """The number of calls that were refused so far because the line was full."""
 
 
-class _Call:
+class _Call(anyio.CapacityLimiter):
+    # the limiter that anyio wants for each call: a real one would make another checkpoint, and `Slots` is the limit
+
     __slots__ = ("abandoned", "claim", "ended", "outer", "owner", "thread")
+
+    def __new__(cls, owner: Threads, outer: _Call | None) -> Self:
+        del owner, outer
+        return object.__new__(cls)
 
     def __init__(self, owner: Threads, outer: _Call | None) -> None:
         self.owner = owner
@@ -97,6 +102,20 @@ class _Call:
         self.ended = False
         self.abandoned = False
         self.thread = 0  # in which it runs
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        pass
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        # on trio, before the caller runs: the next in line need not wait for that
+        del borrower
+        self.owner._collect()  # pyright: ignore[reportPrivateUsage]
 
 
 # the call whose thread this context descends from; its `outer` leads on to the call around that one
@@ -210,8 +229,11 @@ class Threads:
     async def _admit(self) -> None:
         self._on_loop = loop_caller()
         self._collect()
-        if any(call.owner is self and not call.ended for call in _calls_around()):
-            raise RuntimeError(f"{self!r} was called from inside one of its own threads: a deadlock")
+        call = _inside.get()
+        while call is not None:
+            if call.owner is self and not call.ended:
+                raise RuntimeError(f"{self!r} was called from inside one of its own threads: a deadlock")
+            call = call.outer
         slots = self._slots
         # asked first, it unlinks those in front that were cancelled in this turn: they are no reason to refuse anybody
         if self._max_waiting is not None and not slots.fits() and slots.waiting >= self._max_waiting:
@@ -223,15 +245,19 @@ class Threads:
             raise BulkheadFull(message, limit=slots.limit, waiting=waiting)
 
     async def _run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
-        await self._slots.take()
+        if self._slots.fits():
+            self._slots.take_nowait()  # anyio makes the checkpoint
+        else:
+            await self._slots.take()
         call = _Call(self, _inside.get())
         try:
-            with nullcontext() if timeout is None else anyio.move_on_after(timeout):
-                # made for each call: a kept one would bind the object to one kind of loop
-                unlimited = anyio.CapacityLimiter(inf)
-                return await anyio.to_thread.run_sync(
-                    self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited
-                )
+            started = anyio.to_thread.run_sync(
+                self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=call
+            )
+            if timeout is None:
+                return await started
+            with anyio.move_on_after(timeout):
+                return await started
             raise TimeoutError(
                 f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned"
             )
@@ -284,13 +310,6 @@ def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
         return Done(item, fn(item), None)
     except Exception as error:  # noqa: BLE001 - returned to the caller of map
         return Done(item, None, error)
-
-
-def _calls_around() -> Iterator[_Call]:
-    call = _inside.get()
-    while call is not None:
-        yield call
-        call = call.outer
 
 
 def _where(thread: int) -> str:

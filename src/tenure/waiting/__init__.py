@@ -6,7 +6,6 @@ from ._park import (
     Parked,
     TaskEnd,
     checkpoint,
-    known_in,
     loop_caller,
     new_scope,
     now,
@@ -17,6 +16,7 @@ from ._park import (
     this_task,
     this_task_end,
     wake,
+    within,
 )
 
 __all__ = (
@@ -26,7 +26,6 @@ __all__ = (
     "TaskEnd",
     "Waiter",
     "checkpoint",
-    "known_in",
     "loop_caller",
     "new_scope",
     "now",
@@ -37,4 +36,5 @@ __all__ = (
     "this_task",
     "this_task_end",
     "wake",
+    "within",
 )

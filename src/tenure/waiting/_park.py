@@ -12,7 +12,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `this_loop`: which loop of asyncio is running;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `this_task_end`: which task is running, and when it has ended;
-- `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
+- `loop_caller`: how a foreign thread gets a function run on this loop, and `within`: a coroutine in its context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
   all the rest of a round trip.
 
@@ -28,12 +28,12 @@ import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
 from types import FunctionType, SimpleNamespace, coroutine
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from anyio import CancelScope, wait_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
     from contextlib import AbstractContextManager
     from socket import socket
     from types import ModuleType
@@ -45,7 +45,6 @@ __all__ = (
     "TaskEnd",
     "call_at",
     "checkpoint",
-    "known_in",
     "loop_caller",
     "new_scope",
     "now",
@@ -57,7 +56,10 @@ __all__ = (
     "this_task_end",
     "time_limit",
     "wake",
+    "within",
 )
+
+T = TypeVar("T")
 
 try:
     from sniffio import current_async_library_cvar as _library
@@ -207,11 +209,35 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
     return _AsyncioCaller(asyncio.get_running_loop())
 
 
-def known_in(context: Context) -> Context:
+def _known_in(context: Context) -> Context:
     """Write into a context that came from elsewhere which loop runs here: callbacks of the loop look there."""
     if _library is not None:
         context.run(_library.set, "trio" if _running.name == "trio" else "asyncio")
     return context
+
+
+@coroutine
+def within(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Run a coroutine in the running task, but in a context that came from elsewhere. It learns of loop and task there.
+
+    Cancellation: the coroutine meets it.
+    """
+    _known_in(context).run(_task_end.set, this_task_end())
+    step: Callable[[Any], Any] = work.send
+    value: Any = None
+    try:
+        while True:
+            try:
+                awaited = context.run(step, value)
+            except StopIteration as end:
+                return end.value
+            try:
+                value = yield awaited
+                step = work.send
+            except BaseException as problem:  # noqa: BLE001 the coroutine gets it
+                step, value = work.throw, problem
+    finally:
+        del step, value  # a traceback may know this frame
 
 
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
@@ -263,7 +289,7 @@ def _start_reading(source: socket, callback: Callable[[], None]) -> Callable[[],
         return None
     loop = asyncio.get_running_loop()
     # callbacks run in a copy of the context in which they were registered
-    context = known_in(copy_context())
+    context = _known_in(copy_context())
     try:
         context.run(loop.add_reader, source, callback)
     except NotImplementedError:  # the loop that is usual on Windows
