@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from socket import socket
     from types import ModuleType
 
-    from trio.lowlevel import Abort, Task
+    from trio.lowlevel import Abort, RunVar, Task
 
 __all__ = (
     "Parked",
@@ -367,37 +367,74 @@ async def _nothing() -> None:
 
 
 class _TrioReader:
-    """Calls a function once a socket can be read, and before any task runs.
+    """A task that waits until a socket can be read, and the function that is called then."""
 
-    A task that did so would wake others for the next turn of the loop only: one turn more for each answer. It registers
-    the socket anew, in the turn in which the others run. trio's instruments are its only callbacks.
-    """
+    __slots__ = ("call", "problem", "task")
 
     def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback = partial(copy_context().run, callback)
-        self._problem: BaseException | None = None
-        self._task = _trio().current_task()
-
-    def after_io_wait(self, _: float) -> None:
-        # trio sets it to None when it wakes the task
-        if self._task.custom_sleep_data is None:
-            try:
-                self._callback()
-            except BaseException as problem:  # noqa: BLE001 `read` raises it
-                self._problem = problem
+        self.call: Callable[[], object] = partial(copy_context().run, callback)
+        self.problem: BaseException | None = None
+        self.task: Task = _trio().current_task()
 
     async def read(self, source: socket) -> NoReturn:
-        trio, task, number = _trio(), self._task, source.fileno()
-        trio.add_instrument(self)
+        trio, task, number, readers = _trio(), self.task, source.fileno(), _trio_readers()
+        readers.add(self)
         try:
-            while self._problem is None:
+            while self.problem is None:
                 task.custom_sleep_data = self
                 await trio.wait_readable(number)
-            raise self._problem
+            raise self.problem
         finally:
-            trio.remove_instrument(self)
+            readers.remove(self)
             # its traceback holds this frame: let go of it, or both wait for the garbage collector
-            self._problem = None
+            self.problem = None
+
+
+class _TrioReaders:
+    """The instrument of a run of trio that calls the readers' functions before any task runs.
+
+    A task that did so would wake others for the next turn of the loop only: one turn more for each answer. Instruments
+    are trio's only callbacks.
+    """
+
+    __slots__ = ("_readers",)
+
+    def __init__(self) -> None:
+        self._readers: dict[_TrioReader, None] = {}
+
+    def add(self, reader: _TrioReader) -> None:
+        if not self._readers:
+            _trio().add_instrument(self)
+        self._readers[reader] = None
+
+    def remove(self, reader: _TrioReader) -> None:
+        del self._readers[reader]
+        if not self._readers:
+            _trio().remove_instrument(self)
+
+    def after_io_wait(self, _: float) -> None:
+        for reader in self._readers:
+            # trio sets it to None when it wakes the task
+            if reader.task.custom_sleep_data is None:
+                try:
+                    reader.call()
+                except BaseException as problem:  # noqa: BLE001 the task raises it
+                    reader.problem = problem
+
+
+def _trio_readers() -> _TrioReaders:
+    """Those of the current run."""
+    variable = _trio_readers_variable()
+    readers = variable.get(None)
+    if readers is None:
+        readers = _TrioReaders()
+        variable.set(readers)
+    return readers
+
+
+@cache
+def _trio_readers_variable() -> RunVar[_TrioReaders | None]:
+    return _trio().RunVar("tenure readers")
 
 
 # both
