@@ -423,7 +423,7 @@ class _TrioReaders:
 
 
 def _trio_readers() -> _TrioReaders:
-    """Those of the current run."""
+    """The readers of the current run."""
     variable = _trio_readers_variable()
     readers = variable.get(None)
     if readers is None:
