@@ -364,3 +364,47 @@ async def test_what_is_raised_on_either_side_goes_through_another_context():
             await within(Context(), work())
     assert isinstance(raised.value.__context__, anyio.get_cancelled_exc_class())
     assert not scope.cancelled_caught
+
+
+async def test_a_callback_runs_in_the_context_of_the_task_that_waits():
+    near, far = socket.socketpair()
+    variable = ContextVar("variable")
+    with near, far:
+        far.send(b"one")
+
+        def callback():
+            raise OSError(variable.get())
+
+        variable.set("here")
+        with pytest.raises(OSError, match="here"):
+            await on_readable(near, callback)
+
+
+@pytest.mark.backends("trio")
+async def test_a_task_that_a_callback_wakes_runs_in_the_same_turn_of_trio():
+    class Turns(trio.abc.Instrument):
+        number = 0
+
+        def before_io_wait(self, timeout):
+            self.number += 1
+
+    near, far = socket.socketpair()
+    turns, parked = Turns(), park()
+    trio.lowlevel.add_instrument(turns)
+    with near, far:
+        near.setblocking(False)
+
+        def callback():
+            near.recv(9)
+            read.append(turns.number)
+            wake(parked)
+
+        read = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(on_readable, near, callback)
+            await anyio.lowlevel.checkpoint()
+            far.send(b"one")
+            await parked
+            assert read == [turns.number]
+            group.cancel_scope.cancel()
+    trio.lowlevel.remove_instrument(turns)
