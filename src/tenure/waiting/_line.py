@@ -39,7 +39,7 @@ from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._deadlines import Deadlines
-from ._park import checkpoint, park, time_limit, wake
+from ._park import checkpoint, park, this_loop, time_limit, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,14 +180,14 @@ class Line(Generic[T, V]):
         if waiter.granted or waiter.gone:
             return False
         parked = waiter.parked
-        if parked is not None:
-            # `wake`, without the call
-            if parked.done():
-                return False
-            parked.set_result(None)
+        if parked is not None and parked.done():
+            return False
         self._unlink(waiter)
         waiter.granted = True
         waiter.value = value
+        if parked is not None:
+            # last, since it raises if the loop was closed: then the waiter gives the thing back when it is collected
+            parked.set_result(None)
         return True
 
     def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
@@ -228,7 +228,7 @@ class Line(Generic[T, V]):
                 else:
                     limit = time_limit(timeout)
                     if limit is None:
-                        if self._deadlines is None:
+                        if self._deadlines is None or self._deadlines.loop is not this_loop():
                             self._deadlines = Deadlines(self, self._expire)
                         self._deadlines.add(waiter, timeout)
                         await parked
