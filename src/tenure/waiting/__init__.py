@@ -1,7 +1,7 @@
 """Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
 
 from ._backoff import Backoff
-from ._line import Line, Waiter
+from ._line import Expired, Line, Waiter
 from ._park import (
     Parked,
     TaskEnd,
@@ -21,6 +21,7 @@ from ._park import (
 
 __all__ = (
     "Backoff",
+    "Expired",
     "Line",
     "Parked",
     "TaskEnd",

@@ -46,10 +46,14 @@ if TYPE_CHECKING:
 
     from ._park import Parked
 
-__all__ = ("Line", "Waiter")
+__all__ = ("Expired", "Line", "Waiter")
 
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+class Expired(TimeoutError):
+    """The error of a wait whose time limit has passed. An owner may fail a waiter with another TimeoutError."""
 
 
 class Waiter(Generic[T, V]):
@@ -212,8 +216,8 @@ class Line(Generic[T, V]):
         """Park until the waiter, which this task has just made with `join`, is granted something; return
         the grant.
 
-        Always a checkpoint. Raises the error of `fail`, and TimeoutError after `timeout` seconds; then the waiter
-        leaves the line.
+        Always a checkpoint. Raises the error of `fail`, and `Expired` after `timeout` seconds; then the waiter leaves
+        the line.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -236,7 +240,7 @@ class Line(Generic[T, V]):
                         with limit:
                             await parked
                     if not waiter.granted and waiter.error is None:
-                        raise TimeoutError
+                        raise Expired
         except BaseException:
             self.leave(waiter)
             raise
