@@ -3,9 +3,11 @@
 from ._backoff import Backoff
 from ._line import Expired, Line, Waiter
 from ._park import (
+    NOTHING,
     Parked,
     TaskEnd,
     checkpoint,
+    clock,
     known_in,
     loop_caller,
     new_scope,
@@ -20,6 +22,7 @@ from ._park import (
 )
 
 __all__ = (
+    "NOTHING",
     "Backoff",
     "Expired",
     "Line",
@@ -27,6 +30,7 @@ __all__ = (
     "TaskEnd",
     "Waiter",
     "checkpoint",
+    "clock",
     "known_in",
     "loop_caller",
     "new_scope",
