@@ -51,7 +51,7 @@ class Settings:
 
     @property
     def timed(self) -> bool:
-        """Whether the times of calls matter while the breaker is closed."""
+        """True if the times of calls matter while the breaker is closed."""
         return self.slow_call_seconds < inf or self.window_seconds is not None
 
     @property
