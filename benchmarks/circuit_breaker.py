@@ -1,9 +1,10 @@
 """What a guarded call costs over the bare one: microseconds of CPU, of an async function that does nothing, one task.
 
 Measured are ``await breaker.call(fn)`` and ``async with breaker: await fn()``, less ``await fn()`` in a loop of the
-same length. All defaults: ours keeps a window of 100 calls with failures and slow calls, reads the loop's clock twice,
-and gives out permits. interlock-cb does the same (with ``time.monotonic``, whatever the loop's clock is); the others
-count failures in a row, read no clock and measure nothing. A refused call of ours is a checkpoint, theirs are not.
+same length. By default ours keeps a window of 100 calls with failures and slow calls, reads the loop's clock twice,
+and gives out permits. interlock-cb does the same (with ``time.monotonic``, whatever the loop's clock is). The others
+count failures in a row, read no clock and measure nothing; beside them, ours counts failures in a row. circuitbreaker
+refuses calls of a decorated function only. A refused call of ours is a checkpoint, theirs are not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
-    Call = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+    Guarded = Callable[[], Awaitable[None]]
 
 UNIT = "CPU us"
 
@@ -44,6 +45,11 @@ async def ours_in_time() -> CircuitBreaker:
     return CircuitBreaker(window_seconds=10)
 
 
+async def ours_in_a_row() -> CircuitBreaker:
+    """One of ours that counts failures in a row."""
+    return CircuitBreaker.consecutive(5)
+
+
 async def interlock_cb() -> interlock.CircuitBreaker:
     """The one that does as much as ours."""
     return interlock.CircuitBreaker(name="bench")
@@ -60,19 +66,19 @@ async def purgatorys() -> AbstractAsyncContextManager[Any]:
     return await purgatory.AsyncCircuitBreakerFactory().get_breaker("bench")
 
 
-async def call_of(make: Callable[[], Awaitable[Any]]) -> Call:
-    """How a breaker calls."""
-    return (await make()).call
+async def guarded(make: Callable[[], Awaitable[Any]]) -> Guarded:
+    """The function, called through a breaker."""
+    return partial((await make()).call, nothing)
 
 
-async def call_of_aiobreaker() -> Call:
-    """How aiobreaker calls."""
-    return aiobreaker.CircuitBreaker().call_async
+async def guarded_by_aiobreaker() -> Guarded:
+    """The same through aiobreaker."""
+    return partial(aiobreaker.CircuitBreaker().call_async, nothing)
 
 
-async def call_of_circuitbreaker() -> Call:
-    """How circuitbreaker calls."""
-    return circuitbreaker.CircuitBreaker(name="bench").call_async
+async def guarded_by_circuitbreaker() -> Guarded:
+    """The same through circuitbreaker."""
+    return circuitbreaker.CircuitBreaker(name="bench")(nothing)
 
 
 async def _bare(times: int) -> float:
@@ -82,14 +88,14 @@ async def _bare(times: int) -> float:
     return process_time() - start
 
 
-async def called(make: Callable[[], Awaitable[Call]], times: int) -> float:
+async def called(make: Callable[[], Awaitable[Guarded]], times: int) -> float:
     """Microseconds that a call through the breaker takes over a bare one."""
     call = await make()
-    await call(nothing)
+    await call()
     bare = await _bare(times)
     start = process_time()
     for _ in range(times):
-        await call(nothing)
+        await call()
     return (process_time() - start - bare) / times * 1e6
 
 
@@ -123,24 +129,36 @@ def run(size: Size) -> Iterator[Row]:
         "closed, call": (
             called,
             {
-                "ours": partial(call_of, ours),
-                "interlock-cb": partial(call_of, interlock_cb),
-                "aiobreaker": call_of_aiobreaker,
-                "circuitbreaker": call_of_circuitbreaker,
+                "ours": partial(guarded, ours),
+                "interlock-cb": partial(guarded, interlock_cb),
+            },
+            "<= 2 us",
+        ),
+        "closed, call, failures in a row": (
+            called,
+            {
+                "ours": partial(guarded, ours_in_a_row),
+                "aiobreaker": guarded_by_aiobreaker,
+                "circuitbreaker": guarded_by_circuitbreaker,
             },
             "<= 2 us",
         ),
         "closed, call, time window": (
             called,
             {
-                "ours": partial(call_of, ours_in_time),
-                "interlock-cb": partial(call_of, interlock_cb_in_time),
+                "ours": partial(guarded, ours_in_time),
+                "interlock-cb": partial(guarded, interlock_cb_in_time),
             },
             "<= 2 us",
         ),
         "closed, async with": (
             entered,
-            {"ours": ours, "interlock-cb": interlock_cb, "purgatory": purgatorys},
+            {"ours": ours, "interlock-cb": interlock_cb},
+            "<= 2 us",
+        ),
+        "closed, async with, failures in a row": (
+            entered,
+            {"ours": ours_in_a_row, "purgatory": purgatorys},
             "<= 2 us",
         ),
         "open, call": (refused, {"ours": ours, "interlock-cb": interlock_cb}, ""),

@@ -621,7 +621,9 @@ async def test_failures_in_a_row_open_it_and_one_probe_closes_it(virtual_clock):
     await breaker.call(good, seconds=1000)  # slow, but no failure
     await fail(breaker, 2)
     assert breaker.state == "closed"
-    await fail(breaker)
+    with pytest.raises(OSError, match="down"):
+        async with breaker:
+            await bad()
     assert breaker.state == "open"
     with pytest.raises(CircuitOpen, match="mail"):
         await breaker.call(good)

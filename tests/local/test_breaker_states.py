@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import States
 
+ANY_TIME = -1e6
 MARKS = list(product([False, True], repeat=2))
 
 
@@ -122,6 +123,7 @@ class Walk(RuleBasedStateMachine):
     @initialize(
         failure_rate=st.sampled_from([0.3, 0.5, 0.55, 1.0]),
         slow_call_rate=st.sampled_from([0.5, 1.0]),
+        slow_call_seconds=st.sampled_from([3.0, inf]),
         window=st.integers(1, 5),
         min_calls=st.integers(1, 6),
         open_factor=st.sampled_from([1.0, 2.0]),
@@ -129,7 +131,7 @@ class Walk(RuleBasedStateMachine):
         probes=st.integers(1, 3),
     )
     def make(self, **drawn):
-        given = some_settings(**drawn, slow_call_seconds=3.0, open_seconds=5.0, probe_seconds=4.0)
+        given = some_settings(**drawn, open_seconds=5.0, probe_seconds=4.0)
         self.model = Model(given)
         self.changes = []
         self.states = States(given, lambda old, new: self.changes.append((old, new)))
@@ -137,11 +139,12 @@ class Walk(RuleBasedStateMachine):
 
     @rule()
     def come(self):
-        expected, permit = self.model.admit(), self.states.admit(self.model.now)
+        since = self.model.now if self.states.timed else ANY_TIME
+        expected, permit = self.model.admit(), self.states.admit(since)
         assert bool(permit) == (expected is not None)
         if permit:
             # a disabled breaker does not ask what became of a call, so it drops nothing
-            self.calls.append((permit, expected, self.model.state == "disabled"))
+            self.calls.append((permit, since, expected, self.model.state == "disabled"))
         assert self.states.retry_after(self.model.now) == pytest.approx(self.model.retry_after())
 
     @rule(failed=st.booleans(), times=st.integers(1, 6))
@@ -165,8 +168,8 @@ class Walk(RuleBasedStateMachine):
         self.end(self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1))), failed)
 
     def end(self, come, failed):
-        permit, call, unseen = come
-        self.states.settle(permit, call[1], self.model.now, failed)
+        permit, since, call, unseen = come
+        self.states.settle(permit, since, self.model.now if self.states.timed or failed else ANY_TIME, failed)
         if not unseen:
             self.model.settle(call, failed)
 

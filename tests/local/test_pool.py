@@ -133,7 +133,7 @@ async def test_a_creation_that_hangs_is_given_up(virtual_clock):
     works = Works(create=1000)
     async with pool_of(works, create_timeout=3) as pool:
         with pytest.raises(TimeoutError, match="create took longer than 3 s"):
-            await works.use(pool.acquire())
+            await works.use(pool.acquire(timeout=60))
         assert virtual_clock.now() == 3
         assert pool.statistics().size == 0
 
@@ -166,10 +166,11 @@ async def test_so_many_may_wait(virtual_clock):
         async with pool.acquire():
             group.start_soon(works.use, pool.acquire(), 0)
             await virtual_clock.settle()
-            with pytest.raises(BulkheadFull, match="1 tasks wait already") as caught:
-                await works.use(pool.acquire())
-            assert (caught.value.limit, caught.value.waiting) == (1, 1)
-            assert pool.statistics().refused == 1
+            for timeout in (None, 0):
+                with pytest.raises(BulkheadFull, match="1 tasks wait already") as caught:
+                    await works.use(pool.acquire(timeout))
+                assert (caught.value.limit, caught.value.waiting) == (1, 1)
+            assert (pool.statistics().refused, pool.statistics().timeouts) == (2, 0)
 
 
 async def test_with_no_waiting_at_all_it_lends_while_there_is_room(virtual_clock):

@@ -5,6 +5,7 @@ newcomer in that turn. W3: granted something, then cancelled in the same turn.
 """
 
 import asyncio
+import gc
 from math import inf
 
 import anyio
@@ -361,3 +362,44 @@ def test_a_line_with_time_limits_may_be_used_on_one_loop_after_the_other():
     with pytest.raises(TimeoutError):
         anyio.run(owner.take, "a", 0.001, backend="trio")
     assert owner.left == [("a", False)] * 4
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def left_waiting(request):
+    """Has a task wait for a ticket on a loop that is closed then. Returns the task."""
+
+    def leave(owner, timeout):
+        loop = pytest.importorskip(request.param).new_event_loop()
+        task = loop.create_task(owner.take("left", timeout))
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        task._log_destroy_pending = False
+        return task
+
+    return leave
+
+
+def test_a_waiter_of_a_closed_loop_does_not_keep_later_ones_beyond_their_time(left_waiting):
+    owner = Ticket()
+    task = left_waiting(owner, 0.001)
+
+    async def main():
+        with anyio.move_on_after(5) as limit, pytest.raises(TimeoutError):
+            await owner.take("a", 0.01)
+        assert not limit.cancelled_caught
+
+    for backend in ("asyncio", "trio", "asyncio"):
+        anyio.run(main, backend=backend)
+    assert owner.left == [("a", False)] * 3
+    assert not task.done()
+
+
+def test_a_waiter_of_a_closed_loop_gives_back_what_it_is_granted_when_it_is_collected(left_waiting):
+    owner = Ticket()
+    task = left_waiting(owner, inf)
+    with pytest.raises(RuntimeError, match="closed"):
+        owner.give(1)
+    assert not owner.line
+    del task
+    gc.collect()
+    assert (owner.left, owner.tickets) == ([("left", True)], [1])

@@ -13,9 +13,13 @@ import anyio.to_thread
 import pytest
 import trio
 
+from tenure.testing import assert_no_checkpoints
 from tenure.waiting import (
+    NOTHING,
     checkpoint,
+    clock,
     loop_caller,
+    now,
     on_readable,
     park,
     this_task,
@@ -25,6 +29,17 @@ from tenure.waiting import (
 )
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop", "trio")
+
+
+async def test_nothing_may_be_awaited_often_and_is_no_checkpoint():
+    with assert_no_checkpoints():
+        for _ in range(3):
+            assert await NOTHING is None
+
+
+async def test_the_clock_is_that_of_the_loop():
+    time = clock()
+    assert anyio.current_time() <= time() <= now() <= time() <= anyio.current_time()
 
 
 async def test_a_parked_task_sleeps_until_it_is_woken():

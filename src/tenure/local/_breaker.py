@@ -16,7 +16,7 @@ from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import State, States
 from tenure.observe import Reporter
-from tenure.waiting import checkpoint, now
+from tenure.waiting import NOTHING, checkpoint, clock, now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -30,10 +30,10 @@ __all__ = ("CircuitBreaker", "CircuitBreakerStatistics")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Entered: TypeAlias = "tuple[CircuitBreaker, int, float, Entered | None]"
+Entered: TypeAlias = "tuple[CircuitBreaker, int, float, Callable[[], float] | None, Entered | None]"
 
 _FUNCTIONS = frozenset({FunctionType, MethodType})
-# the blocks that this context is inside of, the innermost first: breaker, permit, since when, and the next
+# the blocks that this context is inside of, the innermost first: breaker, permit, since when, its clock, and the next
 _inside: ContextVar[Entered | None] = ContextVar("tenure.local.breaker", default=None)
 
 
@@ -197,36 +197,45 @@ class CircuitBreaker(AsyncBlock):
             if code is not None and not code.co_flags & CO_COROUTINE and code.co_name != "<lambda>":
                 _check_async(fn)
         states = self._states
-        since = now()
-        permit = states.admit(since) or await self._refuse(since)
+        time = clock() if states.timed else None
+        since = time() if time else 0.0
+        permit = states.passing or states.admit(since) or await self._refuse(since)
         awaitable: Any = None
         try:
             awaitable = fn(*args, **kwargs)
             result = await awaitable
         except BaseException as error:
-            states.settle(permit, since, now(), self._verdict(error))
+            failed = self._verdict(error)
+            states.settle(permit, since, time() if time else now() if failed else 0.0, failed)
             if isinstance(error, TypeError) and not (awaitable is None or isawaitable(awaitable)):
                 raise TypeError(f"fn must be an async function, but {fn!r} returned {awaitable!r}") from None
             raise
-        states.settle(permit, since, now(), False)
+        states.settle(permit, since, time() if time else 0.0, False)
         return result
 
-    async def __aenter__(self) -> None:
+    def __aenter__(self) -> Awaitable[None]:
         """Begin a call, or raise `CircuitOpen`."""
-        since = now()
-        permit = self._states.admit(since) or await self._refuse(since)
-        _inside.set((self, permit, since, _inside.get()))
+        states = self._states
+        time = clock() if states.timed else None
+        since = time() if time else 0.0
+        permit = states.passing or states.admit(since)
+        if not permit:
+            return self._refuse(since)
+        _inside.set((self, permit, since, time, _inside.get()))
+        return NOTHING
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Awaitable[None]:
         """End the call that this task has begun last. No checkpoint."""
         inside = _inside.get()
         if inside is None or inside[0] is not self:
             inside = _brought_to_front(self, inside)
-        _, permit, since, outer = inside
+        _, permit, since, time, outer = inside
         _inside.set(outer)
-        self._states.settle(permit, since, now(), error is not None and self._outcome(error))
+        failed = error is not None and self._outcome(error)
+        self._states.settle(permit, since, time() if time else now() if failed else 0.0, failed)
+        return NOTHING
 
     def __call__(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         """Guard each call of the async function `fn`: a decorator. TypeError for a plain or a generator function.
@@ -374,5 +383,5 @@ def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entere
         raise RuntimeError(f"{breaker!r}: left in another task than it was entered in")
     if inside[0] is breaker:
         return inside
-    _, permit, since, outer = _brought_to_front(breaker, inside[3])
-    return (breaker, permit, since, (inside[0], inside[1], inside[2], outer))
+    _, permit, since, time, outer = _brought_to_front(breaker, inside[4])
+    return (breaker, permit, since, time, (*inside[:4], outer))

@@ -50,6 +50,11 @@ class Settings:
         return CountWindow(self.window) if self.window_seconds is None else TimeWindow(self.window_seconds)
 
     @property
+    def timed(self) -> bool:
+        """True if the times of calls matter while the breaker is closed."""
+        return self.slow_call_seconds < inf or self.window_seconds is not None
+
+    @property
     def enough_calls(self) -> int:
         """The number of calls that the window needs before it is judged; a window of fewer calls is judged when
         full.

@@ -49,19 +49,24 @@ class States:
         "_on_change",
         "_open_for",
         "_opened_at",
-        "_passing",
         "_slow_seconds",
         "dropped",
         "opened",
+        "passing",
         "probes",
         "refused",
         "settings",
         "state",
+        "timed",
         "window",
     )
 
     state: State
     """The state as the last call left it: an open breaker becomes half open when a call comes after its time."""
+    passing: int
+    """The permit of each call in a state that lets all calls in, else REFUSED."""
+    timed: bool
+    """True if the times of calls that begin or succeed count in this state; if not, they may be any number."""
     window: CountWindow | TimeWindow
     """The calls of this era: the probes while half open, the calls that opened it while open."""
     probes: dict[int, float]
@@ -95,7 +100,21 @@ class States:
 
     def admit(self, now: float) -> int:
         """Admit a call and return its permit; REFUSED (0, the only false one) if it is refused."""
-        return self._passing or self._probe(now)
+        if self.passing:
+            return self.passing
+        if self.state == "open":
+            # another loop may have another clock: never longer than was meant
+            self._opened_at = min(self._opened_at, now)
+            if self.retry_after(now) <= ROUNDING:
+                self._begin("half_open")
+        if self.state == "half_open":
+            self._take_back(now)
+            if len(self.probes) + self.window.calls < self.settings.probes:
+                permit = next(self._numbers)
+                self.probes[permit] = now
+                return permit
+        self.refused += 1
+        return REFUSED
 
     def settle(self, permit: int, since: float, now: float, failed: bool | None) -> None:
         """Take in what became of the call that was let in with `permit` at `since`; None is no verdict."""
@@ -127,11 +146,12 @@ class States:
         old, self.state = self.state, state
         self.probes.clear()
         self._era = next(self._numbers)
-        self._passing = REFUSED
+        self.passing = REFUSED
         if state in {"closed", "metrics_only"}:
-            self._passing = self._era
+            self.passing = self._era
         elif state == "disabled":
-            self._passing = UNSEEN
+            self.passing = UNSEEN
+        self.timed = not self.passing or self.settings.timed
         if state not in {"open", "half_open"}:
             self._backoff = self.settings.open_seconds
             self.window = self.settings.empty_window()
@@ -154,21 +174,6 @@ class States:
         self._open_for = self._backoff * (1 - settings.open_jitter * random())
         self._backoff = min(self._backoff * settings.open_factor, settings.max_open_seconds or inf)
         self._begin("open")
-
-    def _probe(self, now: float) -> int:
-        if self.state == "open":
-            # another loop may have another clock: never longer than was meant
-            self._opened_at = min(self._opened_at, now)
-            if self.retry_after(now) <= ROUNDING:
-                self._begin("half_open")
-        if self.state == "half_open":
-            self._take_back(now)
-            if len(self.probes) + self.window.calls < self.settings.probes:
-                permit = next(self._numbers)
-                self.probes[permit] = now
-                return permit
-        self.refused += 1
-        return REFUSED
 
     def _take_back(self, now: float) -> None:
         while self.probes and self.retry_after(now) <= ROUNDING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
-from tenure.waiting import Line, checkpoint
+from tenure.waiting import Expired, Line, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -205,7 +205,7 @@ class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None])
         waiter = line.join(next(bulkhead._arrivals))
         try:
             await line.wait(waiter, self._timeout)
-        except TimeoutError:
+        except Expired:
             raise AcquireTimeout(state.name, self._timeout) from None
 
     async def __aexit__(

@@ -22,7 +22,7 @@ from tenure.arguments import check_count, check_flag
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
 from tenure.local._pool_hooks import Hooks, bounded
-from tenure.local._pool_limits import check_callable, check_timeout
+from tenure.local._pool_limits import check_callable, timeout_seconds
 from tenure.local._pool_state import PoolState
 from tenure.local._subpool import Asked, KeyedEntry, SlotQueue, SubPool, Want
 from tenure.observe import Observer
@@ -185,12 +185,12 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed. In the
         body, see `KeyedPool`. Leaving is not cancelled.
         """
-        check_timeout(timeout)
+        seconds = timeout_seconds(timeout)
         try:
             hash(key)
         except TypeError:
             raise TypeError(f"key must be hashable, not {key!r}") from None
-        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), timeout)
+        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), seconds)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""
@@ -302,7 +302,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             self._look_at(subpool)
         return passed
 
-    async def _stand_in_line(self, want: Asked[K]) -> KeyedEntry[K, T]:
+    async def _stand_in_line(self, want: Asked[K], timeout: float) -> KeyedEntry[K, T]:
         self._check_open()
         subpool = self._subpool(want.key)
         if self._is_crowded(subpool, want.exclusive):
@@ -311,7 +311,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             await self._refuse(self._max_per_key, summary)
         waiter = subpool.line.join(Want(next(self._numbers), subpool, want.exclusive))
         self._look_at(subpool)
-        return await subpool.line.wait(waiter)
+        return await subpool.line.wait(waiter, timeout)
 
     def _is_crowded(self, subpool: SubPool[K, T], exclusive: bool) -> bool:
         """True if `max_waiting` tasks wait for this key until a resource is returned."""

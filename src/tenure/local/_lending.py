@@ -9,7 +9,7 @@ rest is here.
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
@@ -21,7 +21,7 @@ from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
 from tenure.local._pool_limits import seconds
 from tenure.local._pool_loans import Loans
-from tenure.waiting import checkpoint, now
+from tenure.waiting import Expired, checkpoint, now
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -75,8 +75,8 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """Lend a resource if one can be had at once."""
 
     @abstractmethod
-    async def _stand_in_line(self, want: W) -> E:
-        """Wait for one. Cancellation: nothing is taken."""
+    async def _stand_in_line(self, want: W, timeout: float) -> E:
+        """Wait for one; `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
 
     @abstractmethod
     def _give_back(self, entry: E) -> None:
@@ -102,19 +102,20 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """True if an entry that was just taken has to be checked."""
         return entry.lent_at - entry.since >= self._hooks.check_after
 
-    async def _obtain(self, want: W, entry: E | None, timeout: float | None) -> E:
+    async def _obtain(self, want: W, entry: E | None, timeout: float) -> E:
         """Check the entry that was taken, or wait for another.
 
         Cancellation: nothing is taken.
         """
-        if timeout is None:
-            return await self._checked(want, entry) or await self._stand_in_line(want)
-        # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
-        with anyio.move_on_after(timeout or None):
-            if checked := await self._checked(want, entry):
-                return checked
-            with anyio.move_on_after(None if timeout else 0):
-                return await self._stand_in_line(want)
+        remaining = timeout
+        if entry is not None:
+            # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
+            with anyio.move_on_after(timeout or inf) as limit:
+                if checked := await self._checked(want, entry):
+                    return checked
+            remaining = timeout and max(0.0, limit.deadline - now())
+        with suppress(Expired):
+            return await self._stand_in_line(want, remaining)
         self._timeouts += 1
         raise self._timed_out(want, timeout)
 
@@ -233,7 +234,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
 
     __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
 
-    def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float | None) -> None:
+    def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float) -> None:
         self._pool: Lending[T, Any, Any] = pool
         self._want = want
         self._timeout = timeout

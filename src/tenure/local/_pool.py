@@ -24,7 +24,7 @@ from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_hooks import Hooks
-from tenure.local._pool_limits import check_timeout
+from tenure.local._pool_limits import timeout_seconds
 from tenure.local._pool_state import PoolState
 from tenure.observe import Observer
 from tenure.waiting import Line, Waiter, now
@@ -179,8 +179,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, and what it
         makes goes to the next. In a check, the resource is closed. In the body, see `Pool`. Leaving is not cancelled.
         """
-        check_timeout(timeout)
-        return Loan(self, None, timeout)
+        return Loan(self, None, timeout_seconds(timeout))
 
     def reload(self) -> None:
         """Replace everything: close idle resources now, and lent resources when they come back. Goes on lending."""
@@ -271,13 +270,13 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             self._drop(entry, worn)
         return None
 
-    async def _stand_in_line(self, want: None) -> Entry[T]:  # noqa: ARG002
+    async def _stand_in_line(self, want: None, timeout: float) -> Entry[T]:  # noqa: ARG002
         self._check_open()
         if self._is_crowded():
             await self._refuse(self._state.max_size, self._summary())
         waiter = self._line.join(None)
         self._grow()
-        return await self._line.wait(waiter)
+        return await self._line.wait(waiter, timeout)
 
     def _is_crowded(self) -> bool:
         """True if `max_waiting` tasks wait until a resource is returned."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ("check_callable", "check_timeout", "seconds")
+__all__ = ("check_callable", "seconds", "timeout_seconds")
 
 
-def check_timeout(value: float | None) -> None:
-    """Refuse a value that is neither a number of seconds from 0 nor None."""
-    if value is not None and not value >= 0:
+def timeout_seconds(value: float | None) -> float:
+    """Return a time limit in seconds: `inf` for None. ValueError for less than 0."""
+    if value is None:
+        return inf
+    if not value >= 0:
         raise ValueError(f"timeout must be seconds, 0 or more, or None, not {value!r}")
+    return value
 
 
 def seconds(name: str, value: object, *, zero: bool = False) -> float:

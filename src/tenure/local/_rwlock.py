@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import BrokenResourceError, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.waiting import Line, TaskEnd, checkpoint, this_task_end
+from tenure.waiting import NOTHING, Line, TaskEnd, checkpoint, this_task_end
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Generator
+    from collections.abc import Awaitable, Coroutine
 
     from tenure.waiting import Waiter
 
@@ -310,7 +310,7 @@ class _Block(AsyncBlock, NotAwaited):
 
     def __aexit__(self, *_: object) -> Awaitable[None]:
         self._lock._give_back(self._task)
-        return _NOTHING
+        return NOTHING
 
 
 class ReadTurn(_Block):
@@ -365,13 +365,4 @@ class TakenTurn(_Block):
         self.release()
 
     def __aenter__(self) -> Awaitable[None]:
-        return _NOTHING
-
-
-class _Nothing:
-    # what entering or leaving a block awaits that is no checkpoint; a coroutine would cost more
-    def __await__(self) -> Generator[Any, Any, None]:
-        return iter(())  # pyright: ignore[reportReturnType]
-
-
-_NOTHING = _Nothing()
+        return NOTHING

@@ -1,11 +1,13 @@
 """Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
 
 from ._backoff import Backoff
-from ._line import Line, Waiter
+from ._line import Expired, Line, Waiter
 from ._park import (
+    NOTHING,
     Parked,
     TaskEnd,
     checkpoint,
+    clock,
     loop_caller,
     new_scope,
     now,
@@ -20,12 +22,15 @@ from ._park import (
 )
 
 __all__ = (
+    "NOTHING",
     "Backoff",
+    "Expired",
     "Line",
     "Parked",
     "TaskEnd",
     "Waiter",
     "checkpoint",
+    "clock",
     "loop_caller",
     "new_scope",
     "now",

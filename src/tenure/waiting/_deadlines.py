@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ._park import call_at, now
+from ._park import call_at, now, this_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
@@ -32,13 +32,16 @@ W = TypeVar("W", bound=Linked)
 class Deadlines(Generic[W]):
     """Calls a function with each waiter that stands in the line when its time has come.
 
-    Thread safety: none; all on the thread of one loop. For asyncio alone: trio has no timers.
+    All on one loop, the loop that runs when it is made: loops differ in their clocks, and a closed loop calls no timer.
+
+    Thread safety: none; all on the thread of its loop. For asyncio alone: trio has no timers.
     """
 
-    __slots__ = ("_cancel", "_expire", "_heap", "_line", "_number")
+    __slots__ = ("_cancel", "_expire", "_heap", "_line", "_number", "loop")
 
     def __init__(self, line: Sized, expire: Callable[[W], None]) -> None:
         """Make an empty heap without a timer."""
+        self.loop = this_loop()
         self._line = line
         self._expire = expire
         self._heap: list[tuple[float, int, W]] = []

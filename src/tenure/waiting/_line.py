@@ -39,17 +39,21 @@ from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._deadlines import Deadlines
-from ._park import checkpoint, park, time_limit, wake
+from ._park import checkpoint, park, this_loop, time_limit, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ._park import Parked
 
-__all__ = ("Line", "Waiter")
+__all__ = ("Expired", "Line", "Waiter")
 
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+class Expired(TimeoutError):
+    """The error of a wait whose time limit has passed. An owner may fail a waiter with another TimeoutError."""
 
 
 class Waiter(Generic[T, V]):
@@ -180,14 +184,14 @@ class Line(Generic[T, V]):
         if waiter.granted or waiter.gone:
             return False
         parked = waiter.parked
-        if parked is not None:
-            # `wake`, without the call
-            if parked.done():
-                return False
-            parked.set_result(None)
+        if parked is not None and parked.done():
+            return False
         self._unlink(waiter)
         waiter.granted = True
         waiter.value = value
+        if parked is not None:
+            # last, since it raises if the loop was closed: then the waiter gives the thing back when it is collected
+            parked.set_result(None)
         return True
 
     def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
@@ -212,8 +216,8 @@ class Line(Generic[T, V]):
         """Park until the waiter, which this task has just made with `join`, is granted something; return
         the grant.
 
-        Always a checkpoint. Raises the error of `fail`, and TimeoutError after `timeout` seconds; then the waiter
-        leaves the line.
+        Always a checkpoint. Raises the error of `fail`, and `Expired` after `timeout` seconds; then the waiter leaves
+        the line.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -228,7 +232,7 @@ class Line(Generic[T, V]):
                 else:
                     limit = time_limit(timeout)
                     if limit is None:
-                        if self._deadlines is None:
+                        if self._deadlines is None or self._deadlines.loop is not this_loop():
                             self._deadlines = Deadlines(self, self._expire)
                         self._deadlines.add(waiter, timeout)
                         await parked
@@ -236,7 +240,7 @@ class Line(Generic[T, V]):
                         with limit:
                             await parked
                     if not waiter.granted and waiter.error is None:
-                        raise TimeoutError
+                        raise Expired
         except BaseException:
             self.leave(waiter)
             raise

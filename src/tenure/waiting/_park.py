@@ -6,7 +6,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `park` and `wake`: put the current task to sleep until another task of the same loop wakes it;
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
-- `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
+- `now` and `clock`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `call_at`: a timer of asyncio, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from trio.lowlevel import Abort, RunVar, Task
 
 __all__ = (
+    "NOTHING",
     "Parked",
     "TaskEnd",
     "call_at",
     "checkpoint",
+    "clock",
     "loop_caller",
     "new_scope",
     "now",
@@ -132,11 +134,30 @@ def checkpoint() -> Awaitable[None]:
     return _turn()
 
 
+@coroutine
+def _ended() -> Generator[None, None, None]:
+    return
+    yield
+
+
+NOTHING: Awaitable[None] = _ended()
+"""The result of a method such as ``__aexit__`` that has nothing to wait for. It may be awaited often: a generator that
+has ended returns at once. No checkpoint. A coroutine for each call would cost more."""
+next(cast("Generator[None, None, None]", NOTHING), None)
+
+
 def now() -> float:
     """The time of the running loop's clock, in seconds."""
     if _running.name == "trio":
         return _trio_time()()
     return asyncio.get_running_loop().time()
+
+
+def clock() -> Callable[[], float]:
+    """Return the function that reads the clock of the running loop: for a task that reads it twice."""
+    if _running.name == "trio":
+        return _trio().current_clock().current_time
+    return asyncio.get_running_loop().time
 
 
 def call_at(when: float, function: Callable[[], object]) -> Callable[[], None]:
