@@ -22,7 +22,7 @@ class Module(NamedTuple):
 _START = ("prelude", "numbers", "check")
 _SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
 _OBJECTS = (*_START, *_SESSIONS, "operations")
-_GROUPS = (Module("groups", ("groups",)), Module("paces", ("paces",)))
+_GROUPS = (Module("alone", ("alone",)), Module("groups", ("groups",)), Module("paces", ("paces",)))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
     *(

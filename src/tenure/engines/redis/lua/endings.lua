@@ -1,16 +1,20 @@
 -- The ends of tasks. `write_endings` follows, which writes what many of them change.
--- Reads: add_soon, cold, due_at, families, groups, now, remove_soon, set, write
+-- Reads: add_soon, alone, cold, due_at, families, groups, now, remove_soon, set, write
 
 local PART = 4096 -- endings in a part of a list of records
 local LEFT, NONE = {'stop', 'keep', 'expires', 'first', 'deadline'}, {}
 
--- Take back the lease, but for the field of the task.
-local function unlease(queue, task)
+-- Take back the lease, but for the field of the task, which ends for sure if it `ends`.
+local function unlease(queue, task, ends)
     remove_soon(P .. task.session .. ' ' .. queue.name .. ':leases', task.id)
     if task.stop then
         remove_soon(P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
     end
-    if task.group ~= '' then
+    if task.group == '' then
+        return
+    elseif ends and alone().end_last(queue, task.group) then
+        task.group = ''
+    else
         groups().count_unleased(queue, task.group)
     end
 end
