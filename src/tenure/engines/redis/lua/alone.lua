@@ -1,6 +1,6 @@
 -- Groups that have one task, as most groups always have: they come, are taken from and go without `groups`, whose functions
 -- are then not made. Once `groups` begins, this has been written, and does no more. All of this is of one queue.
--- Reads: CAP, add_soon, paced, remove_soon, set, write
+-- Reads: CAP, paced, remove_soon, set, write
 -- Writes: gained
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
@@ -9,8 +9,10 @@ local LEASED = ''
 local USUAL = format('%016d', 2 ^ 52) -- the rank of priority 0
 local has_ended, of = false, nil -- whether `groups` has begun; the queue
 local known_settings = {} -- queue -> what SetGroups has set of it, as text
-local new_names, new_tag = {}, nil -- names of groups that are not there; the tag of a new group
+local new_names, new_tag = {}, nil -- names of groups that are not there, false once they are; the tag of a new group
 local kept, gone = {}, {} -- for `groups`: names and what they hold; names
+local tags, sizes, turns, ages = {}, {}, {}, {} -- for the sorted sets: scores and members
+local taken_turns, taken_ages = {}, {} -- members that leave `turns` and `ages`
 
 -- What the members of a group begin with, so that they are in the order of its bytes.
 local function prefix_of(name)
@@ -42,13 +44,18 @@ end
 
 -- Write what has gathered.
 local function flush()
-    if #kept > 0 then
-        in_parts('HSET', of.key .. ':groups', kept)
-        kept = {}
-    end
-    if #gone > 0 then
-        in_parts('HDEL', of.key .. ':groups', gone)
-        gone = {}
+    if of then
+        local KEY = of.key
+        in_parts('HSET', KEY .. ':groups', kept)
+        in_parts('HDEL', KEY .. ':groups', gone)
+        in_parts('ZADD', KEY .. ':tags', tags)
+        in_parts('ZADD', KEY .. ':sizes', sizes)
+        in_parts('ZADD', KEY .. ':turns', turns)
+        in_parts('ZADD', KEY .. ':ages', ages)
+        in_parts('ZREM', KEY .. ':turns', taken_turns)
+        in_parts('ZREM', KEY .. ':ages', taken_ages)
+        in_parts('ZREM', KEY .. ':sizes', gone)
+        kept, gone, tags, sizes, turns, ages, taken_turns, taken_ages = {}, {}, {}, {}, {}, {}, {}, {}
     end
     write()
 end
@@ -60,13 +67,13 @@ end
 
 -- Whether each of these names is that of a new group, whose first task can be taken at once: then `put_first` puts it.
 local function are_new(queue, names)
-    new_names, of = {}, queue
+    of = queue
     if has_ended or paced[queue] or queue.grouped == 0 and queue.tasks > 0 or settings_of(queue)[4] then
         return false
     end
     local packed = read_packed(queue, names)
     for i, name in ipairs(names) do
-        if packed[i] or name == '' or new_names[name] then
+        if packed[i] or name == '' or new_names[name] ~= nil then
             return false
         end
         new_names[name] = true
@@ -80,15 +87,14 @@ local function put_first(queue, name, task_id)
     if has_ended or not new_names[name] then
         return false
     end
-    local place, KEY = USUAL .. NOW .. task_id, queue.key
-    new_names[name] = nil
-    kept[#kept + 1], kept[#kept + 2] = name, place .. PADDING
-    add_soon(KEY .. ':tags', new_tag, name)
-    add_soon(KEY .. ':sizes', '-1', name)
-    add_soon(KEY .. ':turns', '0', prefix_of(name) .. place)
-    add_soon(KEY .. ':ages', NOW, task_id)
-    set(queue, 'grouped', queue.grouped + 1)
-    gained = gained + 1
+    local place, last, grouped = USUAL .. NOW .. task_id, #kept, queue.grouped + 1
+    new_names[name] = false
+    kept[last + 1], kept[last + 2] = name, place .. PADDING
+    tags[last + 1], tags[last + 2] = new_tag, name
+    sizes[last + 1], sizes[last + 2] = '-1', name
+    turns[last + 1], turns[last + 2] = '0', prefix_of(name) .. place
+    ages[last + 1], ages[last + 2] = NOW, task_id
+    queue.grouped, queue.changed.grouped, gained = grouped, grouped, gained + 1
     return true
 end
 
@@ -97,10 +103,9 @@ local function take_all(queue, most, lease)
     if has_ended or paced[queue] then
         return false
     end
-    local KEY, names = queue.key, {}
-    local tags = call('ZRANGE', KEY .. ':tags', 0, most - 1, 'WITHSCORES')
-    for i = 1, #tags, 2 do
-        names[#names + 1] = tags[i]
+    local names, line = {}, call('ZRANGE', queue.key .. ':tags', 0, most - 1, 'WITHSCORES')
+    for i = 1, #line, 2 do
+        names[#names + 1] = line[i]
     end
     local packed = read_packed(queue, names)
     for _, one in ipairs(packed) do
@@ -110,19 +115,18 @@ local function take_all(queue, most, lease)
     end
     of = queue
     for i, name in ipairs(names) do
-        local place, prefix = sub(packed[i], 1, 44), prefix_of(name)
-        local rank, since, task_id = sub(place, 1, 16), sub(place, 17, 32), sub(place, 33)
-        kept[#kept + 1], kept[#kept + 2] = name, LEASED
-        remove_soon(KEY .. ':turns', prefix .. place)
-        remove_soon(KEY .. ':ages', task_id)
-        if rank ~= USUAL then
-            remove_soon(KEY .. ':elders', prefix .. since .. task_id .. rank)
+        local one, prefix, last = packed[i], prefix_of(name), #taken_ages
+        local since, task_id = sub(one, 17, 32), sub(one, 33, 44)
+        kept[2 * last + 1], kept[2 * last + 2] = name, LEASED
+        taken_turns[last + 1], taken_ages[last + 1] = prefix .. sub(one, 1, 44), task_id
+        if sub(one, 1, 16) ~= USUAL then
+            remove_soon(queue.key .. ':elders', prefix .. since .. task_id .. sub(one, 1, 16))
         end
         lease(task_id, since)
     end
     if #names > 0 then
-        call('ZREMRANGEBYRANK', KEY .. ':tags', 0, #names - 1)
-        set(queue, 'virtual', tonumber(tags[#tags]))
+        call('ZREMRANGEBYRANK', queue.key .. ':tags', 0, #names - 1)
+        set(queue, 'virtual', tonumber(line[#line]))
         gained = gained - #names
     end
     return true
@@ -135,7 +139,6 @@ local function end_last(queue, name)
     end
     of = queue
     gone[#gone + 1] = name
-    remove_soon(queue.key .. ':sizes', name)
     set(queue, 'grouped', queue.grouped - 1)
     if queue.grouped == 0 then
         set(queue, 'virtual', 0)
