@@ -338,7 +338,7 @@ class Groups(GroupSettings):
             self.count_in(name, waiting)
             self.add(name, task)
             return
-        self._rows.add(Group(name, 1, 1, 0, 1, tag=self.virtual_time + self._turn(name)))
+        self._rows.add(Group(name, 1, 1, 0, 1, tag=self._new_tag(name)))
         self.named += 1
         self.unfinished += 1
         self.takeable += 1
@@ -508,7 +508,7 @@ class Groups(GroupSettings):
         """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
         takeable = self._limited(group, has_started) if self._is_limited and group.name else group.waiting
         if takeable and not group.takeable:
-            group.tag = self.virtual_time + self._turn(group.name)
+            group.tag = self._new_tag(group.name)
         self.takeable += takeable - group.takeable
         group.takeable = takeable
 
@@ -554,6 +554,10 @@ class Groups(GroupSettings):
 
     def _free(self, group: Group) -> int:
         return self.max_size - group.unfinished - group.reserved
+
+    def _new_tag(self, name: str) -> float:
+        """The tag of a group that can be taken from anew."""
+        return self.virtual_time + self._turn(name)
 
     def _turn(self, name: str) -> float:
         return 1 / self.weights.get(name, 1.0)
