@@ -161,11 +161,8 @@ CREATE FUNCTION tenure.end_period(_q tenure.queue) RETURNS tenure.queue LANGUAGE
 DECLARE
     rest record;
 BEGIN
-    _q.fronts := '{}';
-    IF _q.waiting > 0 THEN
-        SELECT g.fronts, g.waiting INTO rest FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(_q, '');
-        _q.fronts := CASE WHEN rest.waiting > 0 THEN rest.fronts ELSE '{}' END;
-    END IF;
+    SELECT g.fronts, g.waiting INTO rest FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(_q, '');
+    _q.fronts := CASE WHEN rest.waiting > 0 THEN rest.fronts ELSE '{}' END;
     DELETE FROM tenure.task_group g WHERE g.queue = _q.name AND g.period = _q.period;
     _q.period := nextval('tenure.last_made');
     _q.named := 0;

@@ -1,6 +1,6 @@
 -- Groups that have one task, as most groups always have: they come, are taken from and go without `groups`, whose functions
 -- are then not made. Once `groups` begins, this has been written, and does no more. All of this is of one queue.
--- Reads: CAP, paced, remove_soon, set, write
+-- Reads: CAP, groups, paced, remove_soon, set, write
 -- Writes: gained
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
@@ -145,4 +145,13 @@ local function end_last(queue, name)
         call('DEL', queue.key .. ':tags')
     end
     return true
+end
+
+-- Write what has changed of the groups of a queue.
+local function save(queue)
+    if has_ended then
+        groups().save_groups(queue)
+    else
+        flush()
+    end
 end

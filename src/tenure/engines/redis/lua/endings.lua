@@ -1,5 +1,5 @@
 -- The ends of tasks. `write_endings` follows, which writes what many of them change.
--- Reads: add_soon, alone, cold, due_at, families, groups, now, remove_soon, set, write
+-- Reads: add_soon, cold, due_at, families, groups, now, remove_soon, set, write
 
 local PART = 4096 -- endings in a part of a list of records
 local LEFT, NONE = {'stop', 'keep', 'expires', 'first', 'deadline'}, {}
@@ -12,7 +12,7 @@ local function unlease(queue, task, ends)
     end
     if task.group == '' then
         return
-    elseif ends and alone().end_last(queue, task.group) then
+    elseif ends and groups(true).end_last(queue, task.group) then
         task.group = ''
     else
         groups().count_unleased(queue, task.group)

@@ -6,14 +6,13 @@
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
 -- {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the others, which may be ""
--- Reads: CAP, add_soon, add_taker, alone, cache_reply, cached_reply, cold, end_task, expiry, families,
---     forget_taker, groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces,
---     read_queue, read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
+-- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
+--     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces, read_queue,
+--     read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
     w = 'wait', f = 'wait for'}
-local ENDS = {done = true, discarded = true, cancelled = true, dead = true}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -73,7 +72,7 @@ local function settle_task(task, verdict, time, result)
     elseif verdict == 'dead' or verdict == 'retry' and not task.stop then
         task.attempts = task.attempts + 1
     end
-    if ENDS[verdict] then
+    if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
         return end_task(queue, task, verdict, result, time >= 0 and time or nil, ttl)
     elseif task.stop then
         return end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
@@ -100,7 +99,7 @@ repeat
             behind = behind or {}
             behind[#behind + 1] = settlement
         else
-            unlease(queue, task, ENDS[verdict] and not task.kin)
+            unlease(queue, task, verdict == 'done' and not task.kin)
             if failure ~= '' then
                 call('HSET', task.hash, 'failure', failure)
             end
@@ -175,7 +174,7 @@ if pace then
     end
 end
 if queue.paused == 0 and want > 0 then
-    if queue.grouped > 0 and not alone().take_all(queue, want, lease) then
+    if queue.grouped > 0 and not groups(true).take_all(queue, want, lease) then
         -- include take_turns
     elseif queue.grouped == 0 then
         take_plain(want)

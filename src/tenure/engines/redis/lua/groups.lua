@@ -8,7 +8,7 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: add_soon, alone, cold, paced, paces, remove_soon, set, write
+-- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
 -- Writes: gained
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
@@ -16,7 +16,7 @@
 -- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
 -- their packed form takes no packing: see `alone.lua`. Redis keeps values of more than 64 bytes in a hash table, however
 -- few there are, instead of a list that it goes through.
-local A = alone()
+local A = made_alone
 A.finish()
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)

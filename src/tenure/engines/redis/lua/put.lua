@@ -7,8 +7,8 @@
 -- looked at ("": never) and the deadline, meta, group
 -- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it
 -- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
--- Reads: CAP, add_soon, alone, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys,
---     made_families, now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
+-- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
+--     now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
 -- Writes: gained
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
@@ -145,7 +145,7 @@ local function accept_request(count, cursor, value, expected)
         local more = put_task(read_new_task())
         queue.tasks, new = queue.tasks + more, new + more -- at once: a replacement lets producers in
         if i % CAP == 0 then
-            (put_first and alone().flush or write)() -- unpack has a limit
+            (put_first and groups(true).flush or write)() -- unpack has a limit
         end
     end
     if new > 0 then
@@ -187,7 +187,8 @@ end
 
 -- Whether there is room for the new ones among the next tasks.
 local function has_room(count, of)
-    local room, limited = queue.size - queue.tasks - queue.reserved, of ~= '' and (alone().settings_of(queue)[2] or '0') ~= '0'
+    local room = queue.size - queue.tasks - queue.reserved
+    local limited = of ~= '' and (groups(true).settings_of(queue)[2] or '0') ~= '0'
     if queue.producers == 0 and not limited and room >= count then
         return true
     end
@@ -204,7 +205,7 @@ local function read_groups_of(count)
         names[i] = group
     end
     next_argument = start
-    put_first = alone().are_new(queue, names) and alone().put_first
+    put_first = groups(true).are_new(queue, names) and groups(true).put_first
     if not put_first then
         groups().read_groups(queue, names)
     end

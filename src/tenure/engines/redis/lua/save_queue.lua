@@ -1,6 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
--- Reads: alone, groups, is_over, made_alone, made_groups, made_paces, now, paced, paces, set
+-- Reads: groups, is_over, made_paces, now, paced, paces, set
 
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)
@@ -44,10 +44,8 @@ end
 
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)
-    if made_groups then
-        groups().save_groups(queue)
-    elseif made_alone then
-        alone().flush()
+    if queue.grouped > 0 or queue.changed.grouped then
+        groups(true).save(queue)
     end
     if paced[queue] and made_paces then -- else it is as it was
         paces().save_pace(queue)
