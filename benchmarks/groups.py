@@ -52,13 +52,15 @@ def stores(size: Size, database: NewDatabase) -> Generator[dict[str, Callable[[]
         yield urls
 
 
-async def no_ops(url: str, n: int, group: Callable[[int], str | None]) -> float:
-    """Tasks a second: put in batches of 100, and worked off by one worker."""
+async def no_ops(url: str, n: int, in_groups: bool) -> float:
+    """Tasks a second: put in batches of 100, each with a group of its own or none, and worked off by one worker."""
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, f"no-ops {time.time_ns()}", max_size=MANY * 2)
         began = time.perf_counter()
         for start in range(0, n, 100):
-            await queue.put_many([Item(i, group=group(i)) for i in range(start, min(start + 100, n))])
+            await queue.put_many(
+                [Item(i, group=f"g{i}" if in_groups else None) for i in range(start, min(start + 100, n))]
+            )
         await work_off(queue)
         return n / (time.perf_counter() - began)
 
@@ -152,8 +154,8 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             return lambda: on_loop("asyncio", work, url(), *args)
 
         contestants = {
-            plain: on(no_ops, n, lambda _: None),
-            "ours": on(no_ops, n, lambda i: f"g{i}"),
+            plain: on(no_ops, n, False),
+            "ours": on(no_ops, n, True),
         }
         work = f"{engine}: no-op tasks, put and done, one group each"
         yield row(
