@@ -25,7 +25,7 @@ _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
 
 _FIRST = [1, 1, 0, 1, 0, False, 0, 0]
-"""What is counted of a new group whose first task is ready."""
+"""The counts of a new group whose first task is ready."""
 
 
 class GroupRows:
@@ -41,7 +41,7 @@ class GroupRows:
         self._groups: dict[str, Group | None] = {}
         self._changed: set[str] = set()
         self._new: set[str] = set()
-        """Those of the changed ones of which the file has no row."""
+        """The changed groups of which the file has no row."""
 
     def read(self) -> Groups:
         """The groups of the queue, which has a row for them."""

@@ -232,7 +232,7 @@ BEGIN
             WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
             ORDER BY g.tag, g.name LIMIT _want
         ), sum AS (
-            -- the marks of a group may say nothing of its task any more
+            -- the marks of a group may be older than its task
             SELECT array_agg(f.task ORDER BY f.tag, f.name) AS places, max(f.tag) AS reached,
                 bool_and(f.task IS NOT NULL) AS are_found
             FROM first f

@@ -1,6 +1,6 @@
 -- Groups that have one task, as most groups always have: they come, are taken from and go without `groups`, whose functions
 -- are then not made. Once `groups` begins, this has been written, and does no more. All of this is of one queue.
--- Reads: CAP, groups, paced, remove_soon, set, write
+-- Reads: CAP, made_groups, paced, remove_soon, set, write
 -- Writes: gained
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
@@ -65,7 +65,7 @@ local function finish()
     flush()
 end
 
--- Whether each of these names is that of a new group, whose first task can be taken at once: then `put_first` puts it.
+-- Whether each of these groups is new, and its first task can be taken at once: then `put_first` puts it.
 local function are_new(queue, names)
     of = queue
     if has_ended or paced[queue] or queue.grouped == 0 and queue.tasks > 0 or settings_of(queue)[4] then
@@ -150,7 +150,7 @@ end
 -- Write what has changed of the groups of a queue.
 local function save(queue)
     if has_ended then
-        groups().save_groups(queue)
+        made_groups.save_groups(queue)
     else
         flush()
     end

@@ -23,7 +23,7 @@ end
 
 local queue, former_size = read_queue(name)
 local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
-local put_first -- puts the tasks of groups that are new, if all groups of the request are
+local put_first, flush -- put the tasks of new groups, if all groups of the request are new; nil otherwise
 
 -- The next task of the arguments.
 local function read_new_task()
@@ -145,7 +145,7 @@ local function accept_request(count, cursor, value, expected)
         local more = put_task(read_new_task())
         queue.tasks, new = queue.tasks + more, new + more -- at once: a replacement lets producers in
         if i % CAP == 0 then
-            (put_first and groups(true).flush or write)() -- unpack has a limit
+            (put_first and flush or write)() -- unpack has a limit
         end
     end
     if new > 0 then
@@ -205,7 +205,8 @@ local function read_groups_of(count)
         names[i] = group
     end
     next_argument = start
-    put_first = groups(true).are_new(queue, names) and groups(true).put_first
+    local alone = groups(true)
+    put_first, flush = alone.are_new(queue, names) and alone.put_first, alone.flush
     if not put_first then
         groups().read_groups(queue, names)
     end
