@@ -52,13 +52,15 @@ def stores(size: Size, database: NewDatabase) -> Generator[dict[str, Callable[[]
         yield urls
 
 
-async def no_ops(url: str, n: int, group: Callable[[int], str | None]) -> float:
-    """Tasks a second: put in batches of 100, and worked off by one worker."""
+async def no_ops(url: str, n: int, in_groups: bool) -> float:
+    """Tasks a second: put in batches of 100, each with a group of its own or none, and worked off by one worker."""
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, f"no-ops {time.time_ns()}", max_size=MANY * 2)
         began = time.perf_counter()
         for start in range(0, n, 100):
-            await queue.put_many([Item(i, group=group(i)) for i in range(start, min(start + 100, n))])
+            await queue.put_many(
+                [Item(i, group=f"g{i}" if in_groups else None) for i in range(start, min(start + 100, n))]
+            )
         await work_off(queue)
         return n / (time.perf_counter() - began)
 
@@ -76,53 +78,31 @@ async def work_off(queue: tenure.WorkQueue[Any]) -> None:
         await worker.drain()
 
 
-async def takes(url: str, groups: int, n: int) -> float:
-    """Microseconds a take, of `n` single ones, from a queue with so many groups of one task (0: no groups)."""
+async def takes(
+    url: str, groups: int, n: int, *, each: int = 1, beside: bool = False, **settings: Any
+) -> float:
+    """Microseconds a take, of `n` single ones, from a queue with so many groups of `each` tasks (0: no groups).
+
+    `beside` them: a task of each group has started, no other one may, and tasks without a group are taken.
+    """
     async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, f"takes {time.time_ns()}", max_size=MANY * 2)
-        size = max(groups, n)
-        for start in range(0, size, 1000):
-            items = (
-                Item(i, group=f"g{i}" if groups else None) for i in range(start, min(start + 1000, size))
+        queue = tenure.WorkQueue(store, f"takes {time.time_ns()}", max_size=MANY * 2, **settings)
+        size = groups or n
+        for start in range(0, size, 500):
+            some = range(start, min(start + 500, size))
+            await queue.put_many(
+                [Item(i, group=f"g{i}" if groups else None) for i in some for _ in range(each)]
             )
-            await queue.put_many(items)
-        began = time.perf_counter()
-        for _ in range(n):
-            async with queue.take():
-                pass
-        return 1e6 * (time.perf_counter() - began) / n
-
-
-async def takes_beside(url: str, groups: int, n: int, *, limited: dict[str, Any]) -> float:
-    """Microseconds a take of a task without a group, beside so many groups of which no task can be taken."""
-    async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, f"beside {time.time_ns()}", max_size=MANY * 2, **limited)
-        for start in range(0, groups, 500):
-            some = range(start, min(start + 500, groups))
-            await queue.put_many([Item(i, group=f"g{i}") for i in some for _ in range(2)])
-        await store.call(OpenSession("them", "them", 86_400))
-        numbers, left = counting(1), groups
-        while left:
-            answer = await store.call(
-                Exchange("them", next(numbers), queue.key, want=min(250, left), wait=False)
-            )
-            assert isinstance(answer, Exchanged)
-            left -= len(answer.tasks)
-        await queue.put_many(range(n))
-        began = time.perf_counter()
-        for _ in range(n):
-            async with queue.take():
-                pass
-        return 1e6 * (time.perf_counter() - began) / n
-
-
-async def takes_at_a_rate(url: str, groups: int, n: int, *, rate: Limit | None) -> float:
-    """Microseconds a take from one of so many groups, with a rate or without."""
-    async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, f"rated {time.time_ns()}", max_size=MANY * 2, group_rate=rate)
-        for start in range(0, groups, 500):
-            some = range(start, min(start + 500, groups))
-            await queue.put_many([Item(i, group=f"g{i}") for i in some for _ in range(2)])
+        if beside:
+            await store.call(OpenSession("them", "them", 86_400))
+            numbers, left = counting(1), groups
+            while left:
+                answer = await store.call(
+                    Exchange("them", next(numbers), queue.key, want=min(250, left), wait=False)
+                )
+                assert isinstance(answer, Exchanged)
+                left -= len(answer.tasks)
+            await queue.put_many(range(n))
         began = time.perf_counter()
         for _ in range(n):
             async with queue.take():
@@ -174,57 +154,46 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             return lambda: on_loop("asyncio", work, url(), *args)
 
         contestants = {
-            plain: on(no_ops, n, lambda _: None),
-            "ours": on(no_ops, n, lambda i: f"g{i}"),
+            plain: on(no_ops, n, False),
+            "ours": on(no_ops, n, True),
         }
         work = f"{engine}: no-op tasks, put and done, one group each"
         yield row(
             work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", shown="without groups"
         )
 
-        count = size.of(50, 200, 500)
-        contestants = {plain: on(takes, 0, count), "ours": on(takes, groups, count)}
-        yield row(
-            f"{engine}: a take and its end, {groups:,} groups",
-            "asyncio",
-            interleaved(contestants, size, rounds=1),
-            plain,
-            unit="us",
-            less_is_better=True,
-            goal=">= 0.5x",
-            shown="without groups",
+        count, many = size.of(50, 200, 500), size.of(100, 2_000, 100_000)
+        some = {"groups": many, "each": 2}
+        rows: tuple[tuple[str, str, str, dict[str, Any], dict[str, Any]], ...] = (
+            (f"{groups:,} groups", "without groups", ">= 0.5x", {"groups": 0}, {"groups": groups}),
+            (
+                f"beside {many:,} groups that wait for their time",
+                *("beside groups at their per_group", ">= 0.91x"),
+                {**some, "beside": True, "per_group": 1},
+                {**some, "beside": True, "group_rate": Limit(1, per=86_400)},
+            ),
+            (
+                f"of {many:,} groups with a rate",
+                *("without a rate", ">= 0.91x"),
+                some,
+                {**some, "group_rate": Limit(50, burst=5)},
+            ),
         )
-
-        many = size.of(100, 2_000, 100_000)
-        full = "beside groups at their per_group"
-        contestants = {
-            full: on(partial(takes_beside, limited={"per_group": 1}), many, count),
-            "ours": on(partial(takes_beside, limited={"group_rate": Limit(1, per=86_400)}), many, count),
-        }
-        yield row(
-            f"{engine}: a take and its end, beside {many:,} groups that wait for their time",
-            "asyncio",
-            interleaved(contestants, size, rounds=1),
-            full,
-            unit="us",
-            less_is_better=True,
-            goal=">= 0.91x",
-            shown=full,
-        )
-        contestants = {
-            plain: on(partial(takes_at_a_rate, rate=None), many, count),
-            "ours": on(partial(takes_at_a_rate, rate=Limit(50, burst=5)), many, count),
-        }
-        yield row(
-            f"{engine}: a take and its end, of {many:,} groups with a rate",
-            "asyncio",
-            interleaved(contestants, size, rounds=1),
-            plain,
-            unit="us",
-            less_is_better=True,
-            goal=">= 0.91x",
-            shown="without a rate",
-        )
+        for where, other, goal, theirs, mine in rows:
+            contestants = {
+                other: on(partial(takes, n=count, **theirs)),
+                "ours": on(partial(takes, n=count, **mine)),
+            }
+            yield row(
+                f"{engine}: a take and its end, {where}",
+                "asyncio",
+                interleaved(contestants, size, rounds=1),
+                other,
+                unit="us",
+                less_is_better=True,
+                goal=goal,
+                shown=other,
+            )
 
         taken = on(beside_a_long_one, long)()
         work = f"{engine}: takes until 100 groups of one are done, beside one of {long:,}"

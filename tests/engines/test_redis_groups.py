@@ -118,3 +118,15 @@ def test_a_long_line_of_a_group_is_served_in_short_steps(ask, scripts):
     assert [hint.name for hint in hinted] == [f"p{i}" for i in range(count)]
     counts = ask(e.Count("q"))
     assert (counts.producers, counts.reserved) == (0, count)
+
+
+def test_a_group_that_a_request_beside_it_has_put_is_not_new(ask):
+    """What is put first into groups is written late, so the next request of the operation does not find it stored."""
+    requests = tuple(
+        e.PutRequest(f"p{i}", (e.NewTask(b"x", group=group),))
+        for i, group in enumerate(("a", "b", "a", "c", "b"))
+    )
+    ask(e.Put("s", next(numbers), "q", requests, 10**6))
+    page = ask(e.Scan(e.GROUPS, "q", "", 10))
+    assert [(one.group, one.waiting) for one in page.rows] == [("a", 2), ("b", 2), ("c", 1)]
+    assert [task.group for task in take(ask, 10)] == ["a", "b", "c", "a", "b"]

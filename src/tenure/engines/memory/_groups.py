@@ -7,7 +7,7 @@ from heapq import nsmallest
 from operator import itemgetter
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, Next, Position
+from tenure.engines.rules import Group, Groups, Position, Turn
 
 from ._order import Order, Rank, ReadyTasks
 from ._paces import Paces
@@ -21,6 +21,8 @@ class GroupRows:
         self._is_ready = is_ready
         self.ready: dict[str, ReadyTasks] = {}
         """The waiting tasks of groups, in order."""
+        self._only: dict[str, Rank] = {}
+        """The rank of the only waiting task, for groups without an order."""
         self._groups: dict[str, Group] = {}
         self.find: Callable[[str], Group | None] = self._groups.get
         self._changed: set[str] = set()
@@ -42,26 +44,38 @@ class GroupRows:
         self._changed.discard(name)
         if name:
             self.ready.pop(name, None)
+            self._only.pop(name, None)
 
-    def begin(self, name: str) -> ReadyTasks:
-        """The first waiting task of a group is about to come."""
+    def begin(self, name: str, rank: Rank) -> ReadyTasks | None:
+        """A task waits in a group without an order; return the order, which a named group has from its second task."""
+        only = self._only.pop(name, None)
+        if name and only is None:
+            self._only[name] = rank
+            return None
         ready = self.ready[name] = ReadyTasks(name, self._is_ready)
+        if only is not None:
+            ready.by_priority.add(only, 1)
         return ready
 
-    def next(self, count: int) -> list[Next]:
+    def pop_only(self, name: str) -> int | None:
+        """The id of the only waiting task of a group without an order; the task leaves it."""
+        only = self._only.pop(name, None)
+        return only[-1] if only is not None and self._is_ready(name, only) else None
+
+    def next(self, count: int) -> list[Turn]:
         for name in self._changed:
             group = self._groups.get(name)
             if group is not None and group.takeable:
                 self._turns.add((group.tag, name), len(self._groups))
-        nexts: list[Next] = []
+        nexts: list[Turn] = []
         while len(nexts) < count and self._turns.first() is not None:
             tag, name = self._turns.pop()
             if not nexts or name != nexts[-1].group:  # it may have been entered twice
-                nexts.append(Next(tag, name, self._groups[name].waiting))
+                nexts.append(Turn(tag, name, self._groups[name].waiting))
         self._changed = {group.group for group in nexts}
         return nexts
 
-    def take_each(self, turns: Sequence[Next]) -> None:
+    def take_each(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
             group = self._groups[turn.group]
             group.waiting = group.takeable = 0

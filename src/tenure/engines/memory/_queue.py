@@ -93,19 +93,21 @@ class Queue(rules.Queue):
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
+        rank = (-task.new.priority, task.ready_at, task.id)
         ready = self.group_rows.ready.get(task.group)
         if ready is None:
-            ready = self.group_rows.begin(task.group)
-        ready.by_priority.add((-task.new.priority, task.ready_at, task.id), self.waiting)
-        if ready.by_age is not None:
-            ready.by_age.add((task.ready_at, task.id), self.waiting)
+            ready = self.group_rows.begin(task.group, rank)
+        if ready is not None:
+            ready.by_priority.add(rank, self.waiting)
+            if ready.by_age is not None:
+                ready.by_age.add((task.ready_at, task.id), self.waiting)
         if self._by_age is not None:
             self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def pop(self, group: str, now: float, aging: float | None) -> Task | None:
         """The next task of a group by priority or age; the caller takes it."""
         ready = self.group_rows.ready.get(group)
-        task_id = None if ready is None else ready.pop(now, aging)
+        task_id = self.group_rows.pop_only(group) if ready is None else ready.pop(now, aging)
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:

@@ -19,6 +19,7 @@ from tenure.engine import (
     SessionItem,
     Settle,
     Taken,
+    Verdict,
     how_many_to_forget,
 )
 from tenure.engines.rules import (
@@ -245,8 +246,13 @@ class TaskRows:
         }
 
     def expect_settled(
-        self, _queue: Queue, accepted: list[tuple[Task, Settle]]
+        self, queue: Queue, accepted: list[tuple[Task, Settle]]
     ) -> Iterable[tuple[Task, Settle]]:
+        """The same leases; groups that end with them are forgotten at once."""
+        if queue.groups.named:
+            for task, settle in accepted:
+                if task.group and settle.verdict is Verdict.DONE and not task.kin:
+                    task.group = queue.groups.end_alone(task.group)
         return accepted
 
     def expect_end(self, queue: Queue, task: int) -> None:
@@ -300,7 +306,7 @@ class TaskRows:
                 task.progress,
                 task.failure,
                 task.new.meta,
-                task.group,
+                task.new.group,
                 task.kin,
             )
         )

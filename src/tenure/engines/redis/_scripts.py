@@ -12,17 +12,20 @@ from typing import NamedTuple
 class Module(NamedTuple):
     """Functions that a script makes together, when it first needs one of them: `cold().admit(queue)`.
 
-    A script makes its functions anew each time it runs, and making one costs as much as a small command.
+    A script makes its functions anew each time it runs, and making one costs as much as a small command. `groups(true)`
+    makes the `first` part only, which the others know as `made_alone`: as a module of its own it would be an expense of
+    scripts that need neither.
     """
 
     name: str
     parts: tuple[str, ...]
+    first: str = ""
 
 
 _START = ("prelude", "numbers", "check")
 _SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
 _OBJECTS = (*_START, *_SESSIONS, "operations")
-_GROUPS = (Module("groups", ("groups",)), Module("paces", ("paces",)))
+_GROUPS = (Module("groups", ("groups",), "alone"), Module("paces", ("paces",)))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
     *(
@@ -103,10 +106,11 @@ def source_of(name: str) -> bytes:
     """The text of a script; a line `-- include NAME` stands for another file."""
     modules = [part for part in _PARTS[name] if isinstance(part, Module)]
     texts = [_text(part) for part in _PARTS[name]]
-    used = set(re.findall(r"\.(\w+)", "\n".join(texts)))
+    firsts = [text_of(module.first) for module in modules if module.first]
+    used = set(re.findall(r"\.(\w+)", "\n".join((*texts, *firsts))))
     declared = [f"local {', '.join(module.name for module in modules)}"] if modules else []
     made = [
-        _module(part.name, text, used) if isinstance(part, Module) else text
+        _module(part, text, used) if isinstance(part, Module) else text
         for part, text in zip(_PARTS[name], texts, strict=True)
     ]
     if "check" in _PARTS[name]:
@@ -127,17 +131,27 @@ def text_of(name: str) -> str:
     return _include.sub(lambda found: text_of(found[1]), text)
 
 
-def _module(name: str, text: str, used: set[str]) -> str:
+def _module(module: Module, text: str, used: set[str]) -> str:
     """The function of a module: it returns a table of those functions that the script uses elsewhere."""
+    tables, made = f"made_{module.name}", _making(module.name, text, used)
+    if module.first:
+        tables += f", made_{module.first}"
+        first = _making(module.first, text_of(module.first), used)
+        made = f"{first}\nif is_first then return made_{module.first} end\n{made}"
+    return f"""local {tables}
+{module.name} = function({"is_first" if module.first else ""})
+{made}
+    return made_{module.name}
+end"""
+
+
+def _making(name: str, text: str, used: set[str]) -> str:
+    """The statement that makes a table of the functions of a text, unless it was made."""
     shown = ", ".join(f"{made} = {made}" for made in _made.findall(text) if made in used)
-    return f"""local made_{name}
-{name} = function()
-    if not made_{name} then
+    return f"""    if not made_{name} then
 {text}
         made_{name} = {{{shown}}}
-    end
-    return made_{name}
-end"""
+    end"""
 
 
 def names() -> tuple[str, ...]:
@@ -147,7 +161,8 @@ def names() -> tuple[str, ...]:
 
 def parts_of(name: str) -> list[str]:
     """The files in `lua/` that a script consists of, apart from those that they include."""
-    return [file for part in _PARTS[name] for file in ((part,) if isinstance(part, str) else part.parts)]
+    modules = [Module("", (part,)) if isinstance(part, str) else part for part in _PARTS[name]]
+    return [file for module in modules for file in (module.first, *module.parts) if file]
 
 
 def all_scripts() -> list[Script]:

@@ -10,7 +10,7 @@ compares both.
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
 from ._families import ENTRIES, FAMILIES, Families, Family, forget_family, tree_of
-from ._groups import Group, Groups, GroupSettings, Next, Turn
+from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._names import decoded_name, encoded_name
 from ._paces import Pace, Paces
@@ -61,7 +61,6 @@ __all__ = (
     "Layout",
     "Moment",
     "News",
-    "Next",
     "Order",
     "Owner",
     "Pace",

@@ -68,21 +68,18 @@ class GroupSettings:
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-class Next(NamedTuple):
-    """A group whose turn is among the next ones, and its first task by priority, if the rows know that."""
+class Turn(NamedTuple):
+    """A group whose turn is among the next ones.
+
+    Its next task is the pinned one, or else the first by priority or age; `first` is the first by priority, if the rows
+    know that.
+    """
 
     tag: float
     group: str
     waiting: int
     first: int = 0
-
-
-class Turn(NamedTuple):
-    """A task is to be taken from a group: the pinned one, or else the first."""
-
-    group: str
-    pinned_task: int
-    first: int
+    pinned_task: int = 0
 
 
 class GroupRows(Protocol):
@@ -113,11 +110,11 @@ class GroupRows(Protocol):
         """Forget a group."""
         ...
 
-    def next(self, count: int, /) -> Sequence[Next]:
+    def next(self, count: int, /) -> Sequence[Turn]:
         """The groups that can be taken from, in the order of their tags and names."""
         ...
 
-    def take_each(self, turns: Sequence[Next], /) -> None:
+    def take_each(self, turns: Sequence[Turn], /) -> None:
         """The only waiting task of each of these groups, the first in the order of turns, is leased."""
         ...
 
@@ -335,6 +332,17 @@ class Groups(GroupSettings):
 
     # tasks come and go
 
+    def begin(self, name: str, task: int, waiting: int) -> None:
+        """A new task of a group is ready; of most groups it is the only one."""
+        if not self.named or self.group_every or self.paces or self._rows.find(name) is not None:
+            self.count_in(name, waiting)
+            self.add(name, task)
+            return
+        self._rows.add(Group(name, 1, 1, 0, 1, tag=self._new_tag(name)))
+        self.named += 1
+        self.unfinished += 1
+        self.takeable += 1
+
     def count_in(self, name: str, waiting: int) -> None:
         """A group has one unfinished task more."""
         group = self._group(name, waiting)
@@ -392,7 +400,7 @@ class Groups(GroupSettings):
             self._rows.change(name)
             group.tag = max(self.virtual_time, group.tag - self._turn(name))
 
-    def take(self, count: int) -> list[Turn]:
+    def take(self, count: int) -> Sequence[Turn]:
         """Take the next turns, at most so many.
 
         No more groups than turns can be chosen, so the first groups are all that have to be known.
@@ -400,14 +408,15 @@ class Groups(GroupSettings):
         nexts = self._rows.next(count)
         if not self.group_every and all(group.waiting == 1 for group in nexts):
             return self._take_each(nexts)
-        line = [(tag, name) for tag, name, _, _ in nexts]
-        firsts = {name: first for _, name, _, first in nexts}
+        line = [turn[:2] for turn in nexts]
+        firsts = {turn.group: turn.first for turn in nexts}
         self._rows.expect(firsts)
         turns: list[Turn] = []
         while line and len(turns) < count:
             self.virtual_time, name = line[0]
             group = self._rows.change(name)
-            turns.append(Turn(name, group.pinned_task if self.keep_order else 0, firsts[name]))
+            pinned_task = group.pinned_task if self.keep_order else 0
+            turns.append(Turn(self.virtual_time, name, group.waiting, firsts[name], pinned_task))
             group.tag = self.virtual_time + self._turn(name)
             group.leased += bool(name)
             group.waiting -= 1
@@ -420,13 +429,13 @@ class Groups(GroupSettings):
                 heappop(line)
         return turns
 
-    def _take_each(self, nexts: Sequence[Next]) -> list[Turn]:
+    def _take_each(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         """Take the only task that is ready of each of these groups: none of the groups has a next turn."""
-        if nexts:
-            self.virtual_time = nexts[-1].tag
-            self._rows.take_each(nexts)
-            self.takeable -= len(nexts)
-        return [Turn(name, 0, first) for _, name, _, first in nexts]
+        if turns:
+            self.virtual_time = turns[-1].tag
+            self._rows.take_each(turns)
+            self.takeable -= len(turns)
+        return turns
 
     def end(self, tasks: Sequence[int]) -> int:
         """Forget the groups of which nothing is left when these leased tasks end; return how many. It may be none."""
@@ -434,6 +443,16 @@ class Groups(GroupSettings):
         self.unfinished -= gone
         self._leave(gone)
         return gone
+
+    def end_alone(self, name: str) -> str:
+        """Forget a group of which nothing is left when its leased task ends, and return ""; else return its name."""
+        group = self._rows.find(name)
+        if group is None or group.unfinished > 1 or group.reserved or group.producers:
+            return name
+        self._rows.remove(name)
+        self.unfinished -= 1
+        self._leave(1)
+        return ""
 
     # producers
 
@@ -489,7 +508,7 @@ class Groups(GroupSettings):
         """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
         takeable = self._limited(group, has_started) if self._is_limited and group.name else group.waiting
         if takeable and not group.takeable:
-            group.tag = self.virtual_time + self._turn(group.name)
+            group.tag = self._new_tag(group.name)
         self.takeable += takeable - group.takeable
         group.takeable = takeable
 
@@ -535,6 +554,10 @@ class Groups(GroupSettings):
 
     def _free(self, group: Group) -> int:
         return self.max_size - group.unfinished - group.reserved
+
+    def _new_tag(self, name: str) -> float:
+        """The tag of a group that can be taken from anew."""
+        return self.virtual_time + self._turn(name)
 
     def _turn(self, name: str) -> float:
         return 1 / self.weights.get(name, 1.0)

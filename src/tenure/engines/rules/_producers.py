@@ -141,7 +141,7 @@ class Producers:
 
     def _add(self, queue: Queue, tasks: Sequence[NewTask], keys: Keys) -> tuple[int | Duplicate, ...]:
         """Put tasks; their ids, or the duplicates in their way."""
-        state, groups = self._state, queue.groups
+        state = self._state
         last, enqueue, add, now = state.last, queue.enqueue, self._rows.add, state.moment
         ids: list[int | Duplicate] = []
         for new in tasks:
@@ -161,11 +161,10 @@ class Producers:
             if new.deadline is not None:
                 deadline = state.after(new.deadline)
                 expires = earlier(expires, deadline)
-            if new.group:
-                groups.count_in(new.group, queue.waiting)
+            place = (queue.enqueue_new if new.group else enqueue)(task, new.group, ready_at, now)
             queue.put += 1
             queue.live += 1
-            add(queue, task, new, enqueue(task, new.group, ready_at, now), ready_at, expires, deadline)
+            add(queue, task, new, place, ready_at, expires, deadline)
             ids.append(task)
         return tuple(ids)
 

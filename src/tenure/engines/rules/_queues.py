@@ -71,6 +71,15 @@ class Queue:
         """Reset the counts, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
 
+    def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
+        """A new task of a group enters an order; return its place."""
+        if ready_at > now:
+            self.groups.count_in(group, self.waiting)
+            return self.enqueue(task, group, ready_at, now)
+        self.groups.begin(group, task, self.waiting)
+        self.waiting += 1
+        return WAITING
+
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
         """A task enters the order of the waiting or of the delayed tasks; return its place."""
         if ready_at <= now:

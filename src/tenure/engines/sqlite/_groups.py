@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, GroupSettings, Next, Position, decoded_name, encoded_name
+from tenure.engines.rules import Group, Groups, GroupSettings, Position, Turn, decoded_name, encoded_name
 
 from ._paces import Paces
 from ._sql import GROUPS
@@ -23,6 +23,9 @@ from ._state import State
 _COLUMNS = tuple(field.name for field in fields(GroupSettings))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
+
+_FIRST = [1, 1, 0, 1, 0, False, 0, 0]
+"""The counts of a new group whose first task is ready."""
 
 
 class GroupRows:
@@ -37,6 +40,8 @@ class GroupRows:
         """True if there may be groups in the file."""
         self._groups: dict[str, Group | None] = {}
         self._changed: set[str] = set()
+        self._new: set[str] = set()
+        """The changed groups of which the file has no row."""
 
     def read(self) -> Groups:
         """The groups of the queue, which has a row for them."""
@@ -80,11 +85,14 @@ class GroupRows:
 
     def add(self, group: Group) -> None:
         self._groups[group.name] = group
+        if group.name not in self._changed:  # a group that was removed has its row until that is written
+            self._new.add(group.name)
         self._changed.add(group.name)
 
     def remove(self, name: str) -> None:
         self._groups[name] = None
         self._changed.add(name)
+        self._new.discard(name)
 
     def of_tasks(self, tasks: Sequence[int]) -> dict[int, str]:
         """Read the groups of these tasks; their names by the task, of those that are there."""
@@ -97,14 +105,14 @@ class GroupRows:
                 names[task] = name
         return names
 
-    def next(self, count: int) -> list[Next]:
+    def next(self, count: int) -> list[Turn]:
         self._write()
         rows = self._state.all(GROUPS.next, queue=self._queue, count=count)
-        return [Next(tag, decoded_name(name), waiting, first) for tag, name, waiting, first in rows]
+        return [Turn(tag, decoded_name(name), waiting, first) for tag, name, waiting, first in rows]
 
-    def take_each(self, turns: Sequence[Next]) -> None:
-        tag, name, _, _ = turns[-1]
-        self._state.run(GROUPS.take_each, queue=self._queue, tag=tag, name=encoded_name(name))
+    def take_each(self, turns: Sequence[Turn]) -> None:
+        last = turns[-1]
+        self._state.run(GROUPS.take_each, queue=self._queue, tag=last.tag, name=encoded_name(last.group))
         self._groups.clear()
 
     def refresh(self, groups: Groups) -> int:
@@ -138,17 +146,24 @@ class GroupRows:
 
     def _write(self) -> None:
         gone: list[tuple[Any, ...]] = []
+        new: list[tuple[Any, ...]] = []
         kept: list[tuple[Any, ...]] = []
         for name in self._changed:
             group = self._groups[name]
             if group is None:
                 gone.append(self._key(name))
+                continue
+            *counts, tag = _counts_of(group)
+            if name in self._new and counts == _FIRST:
+                new.append((*self._key(name), tag))
             else:
-                kept.append((*self._key(name), *_counts_of(group)))
+                kept.append((*self._key(name), *counts, tag))
         self._state.many(GROUPS.delete, gone)
+        self._state.many(GROUPS.add, new)
         self._state.many(GROUPS.save, kept)
-        self._are_some |= bool(kept)
+        self._are_some |= bool(new or kept)
         self._changed.clear()
+        self._new.clear()
 
     def _key(self, name: str) -> tuple[int, bytearray]:
         """The key of a row; sqlite3 looks for an adapter for each parameter of bytes, which is slow."""

@@ -34,6 +34,7 @@ CREATE FUNCTION tenure.regroup(
 DECLARE
     changes record;
     most bigint := 256 + 2 * _q.groups;
+    gone bigint;
     -- then as many tasks can be taken as before
     only_leased constant boolean := _leased <> 0 AND _waiting = 0 AND _q.per_group = 0;
 BEGIN
@@ -50,6 +51,50 @@ BEGIN
         END IF;
     END IF;
     _q.has_groups := true;
+    IF _live <> 0 AND _q.live = _q.groups AND _q.group_rate IS NULL AND coalesce(_q.paces, 0) = 0
+            AND _q.producers = 0 AND _q.reserved = 0 AND cardinality(_names) > 0 THEN
+        -- each task is the only one of its group
+        IF _leased = -1 THEN
+            _q.groups := _q.groups - cardinality(_names);
+            IF _q.groups = 0 THEN
+                RETURN tenure.end_period(_q);
+            END IF;
+            WITH these AS (
+                SELECT (SELECT o.ctid FROM tenure.task_group o
+                    WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name ORDER BY o.page DESC LIMIT 1) AS place
+                FROM unnest(_names) u (name)
+            ), kept AS (
+                UPDATE tenure.task_group g SET live = 0, leased = 0, pinned = 0,
+                    page = CASE WHEN g.changes % 32 = 31 THEN nextval('tenure.last_made') ELSE g.page END,
+                    changes = g.changes + 1
+                WHERE _q.named < most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t))
+            )
+            DELETE FROM tenure.task_group g WHERE _q.named >= most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t));
+            GET DIAGNOSTICS gone = ROW_COUNT;
+            _q.named := _q.named - gone;
+            RETURN _q;
+        ELSIF _waiting = 1 THEN
+            WITH absent AS (
+                SELECT u.name, u.priority FROM unnest(_names, _priorities) u (name, priority)
+                WHERE u.name <> '' AND (SELECT o.ctid FROM tenure.task_group o
+                    WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name LIMIT 1) IS NULL
+            ), fit AS (
+                SELECT count(DISTINCT a.name) = cardinality(_names) AS ok FROM absent a
+            )
+            INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
+            SELECT _q.name, _q.period, a.name, 1, 1, 0, c.cost, _q.virtual_time + c.cost,
+                ARRAY[a.priority, _ready_at, _id]
+            FROM fit CROSS JOIN absent a CROSS JOIN LATERAL (
+                SELECT CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, a.name) END AS cost OFFSET 0
+            ) c
+            WHERE fit.ok;
+            IF FOUND THEN
+                _q.groups := _q.groups + cardinality(_names);
+                _q.named := _q.named + cardinality(_names);
+                RETURN _q;
+            END IF;
+        END IF;
+    END IF;
     WITH named AS (
         SELECT u.name, count(*) AS n, array_agg(u.priority) AS priorities
         FROM unnest(_names, _priorities) u (name, priority) GROUP BY u.name
@@ -173,6 +218,36 @@ DECLARE
     sums record;
     started record;
 BEGIN
+    _again := 0;
+    IF _q.live = _q.groups AND _q.group_rate IS NULL AND coalesce(_q.paces, 0) = 0 THEN
+        -- each task is the only one of its group
+        WITH first AS (
+            SELECT g.name, g.tag, g.ctid AS place, (
+                SELECT o.ctid FROM tenure.task o
+                WHERE o.queue = _q.name AND o.group_name = g.name AND o.session IS NULL AND NOT o.delayed
+                    AND o.priority = g.fronts[1] AND (o.ready_at, o.id) >= (g.fronts[2], g.fronts[3])
+                ORDER BY o.ready_at, o.id LIMIT 1
+            ) AS task
+            FROM tenure.task_group g
+            WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
+            ORDER BY g.tag, g.name LIMIT _want
+        ), sum AS (
+            -- the marks of a group may be older than its task
+            SELECT array_agg(f.task ORDER BY f.tag, f.name) AS places, max(f.tag) AS reached,
+                bool_and(f.task IS NOT NULL) AS are_found
+            FROM first f
+        ), turned AS (
+            UPDATE tenure.task_group g SET waiting = 0, leased = 1, tag = NULL, fronts = '{}',
+                page = nextval('tenure.last_made'), changes = 0
+            WHERE g.ctid = ANY (ARRAY(SELECT f.place FROM first f)) AND (SELECT s.are_found FROM sum s)
+        )
+        SELECT * INTO sums FROM sum;
+        IF sums.are_found THEN
+            _places := sums.places;
+            _q.virtual_time := sums.reached;
+            RETURN;
+        END IF;
+    END IF;
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
         SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.fronts, g.ctid AS place,
@@ -241,7 +316,6 @@ BEGIN
     _places := sums.places;
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
-    _again := 0;
     IF '' = ALL (sums.names) THEN
         RETURN;
     ELSIF _q.group_rate IS NOT NULL THEN

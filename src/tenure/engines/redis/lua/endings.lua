@@ -4,13 +4,17 @@
 local PART = 4096 -- endings in a part of a list of records
 local LEFT, NONE = {'stop', 'keep', 'expires', 'first', 'deadline'}, {}
 
--- Take back the lease, but for the field of the task.
-local function unlease(queue, task)
+-- Take back the lease, but for the field of the task, which ends for sure if it `ends`.
+local function unlease(queue, task, ends)
     remove_soon(P .. task.session .. ' ' .. queue.name .. ':leases', task.id)
     if task.stop then
         remove_soon(P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
     end
-    if task.group ~= '' then
+    if task.group == '' then
+        return
+    elseif ends and groups(true).end_last(queue, task.group) then
+        task.group = ''
+    else
         groups().count_unleased(queue, task.group)
     end
 end

@@ -99,7 +99,7 @@ repeat
             behind = behind or {}
             behind[#behind + 1] = settlement
         else
-            unlease(queue, task)
+            unlease(queue, task, verdict == 'done' and not task.kin)
             if failure ~= '' then
                 call('HSET', task.hash, 'failure', failure)
             end
@@ -174,9 +174,9 @@ if pace then
     end
 end
 if queue.paused == 0 and want > 0 then
-    if queue.grouped > 0 then
+    if queue.grouped > 0 and not groups(true).take_all(queue, want, lease) then
         -- include take_turns
-    else
+    elseif queue.grouped == 0 then
         take_plain(want)
         gained = gained - #taken / 2
     end

@@ -8,26 +8,23 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: CAP, add_soon, cold, paced, paces, remove_soon, set, write
+-- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
 -- Writes: gained
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
 -- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
 -- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
--- their packed form takes no packing: a ready task and PADDING, or LEASED. Redis keeps values of more than
--- 64 bytes in a hash table, however few there are, instead of a list that it goes through.
+-- their packed form takes no packing: see `alone.lua`. Redis keeps values of more than 64 bytes in a hash table, however
+-- few there are, instead of a list that it goes through.
+local A = made_alone
+A.finish()
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
-local PADDING = string.rep(' ', 21)
-local LEASED = ''
+local PADDING, LEASED, in_parts = A.PADDING, A.LEASED, A.in_parts
+local USUAL = A.USUAL
+local prefix_of = A.prefix_of
 local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
-local USUAL = format('%016d', MIDDLE)
 local known_groups = {} -- queue -> its settings, and the groups that were read
-
--- What the members of a group begin with, so that they are in the order of its bytes.
-local function prefix_of(name)
-    return (string.find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
-end
 
 -- The name of the group of a member, and what follows.
 local function split_member(member)
@@ -53,7 +50,7 @@ end
 local function known_of(queue)
     local known = known_groups[queue]
     if not known then
-        local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
+        local found = A.settings_of(queue)
         known = {
             of = {}, touched = false, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
             weighted = found[4], pace = paced[queue],
@@ -141,11 +138,8 @@ local function read_groups(queue, names)
             missing[#missing + 1], known.of[name] = name, false
         end
     end
-    for i = 1, #missing, CAP do
-        local found = call('HMGET', queue.key .. ':groups', unpack(missing, i, math.min(i + CAP - 1, #missing)))
-        for j, packed in ipairs(found) do
-            add_group(queue, known, missing[i + j - 1], packed)
-        end
+    for i, packed in ipairs(A.read_packed(queue, missing)) do
+        add_group(queue, known, missing[i], packed)
     end
 end
 
@@ -315,12 +309,6 @@ local function refund_turn(queue, name)
 end
 
 -- write
-
-local function in_parts(command, key, some)
-    for i = 1, #some, 2 * CAP do
-        call(command, key, unpack(some, i, math.min(i + 2 * CAP - 1, #some)))
-    end
-end
 
 local function save_tags(queue)
     local tags, gone, last, group = {}, {}, 0, known_groups[queue].touched

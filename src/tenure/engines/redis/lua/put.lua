@@ -23,6 +23,7 @@ end
 
 local queue, former_size = read_queue(name)
 local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
+local put_first, flush -- put the tasks of new groups, if all groups of the request are new; nil otherwise
 
 -- The next task of the arguments.
 local function read_new_task()
@@ -77,12 +78,15 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
     end
     local task_id = former and former.id or format('%012d', next_id)
     answer[#answer + 1] = former and tonumber(task_id) or next_id
-    local hash = queue.key .. ':' .. task_id
+    local hash, is_first = queue.key .. ':' .. task_id, false
     if group == '' then
         call('HSET', hash, 'payload', payload)
     else
         call('HSET', hash, 'payload', payload, 'group', group)
-        groups().count_in(queue, group)
+        is_first = put_first and not former and delay == '0' and priority == '0' and put_first(queue, group, task_id)
+        if not is_first then
+            groups().count_in(queue, group)
+        end
     end
     if meta ~= '' then
         call('HSET', hash, 'meta', meta)
@@ -107,7 +111,9 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
             call('HSET', hash, 'deadline', now + deadline)
         end
     end
-    if delay == '0' and group ~= '' then
+    if is_first then
+        return 1
+    elseif delay == '0' and group ~= '' then
         groups().enqueue(queue, group, tonumber(priority), NOW, task_id)
     elseif delay == '0' and priority == '0' and queue.grouped == 0 then
         gained = gained + 1
@@ -139,7 +145,7 @@ local function accept_request(count, cursor, value, expected)
         local more = put_task(read_new_task())
         queue.tasks, new = queue.tasks + more, new + more -- at once: a replacement lets producers in
         if i % CAP == 0 then
-            write() -- unpack has a limit
+            (put_first and flush or write)() -- unpack has a limit
         end
     end
     if new > 0 then
@@ -181,7 +187,8 @@ end
 
 -- Whether there is room for the new ones among the next tasks.
 local function has_room(count, of)
-    local room, limited = queue.size - queue.tasks - queue.reserved, of ~= '' and groups().known_of(queue).size > 0
+    local room = queue.size - queue.tasks - queue.reserved
+    local limited = of ~= '' and (groups(true).settings_of(queue)[2] or '0') ~= '0'
     if queue.producers == 0 and not limited and room >= count then
         return true
     end
@@ -198,7 +205,11 @@ local function read_groups_of(count)
         names[i] = group
     end
     next_argument = start
-    groups().read_groups(queue, names)
+    local alone = groups(true)
+    put_first, flush = alone.are_new(queue, names) and alone.put_first, alone.flush
+    if not put_first then
+        groups().read_groups(queue, names)
+    end
 end
 
 local function put_request()
@@ -213,7 +224,8 @@ local function put_request()
         accept_request(count, cursor, value, expected)
         return cold().make_room(queue, place.group)
     elseif not place and (count == 0 or has_room(count, of)) then
-        if of == '+' then
+        put_first = nil
+        if of == '+' or of ~= '' and count == 1 then
             read_groups_of(count)
         end
         return accept_request(count, cursor, value, expected)

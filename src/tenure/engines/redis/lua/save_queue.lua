@@ -45,7 +45,7 @@ end
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)
     if queue.grouped > 0 or queue.changed.grouped then
-        groups().save_groups(queue)
+        groups(true).save(queue)
     end
     if paced[queue] and made_paces then -- else it is as it was
         paces().save_pace(queue)

@@ -1,6 +1,6 @@
 -- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
--- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paced, paces, page_from, place_of,
---     read_queue, read_task, save_queue, subscribe_once, waiting, walk_endings
+-- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paced, paces, page_from,
+--     place_of, read_queue, read_task, save_queue, subscribe_once, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.

@@ -21,6 +21,11 @@ WITH wanted (queue, name) AS (VALUES (:queue, :name))
 SELECT task_group.name, unfinished, waiting, leased, takeable, pinned_task, rests, reserved, producers, tag
 FROM wanted CROSS JOIN task_group ON task_group.queue = wanted.queue AND task_group.name = wanted.name
 
+-- add: Keep new groups whose first task is ready; repeated as for `find`.
+-- in: queue, name, tag
+WITH new (queue, name, tag) AS (VALUES (:queue, :name, :tag))
+INSERT INTO task_group SELECT queue, name, 1, 1, 0, 1, 0, 0, 0, 0, tag FROM new
+
 -- save: Keep groups. They are parameters since a tag would lose its last bits in JSON; repeated as for `find`.
 -- in: all columns
 REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :pinned_task, :rests, :reserved,
