@@ -4,6 +4,7 @@ Not run: .ci/run has mypy and pyright read it, both as strict as they can be. A 
 because its `__aexit__` returned a bool, would make them ask for another `return` behind it.
 """
 
+from contextlib import AsyncExitStack
 from typing import assert_type
 
 import tenure
@@ -228,3 +229,14 @@ def no_leaks_of_a_plain_function() -> int:
 def no_checkpoints() -> int:
     with testing.assert_no_checkpoints():
         return 1
+
+
+async def on_a_stack(
+    lock: tenure.Lock, semaphore: tenure.Semaphore, turns: local.RWLock, breaker: local.CircuitBreaker
+) -> None:
+    async with AsyncExitStack() as stack:
+        assert_type(await stack.enter_async_context(lock), tenure.Lease)
+        assert_type(await stack.enter_async_context(semaphore), tenure.Lease)
+        await stack.enter_async_context(turns.read())
+        await stack.enter_async_context(turns.write())
+        await stack.enter_async_context(breaker)

@@ -20,7 +20,7 @@ from tenure.waiting import NOTHING, checkpoint, clock, now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
-    from types import TracebackType
+    from types import CoroutineType, TracebackType
 
     from tenure.local._breaker_outcome import Matcher
     from tenure.observe import Observer
@@ -213,7 +213,7 @@ class CircuitBreaker(AsyncBlock):
         states.settle(permit, since, time() if time else 0.0, False)
         return result
 
-    def __aenter__(self) -> Awaitable[None]:
+    def __aenter__(self) -> CoroutineType[Any, Any, None]:
         """Begin a call, or raise `CircuitOpen`."""
         states = self._states
         time = clock() if states.timed else None
@@ -226,7 +226,7 @@ class CircuitBreaker(AsyncBlock):
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Awaitable[None]:
+    ) -> CoroutineType[Any, Any, None]:
         """End the call that this task has begun last. No checkpoint."""
         inside = _inside.get()
         if inside is None or inside[0] is not self:

@@ -30,7 +30,7 @@ from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.waiting import NOTHING, Line, TaskEnd, checkpoint, this_task_end
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from types import CoroutineType
 
     from tenure.waiting import Waiter
 
@@ -308,7 +308,7 @@ class _Block(AsyncBlock, NotAwaited):
         self._lock = lock
         self._task = task
 
-    def __aexit__(self, *_: object) -> Awaitable[None]:
+    def __aexit__(self, *_: object) -> CoroutineType[Any, Any, None]:
         self._lock._give_back(self._task)
         return NOTHING
 
@@ -323,7 +323,7 @@ class ReadTurn(_Block):
 
     __slots__ = ()
 
-    def __aenter__(self) -> Coroutine[Any, Any, None]:
+    def __aenter__(self) -> CoroutineType[Any, Any, None]:
         return self._lock._enter(self, self._lock._readers)
 
 
@@ -337,7 +337,7 @@ class WriteTurn(_Block):
 
     __slots__ = ()
 
-    def __aenter__(self) -> Coroutine[Any, Any, None]:
+    def __aenter__(self) -> CoroutineType[Any, Any, None]:
         return self._lock._enter(self, self._lock._writers)
 
 
@@ -364,5 +364,5 @@ class TakenTurn(_Block):
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def __aenter__(self) -> Awaitable[None]:
+    def __aenter__(self) -> CoroutineType[Any, Any, None]:
         return NOTHING

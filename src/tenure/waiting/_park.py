@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
     from contextlib import AbstractContextManager
     from socket import socket
-    from types import ModuleType
+    from types import CoroutineType, ModuleType
 
     from trio.lowlevel import Abort, RunVar, Task
 
@@ -140,10 +140,10 @@ def _ended() -> Generator[None, None, None]:
     yield
 
 
-NOTHING: Awaitable[None] = _ended()
+NOTHING = cast("CoroutineType[Any, Any, None]", _ended())
 """The result of a method such as ``__aexit__`` that has nothing to wait for. It may be awaited often: a generator that
 has ended returns at once. No checkpoint. A coroutine for each call would cost more."""
-next(cast("Generator[None, None, None]", NOTHING), None)
+next(cast("Generator[None, None, None]", cast("object", NOTHING)), None)
 
 
 def now() -> float:

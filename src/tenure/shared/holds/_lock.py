@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import cast
+from types import CoroutineType, TracebackType
+from typing import Any, cast
 
 from tenure.arguments import AsyncBlock, check_count, hinted
 from tenure.engine import HOLDERS, BreakHold, Reply, Scan
@@ -95,13 +94,13 @@ class Lock(AsyncBlock):
 
     # these two are no coroutine functions themselves: each layer of those costs as much as all that a lock does here
 
-    def __aenter__(self) -> Awaitable[Lease]:
+    def __aenter__(self) -> CoroutineType[Any, Any, Lease]:
         """Hold the lock, however long it takes. Cancellation: nothing is held."""
         return self.hold().__aenter__()
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Awaitable[None]:
+    ) -> CoroutineType[Any, Any, None]:
         """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
