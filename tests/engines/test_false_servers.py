@@ -129,6 +129,7 @@ async def test_a_reply_too_many_costs_the_connection_and_not_the_store(redis_ser
     async with between(redis_server.socket) as (port, clients):
         async with open_store(f"redis://127.0.0.1:{port}") as store:
             async with Lock(store, "x") as lease:
+                await anyio.wait_all_tasks_blocked()  # the relay has ended its own sending
                 await clients[-1].send(extra)
                 with anyio.fail_after(10):
                     for n in range(20):

@@ -17,7 +17,8 @@ FILES = ("groups", "hints", "queues", "sessions", "tasks")
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
-    "groups.delete": "the names that were handed in",
+    "groups.add": "the names that were handed in",
+    "groups.delete": "as above",
     "groups.find": "as above",
     "hints.forget": "in the order of ids, up to a limit",
     "sessions.beginning": "one row of numbers",

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import CoroutineType, TracebackType
-from typing import Any, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
 
 from tenure.arguments import AsyncBlock, check_count, hinted
 from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl, read_pages
 from tenure.waiting import this_task
+
+if TYPE_CHECKING:
+    from types import CoroutineType
+else:
+    # the class takes no parameters before Python 3.13
+    from collections.abc import Coroutine as CoroutineType
 
 
 @dataclass(frozen=True, slots=True)
