@@ -47,6 +47,8 @@ FIRST = {
     "local/_bulkhead": "local_bulkhead",
     "local/_breaker": "local_breaker",
     "local/_pool": "local_pool",
+    "local/_lending": "local_pool",
+    "waiting/_deadlines": "lines local_bulkhead",
     "local/_keyed_pool": "local_pool",
     "local/_single_flight": "local_single_flight",
     "local/_coalescer": "local_coalescer",

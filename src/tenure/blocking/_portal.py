@@ -181,12 +181,12 @@ class Portal:
             self._upkeep.start("sweep", self._sweep)
 
     def _hand_over(self, request: Request) -> None:
-        if not self._idle:
-            self._spawn(self._work, request)
-            return
-        idle = self._idle.pop()
-        idle.request = request
-        wake(idle.parked)
+        while self._idle:
+            idle = self._idle.pop()
+            idle.request = request
+            if wake(idle.parked):  # else the loop ends, and has cancelled this task
+                return
+        self._spawn(self._work, request)
 
     async def _work(self, request: Request) -> None:
         while True:

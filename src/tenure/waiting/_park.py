@@ -141,8 +141,10 @@ def _ended() -> Generator[None, None, None]:
 
 
 NOTHING = cast("CoroutineType[Any, Any, None]", _ended())
-"""The result of a method such as ``__aexit__`` that has nothing to wait for. It may be awaited often: a generator that
-has ended returns at once. No checkpoint. A coroutine for each call would cost more."""
+"""The result of a method such as ``__aexit__`` that has nothing to wait for: an ended generator, which returns at once.
+
+Any number of tasks may await it. No checkpoint. A coroutine for each call would cost more.
+"""
 next(cast("Generator[None, None, None]", cast("object", NOTHING)), None)
 
 
@@ -414,7 +416,7 @@ async def _nothing() -> None:
 
 
 class _TrioReader:
-    """A task that waits until a socket can be read, and the function that is called then."""
+    """A task that waits until a socket can be read, and the function that is then called."""
 
     __slots__ = ("call", "problem", "task")
 
