@@ -76,7 +76,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
     @abstractmethod
     async def _stand_in_line(self, want: W, timeout: float) -> E:
-        """Wait for one; `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
+        """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
 
     @abstractmethod
     def _give_back(self, entry: E) -> None:
