@@ -141,7 +141,7 @@ async def test_a_handler_that_blocks_for_longer_than_the_ttl_runs_once(url, capl
 )
 async def test_what_blocks_for_too_long_fails_on_record_and_the_rest_goes_back(url, caplog):
     runs, begun = [], anyio.Event()
-    async with tenure.open_store(url, ttl=4, max_block=1) as store:
+    async with tenure.open_store(url, ttl=7, max_block=1) as store:
 
         async def handler(task: Task[int]):
             runs.append(task.payload)
