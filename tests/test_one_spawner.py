@@ -35,7 +35,7 @@ CLOCK_READERS = ("engines/", "testing/")
 
 LOOPS = {"asyncio", "trio", "uvloop", "winloop", "sniffio"}
 # The parking shim, the watch for blocked loops, and what only tests use.
-LOOP_KNOWERS = ("waiting/_park.py", "local/_blocking_watch.py", "testing/")
+LOOP_KNOWERS = ("waiting/_park.py", "waiting/_trio_readers.py", "local/_blocking_watch.py", "testing/")
 
 
 def allowed(path, places):

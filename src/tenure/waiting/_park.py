@@ -1,4 +1,4 @@
-"""Parking and waking a task: the only place in the library that knows asyncio and trio by name.
+"""Parking and waking a task: with `_trio_readers`, the only place in the library that knows asyncio and trio by name.
 
 anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
 (benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from socket import socket
     from types import CoroutineType, ModuleType
 
-    from trio.lowlevel import Abort, RunVar, Task
+    from trio.lowlevel import Abort, Task
 
 __all__ = (
     "NOTHING",
@@ -272,7 +272,9 @@ async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
     Cancellation: this is how it ends; on trio the callback may be called once more, with nothing to read.
     """
     if _running.name == "trio":
-        await _TrioReader(callback).read(source)
+        from . import _trio_readers
+
+        await _trio_readers.read(source, callback)
     problem: Exception | None = None
 
     def call() -> None:
@@ -413,77 +415,6 @@ class _TrioParked:
 
 async def _nothing() -> None:
     pass
-
-
-class _TrioReader:
-    """A task that waits until a socket can be read, and the function that is then called."""
-
-    __slots__ = ("call", "problem", "task")
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.call: Callable[[], object] = partial(copy_context().run, callback)
-        self.problem: BaseException | None = None
-        self.task: Task = _trio().current_task()
-
-    async def read(self, source: socket) -> NoReturn:
-        trio, task, number, readers = _trio(), self.task, source.fileno(), _trio_readers()
-        readers.add(self)
-        try:
-            while self.problem is None:
-                task.custom_sleep_data = self
-                await trio.wait_readable(number)
-            raise self.problem
-        finally:
-            readers.remove(self)
-            # its traceback holds this frame: let go of it, or both wait for the garbage collector
-            self.problem = None
-
-
-class _TrioReaders:
-    """The instrument of a run of trio that calls the readers' functions before any task runs.
-
-    A task that did so would wake others for the next turn of the loop only: one turn more for each answer. Instruments
-    are trio's only callbacks.
-    """
-
-    __slots__ = ("_readers",)
-
-    def __init__(self) -> None:
-        self._readers: dict[_TrioReader, None] = {}
-
-    def add(self, reader: _TrioReader) -> None:
-        if not self._readers:
-            _trio().add_instrument(self)
-        self._readers[reader] = None
-
-    def remove(self, reader: _TrioReader) -> None:
-        del self._readers[reader]
-        if not self._readers:
-            _trio().remove_instrument(self)
-
-    def after_io_wait(self, _: float) -> None:
-        for reader in self._readers:
-            # trio sets it to None when it wakes the task
-            if reader.task.custom_sleep_data is None:
-                try:
-                    reader.call()
-                except BaseException as problem:  # noqa: BLE001 the task raises it
-                    reader.problem = problem
-
-
-def _trio_readers() -> _TrioReaders:
-    """The readers of the current run."""
-    variable = _trio_readers_variable()
-    readers = variable.get(None)
-    if readers is None:
-        readers = _TrioReaders()
-        variable.set(readers)
-    return readers
-
-
-@cache
-def _trio_readers_variable() -> RunVar[_TrioReaders | None]:
-    return _trio().RunVar("tenure readers")
 
 
 # both

@@ -1,0 +1,90 @@
+"""Tasks of trio that wait until a socket can be read, and the functions that are called then: for `_park` alone."""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from trio.abc import Instrument
+from trio.lowlevel import RunVar, add_instrument, current_task, remove_instrument, wait_readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
+
+__all__ = ("read",)
+
+
+async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
+    """Call `callback` in each turn of the loop in which the socket can be read, in this task's context.
+
+    Raises what the callback raises.
+
+    Cancellation: this is how it ends; the callback may be called once more, with nothing to read.
+    """
+    reader, number, readers = _Reader(callback), source.fileno(), _readers_of_this_run()
+    readers.add(reader)
+    try:
+        while reader.problem is None:
+            reader.task.custom_sleep_data = reader
+            await wait_readable(number)
+        raise reader.problem
+    finally:
+        readers.remove(reader)
+        # its traceback holds this frame: let go of it, or both wait for the garbage collector
+        reader.problem = None
+
+
+class _Reader:
+    """A task that waits until a socket can be read, and the function that is then called."""
+
+    __slots__ = ("call", "problem", "task")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.call: Callable[[], object] = partial(copy_context().run, callback)
+        self.problem: BaseException | None = None
+        self.task = current_task()
+
+
+class _Readers(Instrument):
+    """The instrument of a run of trio that calls the readers' functions before any task runs.
+
+    A task that did so would wake others for the next turn of the loop only: one turn more for each answer. Instruments
+    are trio's only callbacks.
+    """
+
+    __slots__ = ("_readers",)
+
+    def __init__(self) -> None:
+        self._readers: dict[_Reader, None] = {}
+
+    def add(self, reader: _Reader) -> None:
+        if not self._readers:
+            add_instrument(self)
+        self._readers[reader] = None
+
+    def remove(self, reader: _Reader) -> None:
+        del self._readers[reader]
+        if not self._readers:
+            remove_instrument(self)
+
+    def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 the name that trio gave it
+        for reader in self._readers:
+            # trio sets it to None when it wakes the task
+            if reader.task.custom_sleep_data is None:
+                try:
+                    reader.call()
+                except BaseException as problem:  # noqa: BLE001 the task raises it
+                    reader.problem = problem
+
+
+_of_a_run: RunVar[_Readers | None] = RunVar("tenure readers", default=None)
+
+
+def _readers_of_this_run() -> _Readers:
+    readers = _of_a_run.get()
+    if readers is None:
+        readers = _Readers()
+        _of_a_run.set(readers)
+    return readers
