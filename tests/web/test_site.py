@@ -261,6 +261,13 @@ async def test_a_queue_and_a_group_that_are_held_off_say_for_how_long(store, vir
     assert (round(found["starts_in"]), round(found["longest_groups"][0]["starts_in"])) == (20, 30)
 
 
+async def test_a_queue_that_has_a_rate_and_no_task_can_be_paused_and_a_queue_without_a_trace_cannot(store):
+    await tenure.WorkQueue(store, "calls").set_groups(rate=tenure.Limit(4))
+    ask = Asker(store, actions=True)
+    assert await ask.act(action="pause", queue="calls") == {"changed": 1}
+    assert (await ask.act(400, action="pause", queue="typo"))["error"] == "there is no queue typo"
+
+
 @pytest.mark.one_loop
 async def test_the_resources_of_a_pool_are_listed_with_who_has_them_a_page_at_a_time(store):
     pool = tenure.ResourcePool(store, "keys")

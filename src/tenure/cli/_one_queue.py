@@ -6,7 +6,8 @@ import argparse
 from functools import partial
 
 from tenure.arguments import check_name
-from tenure.shared import QueueStatistics, WorkQueue
+from tenure.engine import Count, QueueCounts
+from tenure.shared import QueueStatistics, WorkQueue, statistics_of
 from tenure.store import Store
 
 from ._arguments import whole_number
@@ -45,10 +46,10 @@ async def queue_to_fill(store: Store, name: str) -> WorkQueue:
 
 async def known(queue: WorkQueue, name: str) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
-    statistics = await queue.statistics()
-    s = statistics
-    if not (s.put or s.paused or s.starts_in or s.rate or s.group_rate or await queue.cursors()):
+    counts = await queue.store.call(Count(queue.key))
+    assert isinstance(counts, QueueCounts)
+    if not counts.known:
         raise UsageError(
             f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
         )
-    return statistics
+    return statistics_of(counts)

@@ -547,3 +547,8 @@ class QueueCounts:
     starts_in: float = 0.0
     rate: Rate | None = None
     group_rate: Rate | None = None
+
+    @property
+    def known(self) -> bool:
+        """False if an engine holds nothing of the queue: nobody creates a queue, so any name can be counted."""
+        return bool(self.put or self.paused or self.cursors or self.starts_in or self.rate or self.group_rate)

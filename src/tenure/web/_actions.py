@@ -89,7 +89,7 @@ class Actions:
         name = check_name("queue", body.get("queue"))
         key = self._store.key("queue", name)
         counts = await self._store.call(Count(key))
-        if not isinstance(counts, QueueCounts) or not (counts.put or counts.paused or counts.cursors):
+        if not isinstance(counts, QueueCounts) or not counts.known:
             raise ValueError(f"there is no queue {name}")
         match action:
             case "pause" | "resume":

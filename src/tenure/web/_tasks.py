@@ -69,14 +69,7 @@ class Tasks:
         page: Page[GroupCounts]
         counts, page = await ask(self.store, [Count(key), Scan(GROUPS, key, limit=limit)])
         assert isinstance(counts, QueueCounts)
-        if not (
-            counts.put
-            or counts.paused
-            or counts.cursors
-            or counts.starts_in
-            or counts.rate
-            or counts.group_rate
-        ):
+        if not counts.known:
             return None
         return {
             "name": queue,
