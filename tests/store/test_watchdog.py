@@ -141,7 +141,7 @@ async def test_a_handler_that_blocks_for_longer_than_the_ttl_runs_once(url, capl
 )
 async def test_what_blocks_for_too_long_fails_on_record_and_the_rest_goes_back(url, caplog):
     runs, begun = [], anyio.Event()
-    async with tenure.open_store(url, ttl=7, max_block=1) as store:
+    async with tenure.open_store(url, ttl=4, max_block=1) as store:
 
         async def handler(task: Task[int]):
             runs.append(task.payload)
@@ -163,6 +163,45 @@ async def test_what_blocks_for_too_long_fails_on_record_and_the_rest_goes_back(u
         assert (blocked.attempts, other.attempts) == (1, 0)
     (said,) = [line for line in warnings(caplog) if "the handler blocked" in line]
     assert f"the handler blocked the event loop for 1 s at {__file__}:" in said
+
+
+async def test_no_holder_is_notified_of_a_block_before_the_verdict_is_on_record(tmp_path):
+    runs, seen = [], threading.Event()
+    async with tenure.open_store(f"sqlite:///{tmp_path}/store.db", ttl=4, max_block=0.5) as store:
+        watchdog = store._watchdog
+        another = watchdog._another
+
+        def slow_for_verdicts():
+            engine = another()
+            execute = engine.execute
+
+            async def execute_later(operations):
+                while session.lost and not seen.is_set():
+                    await anyio.sleep(0.01)
+                return await execute(operations)
+
+            engine.execute = execute_later
+            return engine
+
+        watchdog._another = slow_for_verdicts
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+        put = await queue.put(1)
+        (session,) = store.sessions
+
+        async def handler(n: int):
+            runs.append(n)
+            if len(runs) == 1:
+                block_until(lambda: session.lost)
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(0)
+                    # behind all that the loop may have sent of its own accord
+                    await queue.statistics()
+                seen.set()
+
+        await work_off(queue, handler)
+        record = await queue.get(put)
+        assert (runs, record.state) == ([1], "dead")
+        assert "the handler blocked the event loop for 0.5 s" in record.error
 
 
 async def test_the_last_try_that_blocks_says_so_on_record(redis_server):

@@ -142,9 +142,11 @@ class Watchdog:
         return [session for session in self._sessions if session.beat > -inf and not session.is_over()]
 
     def _give_sign(self) -> None:
-        # On the loop. A session that is closed before the verdict arrives would give the task back without a try.
+        # On the loop. A session that is closed before the verdict arrives would give the task back without a try. The
+        # thread sets `_giving_up` before it ends a session, so it is read after the sessions.
+        ended = [session for session in self._sessions if session.lost]
         if not self._giving_up:
-            for session in self._sessions:
+            for session in ended:
                 session.notify_of_block()
         self._alive.set()
         if (interrupt := self._interrupt) is not None:
@@ -172,7 +174,7 @@ class Watchdog:
         """Keep the sessions alive until the loop gives a sign, or until that time."""
         reported = False
         with CancelScope() as scope:
-            self._interrupt = partial(loop_caller(), scope.cancel)
+            self._interrupt = partial(loop_caller(), partial(self._end_keeping, scope))
             try:
                 while not self._alive.is_set() and self._usable():
                     try:
@@ -189,6 +191,11 @@ class Watchdog:
                         await anyio.sleep(_PAUSE)
             finally:
                 self._interrupt = None
+
+    def _end_keeping(self, scope: CancelScope) -> None:
+        # the verdict would be lost with the engine, and `_renew` ends by itself after it
+        if not self._giving_up:
+            scope.cancel()
 
     async def _renew(self, engine: Engine, until: float) -> None:
         while (sessions := self._usable()) and not self._alive.is_set():
