@@ -61,7 +61,7 @@ FIRST = {
     "shared/holds/_claim": "groups claims",
     "shared/queue/_puts": "queues hints",
     "shared/queue/_batch": "worker_batches",
-    "shared/queue/_takes": "takers workers worker_batches hints",
+    "shared/queue/_takes": "takers groups workers worker_batches hints",
     "shared/queue/_demand": "takers workers hints",
     "shared/_watch": "results hints",
     "shared/queue/_task": "takers losses hints",
@@ -235,7 +235,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         # others may be at work in the tree meanwhile
         pristine = Path(folder, "project")
-        for part in ("src", "tests"):
+        for part in ("src", "tests", "benchmarks"):
             shutil.copytree(ROOT / part, pristine / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", pristine)
         if not given.no_sanity_run and not sound(pristine, given.suite, {m.area for m in chosen}):

@@ -253,6 +253,31 @@ async def settings_are_said_again_in_a_new_session(world):
         await all_is_done(other, store, elsewhere, groups=0)
 
 
+@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.take")
+async def settings_are_said_again_by_the_first_take_of_a_session(world):
+    """As above, with takes in place of a put."""
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, groups = WorkQueue(store, "q", per_group=1), WorkQueue(elsewhere, "q"), Groups()
+
+        async def victim():
+            with cancellable():
+                await other.groups()
+
+        await groups.put(queue, "a", *range(3))
+        await elsewhere.call(SetGroups(queue.key))
+        (session,) = store.sessions
+        await elsewhere.call(CloseSession(session.id))
+        while session.lost is None:
+            await anyio.sleep(1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            for _ in range(3):
+                group.start_soon(groups.do_one, queue)
+        capacity(groups.history, 1)
+        in_order(groups.history)
+        await all_is_done(other, store, elsewhere, done=3, groups=0)
+
+
 @on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
 async def what_is_set_last_counts(world):
     """Although what was set before is said again in the session in which it was not said yet."""
