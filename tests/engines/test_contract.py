@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections import Counter
 
@@ -112,12 +113,17 @@ class KeptConnection:
         self._on_notification = on_notification
         self.channels = {}
 
-    async def execute(self, statements, behind=()):
-        await anyio.lowlevel.checkpoint()
-        results = [self._calls.send(statement) for statement in (*statements, *behind)]
+    async def opened(self):
+        pass
+
+    def send(self, statements, on_over):
+        asyncio.get_running_loop().call_soon(self._send, statements, on_over)
+
+    def _send(self, statements, on_over):
+        results = [self._calls.send(statement) for statement in statements]
         for place, payload in self._calls.notifications():
             self._on_notification(place, payload)
-        return results
+        on_over(results)
 
     async def subscribe(self, channel):
         self._calls.run(f'LISTEN "{channel}"')

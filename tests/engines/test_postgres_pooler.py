@@ -261,7 +261,7 @@ async def test_nothing_is_left_on_connections_that_others_will_get(poolers, post
     async with tenure.open_store(engine) as store:
         await WorkQueue(store, "jobs").put("x")
         ours = "SELECT current_setting('plan_cache_mode'), current_setting('lock_timeout')"
-        (result,) = await engine._connection.execute([Statement(ours)])
+        result = await engine._connection._commands.ask(Statement(ours))
         assert rows(result) == [[b"force_generic_plan", b"1500ms"]]
         with psycopg.connect(pooler.url(), autocommit=True, prepare_threshold=None) as other:
             cursor = psycopg.ClientCursor(other)

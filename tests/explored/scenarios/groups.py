@@ -253,7 +253,7 @@ async def settings_are_said_again_in_a_new_session(world):
         await all_is_done(other, store, elsewhere, groups=0)
 
 
-@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.take")
+@on_a_wire("shared.WorkQueue.take")
 async def settings_are_said_again_by_the_first_take_of_a_session(world):
     """As above, with takes in place of a put."""
     async with world.open() as store, world.open() as elsewhere:

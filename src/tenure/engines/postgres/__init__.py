@@ -27,6 +27,7 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Parked, park, wake
 
 from ._address import address
 from ._codec import answered, arguments
@@ -78,6 +79,9 @@ class PostgresEngine(Remote):
         self._processes: dict[str, str] = {}
         self._since_chores = 0
         self._batches = Batches(self.url)
+        self._due = False
+        """True if there is a batch to send."""
+        self._sender: Parked | None = None
         self._another = (
             None
             if clock
@@ -102,8 +106,22 @@ class PostgresEngine(Remote):
         problem = self._connection.problem
         return None if problem is None else StoreUnavailable(problem)
 
-    async def _apply(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
-        """Apply a batch, all sent together. Raises `StoreUnavailable`."""
+    def _start(self) -> None:
+        self._due = True
+        if self._sender is not None:
+            wake(self._sender)
+
+    async def _send_batches(self) -> None:
+        """Send a batch at the end of the turn in which there is one to send; `on_over` answers its operations."""
+        while True:
+            if not self._due:
+                self._sender = park()
+                await self._sender
+            self._due = False
+            await self._connection.opened()
+            self._send(self._batches.take())
+
+    def _send(self, operations: Sequence[Operation[Any]]) -> None:
         answers: list[Any] = [None] * len(operations)
         statements: dict[int, Statement] = {}
         for i, operation in enumerate(operations):
@@ -115,18 +133,28 @@ class PostgresEngine(Remote):
                 answers[i] = EngineError(
                     f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
                 )
-        if statements:
-            results = await self._connection.execute(
-                [*statements.values()], behind=self.chores(len(statements))
-            )
-            for i, result in zip(statements, results, strict=False):
+        if not statements:
+            self._batches.answer(answers)
+            return
+
+        def on_over(results: list[Result] | OSError) -> None:
+            if isinstance(results, OSError):
+                self._batches.fail(StoreUnavailable(f"{self.url}: {results}"))
+                return
+            for i, result in zip(statements, results, strict=True):
                 answers[i] = self._answer(operations[i], result)
-        for answer in answers:
-            if isinstance(answer, StoreUnavailable):
-                raise answer
-        if any(answer is Reply.MORE for answer in answers):
-            await self._connection.execute([self._call("sweep")])
-        return answers
+            problem = next((answer for answer in answers if isinstance(answer, StoreUnavailable)), None)
+            if problem is not None:
+                self._batches.fail(problem)
+                return
+            if any(answer is Reply.MORE for answer in answers):
+                # it clears up, before the operation comes again
+                self._connection.send([self._call("sweep")], _nothing)
+            self._batches.answer(answers)
+
+        self._connection.send([*statements.values()], on_over)
+        if chores := self.chores(len(statements)):
+            self._connection.send(chores, _nothing)
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """The statement that applies an operation in the user's transaction, on a connection to the same database."""
@@ -193,6 +221,15 @@ class PostgresEngine(Remote):
         self._connection.forget(place)
 
     async def _run(self, started: Callable[[], None] | None) -> None:
-        async with unwrapped_task_group() as group:
-            await group.start(self._batches.run, self._apply)
-            await self._connection.run(started)
+        self._due = False
+        self._batches.open(self._start)
+        try:
+            async with unwrapped_task_group() as group:
+                group.start_soon(self._send_batches, name="tenure postgres batches")
+                await self._connection.run(started)
+        finally:
+            self._batches.close()
+
+
+def _nothing(_: object) -> None:
+    pass

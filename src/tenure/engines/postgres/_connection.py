@@ -18,7 +18,7 @@ from tenure.waiting import Backoff
 from ._address import Address
 from ._errors import connection_error
 from ._handshake import SETTINGS, ask, beginning, handshake, termination
-from ._pipeline import Pipeline, Result, Statement, connect
+from ._pipeline import OnOver, Pipeline, Statement, connect
 from ._probe import Probe
 from ._schema import check, creation, existence, version
 from ._version import VERSION
@@ -78,24 +78,21 @@ class Connection:
         """The reason why the connections are not open, or None."""
         return None if self._commands else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
-    async def execute(
-        self, statements: Sequence[Statement], behind: Sequence[Statement] = ()
-    ) -> list[Result]:
-        """Send statements, each a transaction, once the server can be reached. Returns the result of each.
-
-        Those in `behind` are sent behind them, and their results are not awaited. Raises `StoreUnavailable` when the
-        connection broke before the last of the others was answered.
-        Cancellation: they may or may not be executed.
-        """
+    async def opened(self) -> None:
+        """Wait until the server can be reached."""
         while self._commands is None:
             await self._up.wait()
+
+    def send(
+        self, statements: Sequence[Statement], on_over: OnOver, pipeline: Pipeline | None = None
+    ) -> None:
+        """Send statements, each a transaction, while the connection is open; for `on_over` see `Pipeline.send`."""
+        pipeline = pipeline or self._commands
+        assert pipeline is not None
         try:
-            batch = self._commands.send(statements)
-            if behind:
-                self._commands.send(behind)
-            return await batch.wait()
+            pipeline.send(statements, on_over)
         except OSError as error:
-            raise StoreUnavailable(f"{self.address}: {error}") from None
+            self.drop(str(error))  # then it calls `on_over`
 
     async def subscribe(self, channel: str) -> None:
         """Listen on a channel. Cancellation: it is listened on or not."""
@@ -103,24 +100,18 @@ class Connection:
         if self.polling_reason:
             subscribed.set()
         elif self._listening is not None:
-            self._send_oneway(f'LISTEN "{channel}"', channel)
+            self.send(
+                [Statement(f'LISTEN "{channel}"')],
+                lambda answer: isinstance(answer, OSError) or subscribed.set(),
+                self._listening,
+            )
         await subscribed.wait()
 
     def forget(self, channel: str) -> None:
         """Listen on a channel no longer."""
         known = self.channels.pop(channel, None) is not None
         if known and self._listening is not None and not self.polling_reason:
-            self._send_oneway(f'UNLISTEN "{channel}"')
-
-    def _send_oneway(self, sql: str, channel: str = "") -> None:
-        assert self._listening is not None
-        try:
-            batch = self._listening.send([Statement(sql)])
-        except OSError as error:
-            self.drop(str(error))
-        else:
-            if channel:
-                batch.on_over = self.channels[channel].set
+            self.send([Statement(f'UNLISTEN "{channel}"')], _nothing, self._listening)
 
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
@@ -170,7 +161,7 @@ class Connection:
             with anyio.fail_after(self._response_timeout) as scope:
                 servers: list[int] = []
                 for part, address, on_notification in (
-                    ("", self.address, _nothing),
+                    ("", self.address, _ignored),
                     (" hints", self.address.direct or self.address, self._notified),
                 ):
                     conninfo = await address.conninfo(application_name=name + part, client_encoding="UTF8")
@@ -252,7 +243,7 @@ class Connection:
                 raise OSError(self._trouble)
             for pipeline in pipelines:
                 if pipeline.oldest is None:
-                    pipeline.send([Statement("SELECT 1")])
+                    pipeline.send([Statement("SELECT 1")], _nothing)
                 elif anyio.current_time() - pipeline.oldest > self._response_timeout:
                     raise OSError(f"no answer within {self._response_timeout:g} s")
 
@@ -265,8 +256,12 @@ class Connection:
             pipeline.close(self._trouble or "the connection was closed")
 
 
-def _nothing(_channel: bytes, _payload: bytes) -> None:
-    """Ignore it: hints come on the other connection, and through a pooler some may belong to another client."""
+def _ignored(_channel: bytes, _payload: bytes) -> None:
+    """Ignore a notification: hints come on the other connection. Through a pooler some may belong to another client."""
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 def _words(errors: BaseExceptionGroup[OSError]) -> str:

@@ -39,7 +39,7 @@ async def ask(address: Address, pipeline: Pipeline, statement: Statement) -> lis
 
     Cancellation: it is executed or not.
     """
-    (result,) = await pipeline.send([statement]).wait()
+    result = await pipeline.ask(statement)
     if result.status in FAILED:
         raise error_of(address, state_of(result), message_of(result))
     return rows(result)

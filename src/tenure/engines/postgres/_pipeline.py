@@ -15,7 +15,7 @@ import anyio
 from psycopg import Error, pq
 
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Parked, on_readable, park, wake
+from tenure.waiting import Parked, now, on_readable, park, wake
 
 from ._values import Value, packed
 
@@ -41,38 +41,19 @@ class Statement(NamedTuple):
         return cls(sql, tuple([kind for kind, _ in pairs]), tuple([raw for _, raw in pairs]))
 
 
+OnOver = Callable[["list[Result] | OSError"], object]
+
+
 class Batch:
-    """Statements that were sent together, and what came back so far."""
+    """Statements that were sent together, and what came back so far. `on_over` gets the results, or the error."""
 
-    __slots__ = ("_parked", "count", "error", "on_over", "over", "results", "sent")
+    __slots__ = ("count", "on_over", "results", "sent")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, on_over: OnOver) -> None:
         self.count = count
-        self.over = False
-        """True if no more results will come."""
-        self.sent = anyio.current_time()
+        self.on_over = on_over
+        self.sent = now()
         self.results: list[Result] = []
-        self.error: Exception | None = None
-        self.on_over: Callable[[], object] | None = None
-        """Called when all results are there."""
-        self._parked: Parked | None = None
-
-    async def wait(self) -> list[Result]:
-        """The result of each statement. Raises `OSError`. Cancellation: they are executed all the same."""
-        if not self.over:
-            self._parked = park()
-            await self._parked
-        if self.error is not None:
-            raise self.error
-        return self.results
-
-    def end(self, error: Exception | None = None) -> None:
-        """Wake the caller, if there is one: all results are there, or no more will come."""
-        self.over, self.error = True, error
-        if self._parked is not None:
-            wake(self._parked)
-        if self.on_over is not None and error is None:
-            self.on_over()
 
 
 class Pipeline:
@@ -111,20 +92,40 @@ class Pipeline:
         """The time at which the oldest statement without a result was sent, or None."""
         return self._pending[0].sent if self._pending else None
 
-    def send(self, statements: Sequence[Statement]) -> Batch:
-        """Send statements, in this order and behind all that were sent before. Raises `OSError`."""
-        batch = Batch(len(statements))
+    def send(self, statements: Sequence[Statement], on_over: OnOver) -> None:
+        """Send statements, in this order and behind all that were sent before. Raises `OSError`.
+
+        `on_over` is called once: with the result of each statement, or when the pipeline is closed before the last of
+        them has come, with the error. It runs outside any task, and must not raise.
+        """
         try:
             for statement in statements:
                 self._send(statement)
-            self._pending.append(batch)
             if self._connection.flush() and not self._more_to_write:
                 self._more_to_write = True
                 if self._idle_writer is not None:
                     wake(self._idle_writer)
         except Error as error:
             raise OSError(_first_line(error)) from error
-        return batch
+        finally:
+            self._pending.append(Batch(len(statements), on_over))
+
+    async def ask(self, statement: Statement) -> Result:
+        """Send a statement and wait for its result. Raises `OSError`. Cancellation: it is executed all the same."""
+        answers: list[list[Result] | OSError] = []
+        parked = park()
+
+        def on_over(answer: list[Result] | OSError) -> None:
+            answers.append(answer)
+            wake(parked)
+
+        self.send([statement], on_over)
+        await parked
+        (answer,) = answers
+        if isinstance(answer, OSError):
+            raise answer
+        (result,) = answer
+        return result
 
     def _send(self, statement: Statement) -> None:
         connection = self._connection
@@ -164,7 +165,7 @@ class Pipeline:
         """Close the connection without waiting; callers that wait for a result get an `OSError` with the reason."""
         pending, self._pending = self._pending, deque()
         for batch in pending:
-            batch.end(OSError(reason))
+            batch.on_over(OSError(reason))
         if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
             anyio.notify_closing(self._connection.socket)
         self._connection.finish()
@@ -195,7 +196,7 @@ class Pipeline:
             batch.results.append(result)
             if len(batch.results) == batch.count:
                 self._pending.popleft()
-                batch.end()
+                batch.on_over(batch.results)
         while notification := connection.notifies():
             self._on_notification(notification.relname, notification.extra)
 
