@@ -235,7 +235,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         # others may be at work in the tree meanwhile
         pristine = Path(folder, "project")
-        for part in ("src", "tests", "benchmarks"):
+        for part in ("src", "tests", "benchmarks", "docs"):
             shutil.copytree(ROOT / part, pristine / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", pristine)
         if not given.no_sanity_run and not sound(pristine, given.suite, {m.area for m in chosen}):
