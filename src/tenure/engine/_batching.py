@@ -32,8 +32,6 @@ class Batches:
 
     Either a task runs `run`, or the engine calls `open` first, `take` whenever `start()` is called, `answer` or `fail`
     for each batch that was taken, and `close` in the end.
-
-    Thread safety: none; belongs to one event loop.
     """
 
     def __init__(self, url: str) -> None:

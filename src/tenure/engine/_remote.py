@@ -13,10 +13,7 @@ from ._engine import Engine
 
 
 class Remote(Engine):
-    """An engine over the network, whose connections the first of its stores keeps for all of them.
-
-    Thread safety: none; one engine belongs to one event loop.
-    """
+    """An engine over the network, whose connections the first of its stores keeps for all of them."""
 
     def __init__(self, place: object) -> None:
         self.url: str = str(place)

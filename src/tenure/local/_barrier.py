@@ -44,8 +44,6 @@ class Barrier(AsyncBlock):
     Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` can do what no
     cancel scope can: reach a party in the very tick in which all were let go. Then it alone raises, and the
     others go on.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = ("_breaks", "_broken", "_generation", "_line", "_parties")

@@ -115,8 +115,6 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     flushed raise `BrokenResourceError`, and what was being flushed may or may not be done.
 
     Cancellation: see `put`. A block that is cancelled still flushes the gathered values.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(

@@ -116,8 +116,6 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     seconds, where), which is logged too. Besides the above, reasons are "closed" and "closed while lent".
 
     ValueError and TypeError for wrong arguments; RuntimeError if it is opened twice or used before.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(

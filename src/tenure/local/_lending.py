@@ -40,10 +40,7 @@ E = TypeVar("E", bound=Entry[Any])
 
 
 class Lending(PoolLifecycle, Generic[T, W, E]):
-    """A pool of resources of type T, kept as entries of type E, for which borrowers ask with a W.
-
-    Thread safety: none; all on the thread of one loop.
-    """
+    """A pool of resources of type T, kept as entries of type E, for which borrowers ask with a W."""
 
     def __init__(
         self,

@@ -321,8 +321,6 @@ class Queue(_Queue[T]):
     until all that was put was reported by `task_done`; `take` is the block that does so by itself.
 
     Cancellation: a call that raises has put or taken nothing.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(self, max_size: float) -> None:
@@ -357,8 +355,6 @@ class PriorityQueue(_Queue[T]):
     `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
 
     Cancellation: a call that raises has put or taken nothing.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(self, max_size: float, *, aging: float | None = None) -> None:

@@ -70,8 +70,6 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
 
     Cancellation: a block that is cancelled cancels its workers, and drops what was not handled. For items that
     must outlive that, there is `tenure.WorkQueue`.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(

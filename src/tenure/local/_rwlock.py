@@ -77,8 +77,6 @@ class RWLock:
     `anyio.BrokenResourceError`.
 
     Cancellation: see the methods.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = (
@@ -317,8 +315,6 @@ class ReadTurn(_Block):
     """The result of `RWLock.read`: an async context manager for one use.
 
     Cancellation: see `RWLock.read`; leaving is not a checkpoint and works in cancelled scopes.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = ()
@@ -331,8 +327,6 @@ class WriteTurn(_Block):
     """The result of `RWLock.write`: an async context manager for one use.
 
     Cancellation: see `RWLock.write`; leaving is not a checkpoint and works in cancelled scopes.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = ()
@@ -345,8 +339,6 @@ class TakenTurn(_Block):
     """The result of the `_nowait` forms of `RWLock`: held already, and given back by leaving the block or `release`.
 
     Cancellation: nothing here is a checkpoint.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = ()

@@ -100,8 +100,6 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
 
     Cancellation: see `run`. A block that is cancelled cancels the calls that run in it; callers outside of the
     block get `BrokenResourceError`.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(self) -> None:

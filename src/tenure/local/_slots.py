@@ -23,8 +23,6 @@ class Slots:
     """`limit` slots; each task takes `n` of them and gives back as many.
 
     Cancellation: a `take` that raises has taken nothing and holds no place in the line.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = ("_in_use", "_limit", "_line")

@@ -53,11 +53,7 @@ class Want(NamedTuple, Generic[K, T]):
 
 
 class SubPool(Generic[K, T]):
-    """The entries and waiters of one key; the pool forgets the subpool when it is empty.
-
-
-    Thread safety: none; all on the thread of one loop.
-    """
+    """The entries and waiters of one key; the pool forgets the subpool when it is empty."""
 
     __slots__ = ("closing", "creator", "idle", "key", "lent", "line", "probing", "shared")
 
@@ -109,11 +105,7 @@ class SubPool(Generic[K, T]):
 
 
 class SlotQueue(Generic[K, T]):
-    """The subpools that want a slot when all are in use: the subpool whose first waiter came first is next.
-
-
-    Thread safety: none; all on the thread of one loop.
-    """
+    """The subpools that want a slot when all are in use: the subpool whose first waiter came first is next."""
 
     __slots__ = ("_heap", "_recorded", "_wanting")
 

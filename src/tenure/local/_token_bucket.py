@@ -44,10 +44,7 @@ class TokenBucketStatistics:
 
 
 class Reservation:
-    """Tokens that are booked: act after `delay` seconds, or `cancel`.
-
-    Thread safety: none; all on the thread of one loop.
-    """
+    """Tokens that are booked: act after `delay` seconds, or `cancel`."""
 
     __slots__ = ("_bucket", "_due", "_held", "_n", "_place")
 
@@ -117,8 +114,6 @@ class TokenBucket(AsyncBlock):
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 
     Cancellation: see `acquire`.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     @overload

@@ -53,10 +53,7 @@ class MeasuredLock(AsyncBlock, NotAwaited):
 
 
 class Context:
-    """A handler's context for as long as it runs: `claim`, `connection`, and named locks.
-
-    Thread safety: none; it belongs to the handler's task.
-    """
+    """A handler's context for as long as it runs: `claim`, `connection`, and named locks."""
 
     __slots__ = ("_claim", "_connection", "_lock_timeout", "_meter", "_store", "kind")
 

@@ -99,8 +99,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
     `CapacityMismatch` if others use the limit with another number of permits.
-
-    Thread safety: none; belongs to the event loop of its store.
     """
 
     def __init__(

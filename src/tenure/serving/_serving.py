@@ -30,10 +30,7 @@ class _Service:
 
 
 class Serving:
-    """Runs services once. `say(level, text)` is called when they begin to drain, and when some are cancelled.
-
-    Thread safety: none; belongs to the event loop on which it was made.
-    """
+    """Runs services once. `say(level, text)` is called when they begin to drain, and when some are cancelled."""
 
     def __init__(
         self,

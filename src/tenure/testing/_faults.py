@@ -115,8 +115,6 @@ class FaultyEngine(Engine):
     a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
     together may change places, as they may on the way to a server, while each store keeps its own order.
     `batches` counts what was sent, `suffered` what happened to it. `execute` sends one batch, without any link.
-
-    Thread safety: none; it belongs to the event loop of the engine inside.
     """
 
     def __init__(

@@ -44,8 +44,6 @@ class MemoryEngine(Engine):
     be opened over one engine object: they see each other as processes of a fleet would. `cap` is the step budget of an
     operation, made small by tests. Written to be read, it looks at all tasks of a queue where other engines have an
     index: to count, to browse and to purge.
-
-    Thread safety: none; one engine belongs to one event loop.
     """
 
     url = "memory:"

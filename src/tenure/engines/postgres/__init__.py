@@ -55,8 +55,6 @@ class PostgresEngine(Remote):
     `schema` is where the tables and functions are, made if need be. A server that does not answer for
     `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
     server's time, `cap` the step budget of an operation, in tests.
-
-    Thread safety: none; one engine belongs to one event loop.
     """
 
     families = True

@@ -31,8 +31,6 @@ class RedisEngine(RemoteRedis):
     that does not answer for `response_timeout` seconds counts as gone, and the connection is made anew. With `replicas`
     (also `?replicas=n` in the URL) nothing counts as done before so many replicas have acknowledged it. `clock`
     (seconds) replaces the server's time in tests.
-
-    Thread safety: none; one engine belongs to one event loop.
     """
 
     def __init__(

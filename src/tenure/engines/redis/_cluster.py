@@ -24,8 +24,6 @@ class RedisClusterEngine(RemoteRedis):
     before so many replicas of the node have acknowledged it. All objects lie in `shards` parts (16; also `?shards=n`),
     each of which lives on one node and is away with it; all processes need the same number, which the cluster keeps.
     `clock` (seconds) replaces the servers' time in tests.
-
-    Thread safety: none; one engine belongs to one event loop.
     """
 
     def __init__(

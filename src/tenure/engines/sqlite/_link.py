@@ -24,10 +24,7 @@ from ._thread import EngineThread, Job
 
 
 class Link:
-    """Opens the file, runs batches on it and brings the hints to the loop.
-
-    Thread safety: none; belongs to the event loop that made it.
-    """
+    """Opens the file, runs batches on it and brings the hints to the loop."""
 
     def __init__(
         self,

@@ -22,10 +22,7 @@ from ._task import Task
 
 
 class BatchRunners(Runners):
-    """Runners whose handlers get a list of up to `batch` tasks, which come within `linger` seconds after the first.
-
-    Thread safety: none; belongs to the event loop of its store.
-    """
+    """Runners whose handlers get a list of up to `batch` tasks, which come within `linger` seconds after the first."""
 
     def __init__(
         self,

@@ -87,8 +87,6 @@ class DeadLetters:
     """Puts a task into the queue `<name>.dead` for each dead letter of `queue`, and runs the worker made for these.
 
     The payload of such a task is the `TaskRecord` of the dead letter; its priority, group and meta are the same.
-
-    Thread safety: none; belongs to the event loop of its store.
     """
 
     def __init__(self, queue: WorkQueue[Any], make_worker: Callable[[WorkQueue[Any]], _Worker]) -> None:

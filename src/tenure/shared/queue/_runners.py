@@ -60,8 +60,6 @@ class Runners:
     `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
     `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
     accepted, as in `LeaseLost`, or None.
-
-    Thread safety: none; belongs to the event loop of its store.
     """
 
     def __init__(

@@ -92,8 +92,6 @@ class Worker:
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
     if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
     queue is seen to be paused.
-
-    Thread safety: none; belongs to the event loop of its store.
     """
 
     @overload

@@ -33,10 +33,7 @@ from ._contract import LASTING, ContractBase, Do
 
 
 class BatchContract(ContractBase):
-    """The contract's tests of batches.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of batches."""
 
     async def test_the_engine_says_where_it_is(self, do: Do) -> None:
         assert isinstance(do.engine.url, str)

@@ -13,10 +13,7 @@ NONE, ONE = MovedCount(0, more=False), MovedCount(1, more=False)
 
 
 class ChangeContract(QueueSessionBase):
-    """The contract's tests of changed tasks, beside the walk.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of changed tasks, beside the walk."""
 
     async def test_a_changed_task_stands_where_it_would_have_been_put(
         self, client: OpenClient, do: Do, advance: Advance

@@ -84,10 +84,7 @@ async def _pool(do: Do) -> dict[str, Resource]:
 
 
 class ClaimContract(ContractBase):
-    """The contract's tests of claims.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of claims."""
 
     # the line
 

@@ -39,10 +39,7 @@ from ._contract import LASTING, ContractBase, Do, Inbox
 
 
 class QueueSession:
-    """A session that puts tasks into a queue, takes them and settles them.
-
-    Thread safety: none; a session belongs to one test.
-    """
+    """A session that puts tasks into a queue, takes them and settles them."""
 
     def __init__(self, do: Do, session: str, queue: str) -> None:
         self.do = do
@@ -217,10 +214,7 @@ class OpenClient(Protocol):
 
 
 class QueueSessionBase(ContractBase):
-    """Tests whose actors are clerks.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """Tests whose actors are clerks."""
 
     @pytest.fixture
     def client(self, do: Do) -> OpenClient:

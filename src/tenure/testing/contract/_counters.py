@@ -36,10 +36,7 @@ _TEN = RateLimit("ten", 10.0, 40.0)
 
 
 class CounterContract(ContractBase):
-    """The contract's tests of rates and barriers, beside the walk.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of rates and barriers, beside the walk."""
 
     async def _spend(
         self, do: Do, session: str, limits: tuple[RateLimit, ...], *costs: tuple[float, ...]

@@ -51,10 +51,7 @@ async def _left(session: QueueSession, state: str) -> dict[bytes, float | None]:
 
 
 class DeadlineContract(QueueSessionBase):
-    """Past its deadline a task ends as expired, wherever it is.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """Past its deadline a task ends as expired, wherever it is."""
 
     async def test_a_task_without_a_taker_ends_at_its_deadline(
         self, client: OpenClient, advance: Advance
@@ -206,10 +203,7 @@ class DeadlineContract(QueueSessionBase):
 
 
 class FamilyDeadlineContract(QueueSessionBase):
-    """A task ends as expired with its descendants.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """A task ends as expired with its descendants."""
 
     async def _session(self, engine: Engine, client: OpenClient) -> QueueSession:
         """A session that raises families."""

@@ -44,10 +44,7 @@ from ._contract import Advance, ContractBase, Do
 
 
 class DurationContract(ContractBase):
-    """The contract's tests of durations.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of durations."""
 
     @pytest.mark.parametrize("long", [1e9, 8.4e9, 1e12, 1e300, inf], ids=str)
     async def test_durations_that_are_too_long_count_as_the_longest(

@@ -85,10 +85,7 @@ class _Family(QueueSession):
 
 
 class FamilyContract(QueueSessionBase):
-    """A task ends after its children.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """A task ends after its children."""
 
     @pytest.fixture
     async def family(self, engine: Engine, client: OpenClient) -> _Family:

@@ -43,10 +43,7 @@ _NOBODY = BarrierStatus(0, 0, 0, broken=False)
 
 
 class ForgettingContract(QueueSessionBase):
-    """The contract's tests of names that leave nothing.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of names that leave nothing."""
 
     async def _live_on(self, do: Do, advance: Advance, session: str, seconds: float) -> None:
         """Let time pass for a session that is renewed."""

@@ -39,10 +39,7 @@ async def _all(client: QueueSession) -> str:
 
 
 class GroupContract(QueueSessionBase):
-    """The contract's tests of groups, beside the walk.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of groups, beside the walk."""
 
     async def test_groups_take_turns_whatever_their_length(self, client: OpenClient) -> None:
         a = await client("a")

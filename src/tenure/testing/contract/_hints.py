@@ -17,10 +17,7 @@ from ._contract import ContractBase, Do, Hints, Inbox
 
 
 class HintContract(ContractBase):
-    """The contract's tests of hints, on a link that loses none.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of hints, on a link that loses none."""
 
     async def test_only_the_one_granted_gets_the_hint(self, do: Do, hints: Hints) -> None:
         inboxes = [await hints(f"p{i}") for i in range(4)]

@@ -28,10 +28,7 @@ _ALL = 2**30
 
 
 class HoldContract(ContractBase):
-    """The contract's tests of holds, beside the walk.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of holds, beside the walk."""
 
     async def test_tokens_follow_the_time_of_the_engine(self, do: Do, advance: Advance) -> None:
         session = await do.open()

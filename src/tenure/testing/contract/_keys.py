@@ -55,10 +55,7 @@ async def _of_key(a: QueueSession) -> int:
 
 
 class KeyContract(QueueSessionBase):
-    """The contract's tests of the keys of tasks.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of the keys of tasks."""
 
     # another one has the key
 

@@ -204,10 +204,7 @@ def _shown(operation: Operation[Any]) -> str:
 
 
 class OddArgumentContract(ContractBase):
-    """The contract's tests of arguments that no user should give, and that some do.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of arguments that no user should give, and that some do."""
 
     @pytest.mark.parametrize("family", FAMILIES)
     async def test_an_odd_operation_answers_or_fails_alone(

@@ -25,10 +25,7 @@ def _tasks(group: str, count: int) -> tuple[NewTask, ...]:
 
 
 class PaceContract(QueueSessionBase):
-    """The contract's tests of rates before the lease.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of rates before the lease."""
 
     async def test_a_group_whose_time_has_not_come_is_out_of_the_turns(
         self, client: OpenClient, do: Do, advance: Advance

@@ -50,10 +50,7 @@ from ._contract import LASTING, Advance, ContractBase, Do, Hints
 
 
 class ResendingContract(ContractBase):
-    """The contract's tests of sending again, and of MORE.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of sending again, and of MORE."""
 
     async def _twice(self, do: Do, *batch: Operation[Any]) -> list[Any]:
         """Send a batch, and send it again as if the answers had got lost."""

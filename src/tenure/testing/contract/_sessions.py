@@ -47,10 +47,7 @@ from ._contract import Advance, ContractBase, Do, Hints
 
 
 class SessionContract(ContractBase):
-    """The contract's tests of sessions, of time, and of clearing up.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of sessions, of time, and of clearing up."""
 
     async def test_a_session_ends_a_ttl_after_it_was_opened(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)

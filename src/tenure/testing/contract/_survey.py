@@ -44,10 +44,7 @@ async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]
 
 
 class SurveyContract(ContractBase):
-    """The contract's tests of surveys.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of surveys."""
 
     async def test_open_sessions_are_seen(self, do: Do, advance: Advance) -> None:
         lasting, closed = await do.open("p1"), await do.open("p2")

@@ -45,10 +45,7 @@ async def _bury(client: QueueSession, count: int) -> None:
 
 
 class TaskContract(QueueSessionBase):
-    """The contract's tests of tasks, beside the walk.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The contract's tests of tasks, beside the walk."""
 
     # putting
 

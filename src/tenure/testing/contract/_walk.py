@@ -72,10 +72,7 @@ class _Reference(MemoryEngine):
 
 
 class WalkContract(ContractBase):
-    """The engine and the memory engine get the same operations, and answer the same.
-
-    Thread safety: none needed; pytest makes one for each test.
-    """
+    """The engine and the memory engine get the same operations, and answer the same."""
 
     walks = 40
     """The number of walks of each kind."""
