@@ -209,7 +209,7 @@ def test_a_bug_is_reported_safely(capsys, monkeypatch):
     def breaks(words):
         raise RuntimeError(HOSTILE)
 
-    monkeypatch.setitem(_main._COMMANDS, "top", breaks)
+    monkeypatch.setattr("tenure.cli._top.top", breaks)
     monkeypatch.setattr("sys.argv", ["tenure", "top"])
     # it ends a process in which a thread is left, and other tests of this process may have left threads
     monkeypatch.setattr(_main, "_end_in_spite_of_threads", lambda code: None)

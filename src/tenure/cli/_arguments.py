@@ -7,14 +7,19 @@ import math
 import os
 import re
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+import anyio
 
 from tenure.processor import PRESETS
 
 from ._errors import UsageError
+
+T = TypeVar("T")
 
 DEFAULT_STORE = "sqlite:///tenure.db"
 STORE_VARIABLE = "TENURE_STORE"
@@ -89,7 +94,13 @@ class Options:
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises `UsageError` where argparse would exit."""
+    """A parser of the options of one command. Raises `UsageError` where argparse would exit."""
+
+    def __init__(self, command: str, description: str, epilog: str | None = None) -> None:
+        form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
+        super().__init__(
+            f"tenure {command}", None, description, epilog, formatter_class=form, allow_abbrev=False
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -148,14 +159,8 @@ def parse_run(words: Sequence[str]) -> Options:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="tenure run",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> Parser:
+    parser = Parser("run", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("handler", metavar="module:handler", help="the function to call for each input")
     add("inputs", metavar="INPUTS", nargs="*", help="files of lines, or - for standard input")
@@ -178,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--workers",
         metavar="N",
-        type=_workers,
+        type=partial(whole_number, least=1, most=_MOST_WORKERS),
         help=f"how many inputs at once, {_MOST_WORKERS:,} at most (default: {_WORKERS})",
     )
     add(
@@ -226,11 +231,6 @@ def _name(text: str) -> str:
     return text
 
 
-def count(text: str) -> int:
-    """An option that is a whole number of at least 1."""
-    return whole_number(text, 1, _MOST)
-
-
 def whole_number(text: str, least: int, most: int) -> int:
     """A whole number within bounds. Raises `ArgumentTypeError`."""
     # Python refuses to read numbers of thousands of digits, in words of its own
@@ -239,8 +239,8 @@ def whole_number(text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def _workers(text: str) -> int:
-    return whole_number(text, 1, _MOST_WORKERS)
+count = partial(whole_number, least=1, most=_MOST)
+"""An option that is a whole number of at least 1."""
 
 
 def seconds(text: str) -> float:
@@ -264,9 +264,28 @@ def _rate(text: str) -> Rate | bool:
     return Rate(float(match[1]), _PERIODS[match[2]])
 
 
+def checked(check: Callable[[str], T]) -> Callable[[str], T]:
+    """The type of an option whose text a function checks; the function's `ValueError` is the message."""
+
+    def read(text: str) -> T:
+        try:
+            return check(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return read
+
+
 def check_backend(name: str) -> None:
     """Refuse a loop that is not installed. Raises `UsageError`."""
     if name == "uvloop" and find_spec("uvloop") is None:
         raise UsageError("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
     if name == "trio" and find_spec("trio") is None:
         raise UsageError("--backend trio: trio is not installed; pip install 'tenure[trio]'")
+
+
+def run_on(backend: str, function: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Run an async function on the event loop that `--backend` names."""
+    if backend == "trio":
+        return anyio.run(function, *args, backend="trio")
+    return anyio.run(function, *args, backend_options={"use_uvloop": backend == "uvloop"})

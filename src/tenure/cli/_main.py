@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -17,91 +18,24 @@ from tenure.observe import printable, printable_lines
 
 from ._errors import Interrupted, UsageError
 
-
-def _run(words: Sequence[str]) -> int:
-    from ._arguments import parse_run
-    from .run._run import run
-
-    return run(parse_run(words))
-
-
-def _work(words: Sequence[str]) -> int:
-    from .work._work import work
-
-    return work(words)
-
-
-def _queue(words: Sequence[str]) -> int:
-    from .queue._queue import queue
-
-    return queue(words)
-
-
-def _schedule(words: Sequence[str]) -> int:
-    from ._schedule import schedule
-
-    return schedule(words)
-
-
-def _lock(words: Sequence[str]) -> int:
-    from ._holders import lock
-
-    return lock(words)
-
-
-def _claims(words: Sequence[str]) -> int:
-    from ._holders import claims
-
-    return claims(words)
-
-
-def _leader(words: Sequence[str]) -> int:
-    from ._holders import leader
-
-    return leader(words)
-
-
-def _doctor(words: Sequence[str]) -> int:
-    from ._doctor import doctor
-
-    return doctor(words)
-
-
-def _top(words: Sequence[str]) -> int:
-    from ._top import top
-
-    return top(words)
-
-
-def _web(words: Sequence[str]) -> int:
-    from ._web import web
-
-    return web(words)
-
-
-def _demo(words: Sequence[str]) -> int:
-    from .demo._demo import demo
-
-    return demo(words)
-
-
 _PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
 _TIMEOUT = 0.5
 """Seconds for threads that are about to end."""
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "run": _run,
-    "work": _work,
-    "queue": _queue,
-    "schedule": _schedule,
-    "lock": _lock,
-    "claims": _claims,
-    "leader": _leader,
-    "doctor": _doctor,
-    "top": _top,
-    "web": _web,
-    "demo": _demo,
+_COMMANDS = {
+    "run": "run._run",
+    "work": "work._work",
+    "queue": "queue._queue",
+    "schedule": "_schedule",
+    "lock": "_holders",
+    "claims": "_holders",
+    "leader": "_holders",
+    "doctor": "_doctor",
+    "top": "_top",
+    "web": "_web",
+    "demo": "demo._demo",
 }
+"""The module of each command, imported when the command runs; the function in it has the same name."""
 
 _HELP = """\
 usage: tenure [--version] [--help] COMMAND ...
@@ -177,7 +111,7 @@ def _dispatch(words: Sequence[str]) -> int:
             print(f"tenure {version('tenure')}")
             return 0
         case [str(name), *arguments] if name in _COMMANDS:
-            return _COMMANDS[name](arguments)
+            return getattr(import_module(f"tenure.cli.{_COMMANDS[name]}"), name)(arguments)
         case [str(name), *_]:
             raise UsageError(
                 f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"

@@ -10,7 +10,7 @@ from tenure.engine import Count, QueueCounts
 from tenure.shared import QueueStatistics, WorkQueue, statistics_of
 from tenure.store import Store
 
-from ._arguments import whole_number
+from ._arguments import checked, whole_number
 from ._errors import UsageError
 from ._with_store import parser
 
@@ -25,13 +25,8 @@ def of_one(prog: str, description: str) -> argparse.ArgumentParser:
     return p
 
 
-def name_of(text: str) -> str:
-    """An option that is a name."""
-    try:
-        return check_name("a name", text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-
+name_of = checked(partial(check_name, "a name"))
+"""An option that is a name."""
 
 task_id = partial(whole_number, least=1, most=MOST)
 """An option that is the id of a task."""

@@ -65,7 +65,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
     """A parser of options that all these commands have."""
-    made = Parser(prog=f"tenure {prog}", description=description, allow_abbrev=False)
+    made = Parser(prog, description)
     made.add_argument("--store", metavar="URL", help=STORE_DEFAULT)
     made.add_argument("--namespace", metavar="NAME", default="tenure", help="default: %(default)s")
     if as_json:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from anyio import CancelScope
 
-from tenure.cli._arguments import Parser, add_backend, check_backend, seconds
+from tenure.cli._arguments import Parser, add_backend, check_backend, run_on, seconds
 from tenure.cli._errors import UsageError
 from tenure.cli._keyboard import other_screen, pressed
 from tenure.cli._stop import Stop
@@ -53,30 +53,22 @@ def demo(words: Sequence[str]) -> int:
         check_page("--web")
     if os.name != "posix":
         raise UsageError("tenure demo needs a POSIX system")
-    loop = {} if args.backend == "trio" else {"use_uvloop": args.backend == "uvloop"}
-    run = partial(anyio.run, backend="trio" if args.backend == "trio" else "asyncio", backend_options=loop)
     if args.child is not None:
         name, parent, folder = args.child.split(":", 2)
-        run(work, Path(folder), name, int(parent))
+        run_on(args.backend, work, Path(folder), name, int(parent))
         return 0
     # before its folder is made: it is to be deleted
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # on a full disk it cannot be deleted either, and the demo has failed for that reason before
         with TemporaryDirectory(prefix="tenure-demo-", ignore_cleanup_errors=True) as folder:
-            return run(_Demo(args, Path(folder)).run)
+            return run_on(args.backend, _Demo(args, Path(folder)).run)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 def _parser() -> Parser:
-    p = Parser(
-        prog="tenure demo",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    p = Parser("demo", _DESCRIPTION, _EPILOG)
     length = p.add_mutually_exclusive_group()
     length.add_argument(
         "--seconds", metavar="N", type=seconds, default=120.0, help="about how long it takes (default: 120)"

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from tenure.arguments import LARGEST, check_name
 from tenure.cli._answer import answer
-from tenure.cli._arguments import count, seconds
+from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._one_queue import of_one, queue_to_fill
 from tenure.cli._payload import read_payload
@@ -97,12 +97,8 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
 
 
-def name(text: str) -> str:
-    """An option that is a key or a group."""
-    try:
-        return check_name("it", text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
+name = checked(partial(check_name, "it"))
+"""An option that is a key or a group."""
 
 
 def priority(text: str) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from tenure.arguments import LONGEST_NAME, check_text
 from tenure.cli._answer import answer
-from tenure.cli._arguments import count, seconds
+from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._one_queue import known
 from tenure.cli._with_store import with_store
 from tenure.observe import printable
@@ -18,6 +19,7 @@ from tenure.store import Store
 from ._put import name
 
 _OPTIONS = tuple(Selection.__annotations__)
+_text = checked(partial(check_text, "it", most=LONGEST_NAME))
 
 
 def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
@@ -68,13 +70,6 @@ def change_selected(
         return answer({"name": args.name, word: number, "dry_run": args.dry_run})
     print(printable(f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}"))
     return 0
-
-
-def _text(text: str) -> str:
-    try:
-        return check_text("it", text, most=LONGEST_NAME)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _pair(text: str) -> tuple[str, str]:

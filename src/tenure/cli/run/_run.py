@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from tenure.cli._arguments import DEFAULT_STORE, Options
+from tenure.cli._arguments import DEFAULT_STORE, Options, parse_run, run_on
 from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._stop import Stop
@@ -39,8 +39,9 @@ TTL = 10.0
 _SWITCH = 0.0002
 
 
-def run(options: Options) -> int:
-    """Carry out a run, report the outcome, return the exit code. Raises `UsageError`, `Interrupted`, `TenureError`."""
+def run(words: Sequence[str]) -> int:
+    """Run `tenure run`. Raises `UsageError`, `Interrupted`, `TenureError`."""
+    options = parse_run(words)
     screen = Screen(sys.stderr)
     # before the handler is imported: logging keeps the streams that it finds
     with prints_above(screen):
@@ -57,12 +58,9 @@ def run(options: Options) -> int:
 
 
 def _carry_out(job: _Job, backend: str) -> Outcome:
-    loop = {} if backend == "trio" else {"use_uvloop": backend == "uvloop"}
     with _nimble_threads():
         try:
-            return anyio.run(
-                job.carry_out, backend="trio" if backend == "trio" else "asyncio", backend_options=loop
-            )
+            return run_on(backend, job.carry_out)
         except SystemExit as problem:
             # asyncio stops its loop for that, whatever awaits the task
             raise Interrupted(

@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from tenure.arguments import check_name
 from tenure.cli._arguments import (
     STORE_DEFAULT,
     Parser,
     add_backend,
     check_backend,
+    checked,
     count,
     seconds,
     store_option,
@@ -22,6 +23,7 @@ from tenure.cli._arguments import (
     whole_number,
 )
 from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import name_of
 from tenure.cli._with_store import check_names
 from tenure.engine import CAP
 from tenure.serving import parse_address
@@ -32,6 +34,7 @@ from ._sources import ReloadWatcher
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000
+_health = checked(partial(parse_address, "it"))
 
 _DESCRIPTION = """\
 Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
@@ -117,17 +120,11 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="tenure work",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> Parser:
+    parser = Parser("work", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("handler", metavar="module:handler", help="the function to call for each task")
-    add("--queue", metavar="NAME", type=_name, help="the queue; needed with a handler")
+    add("--queue", metavar="NAME", type=name_of, help="the queue; needed with a handler")
     add("--store", metavar="URL", help=STORE_DEFAULT)
     add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
     add(
@@ -145,7 +142,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=("thread", "process"),
         help="where a synchronous handler runs; a process can be killed (default: thread)",
     )
-    add("--batch", metavar="N", type=_batch, help="hand the handler lists of up to so many tasks")
+    batch = partial(whole_number, least=1, most=CAP)
+    add("--batch", metavar="N", type=batch, help="hand the handler lists of up to so many tasks")
     add(
         "--linger",
         metavar="S",
@@ -193,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--processes",
         metavar="N",
-        type=_processes,
+        type=partial(whole_number, least=1, most=_MOST_PROCESSES),
         default=1,
         help="start so many, and start again those that die (default: 1)",
     )
@@ -219,38 +217,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _name(text: str) -> str:
-    try:
-        return check_name("a name", text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-
-
 def _namespace(text: str) -> str:
     if ":" in text:
         raise argparse.ArgumentTypeError(f"a namespace has no colon: {text!r}")
-    return _name(text)
-
-
-def _health(text: str) -> tuple[str | None, int]:
-    try:
-        return parse_address("it", text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
+    return name_of(text)
 
 
 def _address(health: tuple[str | None, int] | None, number: int) -> tuple[str | None, int] | None:
     if health is None or not health[1]:
         return health
     return health[0], health[1] + number
-
-
-def _processes(text: str) -> int:
-    return whole_number(text, 1, _MOST_PROCESSES)
-
-
-def _batch(text: str) -> int:
-    return whole_number(text, 1, CAP)
 
 
 def _linger(text: str) -> float:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import anyio
 from anyio import CancelScope
 
 from tenure.arguments import LONGEST
+from tenure.cli._arguments import run_on
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._one_queue import queue_to_fill
@@ -72,9 +72,7 @@ def work_here(options: Options) -> int:
     _check(options, handler, on_dead)
     # after the import of the handler, which may set up logging itself
     start_logging(options.log_level, options.log_format)
-    loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
-    backend = "trio" if options.backend == "trio" else "asyncio"
-    return anyio.run(_serve, options, handler, on_dead, backend=backend, backend_options=loop)
+    return run_on(options.backend, _serve, options, handler, on_dead)
 
 
 def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
