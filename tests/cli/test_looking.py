@@ -754,7 +754,7 @@ def wait_for(condition):
         (("queue", "requeue", "mail", "9" * 5000), "is not a whole number from 1"),
         (("queue", "cancel", "mail", "1.5"), "ID: '1.5' is not a whole number from 1"),
         (("queue", "purge", "mail", "dead"), "use --yes"),
-        (("lock",), "write tenure lock ls or tenure lock break"),
+        (("lock",), "a command is missing: tenure lock ls (see tenure lock --help)"),
         (("lock", "break", "x"), "required: --token"),
         (("lock", "break", "x", "--token", "0"), "'0' is not a whole number from 1"),
         (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),

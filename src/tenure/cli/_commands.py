@@ -1,4 +1,4 @@
-"""Commands that consist of commands: `tenure queue`, `tenure schedule`."""
+"""Commands that consist of commands: `tenure queue`, `tenure schedule`, `tenure lock`."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ from tenure.web import (
     task_of,
 )
 
-from ._answer import answer
+from ._answer import answer, say
 from ._arguments import whole_number
+from ._commands import run_one
 from ._errors import UsageError
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
@@ -45,16 +46,7 @@ _token = partial(whole_number, least=1, most=2**63 - 1)
 
 def lock(words: Sequence[str]) -> int:
     """Run `tenure lock`. Raises `UsageError`, `TenureError`."""
-    match words:
-        case ["ls", *arguments]:
-            return _ls(arguments)
-        case ["break", *arguments]:
-            return _break(arguments)
-        case ["--help" | "-h", *_]:
-            print(_HELP)
-            return 0
-        case _:
-            raise UsageError("write tenure lock ls or tenure lock break (see tenure lock --help)")
+    return run_one("lock", {"ls": _ls, "break": _break}, _HELP, words)
 
 
 def _ls(words: Sequence[str]) -> int:
@@ -98,10 +90,9 @@ def _break(words: Sequence[str]) -> int:
         return await break_holder(store, store.key(args.kind, args.name), args.token)
 
     broken = with_store(args, task)
-    if args.json:
-        return answer({"name": args.name, "token": args.token, "broken": broken}, not broken)
-    print(printable(f"{args.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"))
-    return not broken
+    document = {"name": args.name, "token": args.token, "broken": broken}
+    text = f"{args.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"
+    return say(args, document, text, not broken)
 
 
 async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 from tenure.arguments import check_name
 from tenure.engine import Count, QueueCounts
@@ -12,7 +14,9 @@ from tenure.store import Store
 
 from ._arguments import checked, whole_number
 from ._errors import UsageError
-from ._with_store import parser
+from ._with_store import parser, with_store
+
+T = TypeVar("T")
 
 MOST = 2**53 - 1
 """The largest id that every engine can compare."""
@@ -39,12 +43,24 @@ async def queue_to_fill(store: Store, name: str) -> WorkQueue:
     return WorkQueue(store, name, max_size=max_size) if max_size else queue
 
 
-async def known(queue: WorkQueue, name: str) -> QueueStatistics:
+def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:
+    """Carry out the task on the queue that the options name. Raises `UsageError` if there is none, `TenureError`."""
+
+    async def on_queue(store: Store) -> T:
+        queue = WorkQueue(store, args.name)
+        await known(queue)
+        return await task(queue)
+
+    return with_store(args, on_queue)
+
+
+async def known(queue: WorkQueue) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
     counts = await queue.store.call(Count(queue.key))
     assert isinstance(counts, QueueCounts)
     if not counts.known:
         raise UsageError(
-            f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
+            f"there is no queue {queue.name} in namespace {queue.store.namespace};"
+            " tenure queue ls lists those that there are"
         )
     return statistics_of(counts)

@@ -14,7 +14,7 @@ from tenure.shared import PutOptions, ScheduleRecord, Schedules, WorkQueue, sche
 from tenure.store import Store, names
 from tenure.web import read_queues
 
-from ._answer import answer
+from ._answer import answer, say
 from ._arguments import seconds, whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
@@ -111,10 +111,7 @@ def _run_now(words: Sequence[str]) -> int:
         return await _of(lambda: record.schedule(queue, payload)).run_now()
 
     task_id = _of(lambda: with_store(args, put))
-    if args.json:
-        return answer({"queue": args.queue, "name": args.name, "id": task_id})
-    print(task_id)
-    return 0
+    return say(args, {"queue": args.queue, "name": args.name, "id": task_id}, str(task_id))
 
 
 def _set(words: Sequence[str]) -> int:
@@ -174,10 +171,8 @@ def _change(done: str, words: Sequence[str]) -> int:
 
 
 def _said_of(args: argparse.Namespace, done: str) -> int:
-    if args.json:
-        return answer({"queue": args.queue, "name": args.name, "done": done})
-    print(printable(f"{args.queue}: schedule {args.name} {done}"))
-    return 0
+    document = {"queue": args.queue, "name": args.name, "done": done}
+    return say(args, document, f"{args.queue}: schedule {args.name} {done}")
 
 
 def _moment(text: str) -> datetime:

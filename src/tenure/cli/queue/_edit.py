@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tenure.cli._answer import answer
+from tenure.cli._answer import say
 from tenure.cli._arguments import seconds
 from tenure.cli._errors import Interrupted, UsageError
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._payload import read_payload
-from tenure.cli._with_store import with_store
 from tenure.errors import TaskNotWaiting
 from tenure.shared import WorkQueue
-from tenure.store import Store
 
 from ._one_task import check_one
 from ._put import name, priority
@@ -43,16 +41,11 @@ def edit(words: Sequence[str]) -> int:
         changes["payload"] = read_payload(args.payload)
     if not changes:
         raise UsageError("say what to change: --payload, --priority, --delay, --group or --no-group")
-    edited = with_store(args, partial(_edit, args, changes))
-    if args.json:
-        return answer({"name": args.name, "id": edited})
-    print(f"{args.name}: task {edited} changed")
-    return 0
+    edited = with_queue(args, partial(_edit, args, changes))
+    return say(args, {"name": args.name, "id": edited}, f"{args.name}: task {edited} changed")
 
 
-async def _edit(args: argparse.Namespace, changes: dict[str, Any], store: Store) -> int:
-    queue = WorkQueue(store, args.name)
-    await known(queue, args.name)
+async def _edit(args: argparse.Namespace, changes: dict[str, Any], queue: WorkQueue) -> int:
     try:
         return await queue.edit(args.id or 0, key=args.key, **changes)
     except TaskNotWaiting as refused:

@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 from tenure.cli._answer import as_json
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._table import one_line
-from tenure.cli._with_store import with_store
 from tenure.errors import ResultUnavailable
 from tenure.observe import printable
 from tenure.shared import TaskRecord, WorkQueue
-from tenure.store import Store
 
 from ._one_task import described
 
@@ -24,12 +22,10 @@ def follow(words: Sequence[str]) -> int:
     p = of_one("queue follow", "A line for each change of a task, until it has ended.")
     p.add_argument("id", metavar="ID", type=task_id, help="of the task")
     args = p.parse_args(words)
-    return with_store(args, partial(_follow, args))
+    return with_queue(args, partial(_follow, args))
 
 
-async def _follow(args: argparse.Namespace, store: Store) -> int:
-    queue = WorkQueue(store, args.name)
-    await known(queue, args.name)
+async def _follow(args: argparse.Namespace, queue: WorkQueue) -> int:
     state = ""
     try:
         async with queue.follow(args.id) as changes:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.cli._answer import answer
+from tenure.cli._answer import answer, say
 from tenure.cli._arguments import seconds
 from tenure.cli._errors import UsageError
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._with_store import with_store
 from tenure.observe import printable
-from tenure.shared import QueueStatistics, WorkQueue
+from tenure.shared import WorkQueue
 from tenure.store import Store, together
 
 from ._put import name
@@ -41,24 +41,14 @@ def requeue(words: Sequence[str]) -> int:
     if bool(args.ids) == args.all:
         raise UsageError("name the ids of dead tasks, or use --all")
     if args.all:
-        return _all_requeued(args)
+        number = with_queue(args, WorkQueue.requeue)
+        text = f"{number:,} requeued" if number else "nothing requeued: no task is dead"
+        return _say(args, {"requeued": number, "unknown": []}, text)
 
     async def change(queue: WorkQueue, task_id: int) -> bool:
         return await queue.requeue([task_id]) == 1
 
     return changed_each(args, change, "requeued", "not dead, or its key is in use again")
-
-
-def _all_requeued(args: argparse.Namespace) -> int:
-    async def task(store: Store) -> int:
-        queue = WorkQueue(store, args.name)
-        await known(queue, args.name)
-        return await queue.requeue()
-
-    number = with_store(args, task)
-    if args.json:
-        return answer({"name": args.name, "requeued": number, "unknown": []})
-    return _say(args, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
 
 
 def cancel(words: Sequence[str]) -> int:
@@ -90,22 +80,16 @@ def changed_each(
     ids = list(dict.fromkeys(args.ids))
     if len(ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at a time")
-
-    async def task(store: Store) -> list[bool]:
-        queue = WorkQueue(store, args.name)
-        await known(queue, args.name)
-        return await together(*(partial(change, queue, task_id) for task_id in ids))
-
-    changed = with_store(args, task)
+    changed = with_queue(args, lambda queue: together(*(partial(change, queue, task_id) for task_id in ids)))
     done = [task_id for task_id, was in zip(ids, changed, strict=True) if was]
     left = [task_id for task_id, was in zip(ids, changed, strict=True) if not was]
     code = 0 if done else 1
     if args.json:
         return answer({"name": args.name, word: len(done), "unknown": left}, code)
     if done:
-        _say(args, f"{len(done):,} {word}: {_listed(done)}")
+        print(printable(f"{args.name}: {len(done):,} {word}: {_listed(done)}"))
     if left:
-        _say(args, f"{len(left):,} not {word}: {_listed(left)} ({otherwise})")
+        print(printable(f"{args.name}: {len(left):,} not {word}: {_listed(left)} ({otherwise})"))
     return code
 
 
@@ -131,7 +115,7 @@ def purge(words: Sequence[str]) -> int:
         return change_selected(args, purge_selected, "purged")
     if not args.yes and not sys.stdin.isatty():
         raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
-    statistics = with_store(args, partial(_statistics, args.name))
+    statistics = with_store(args, lambda store: known(WorkQueue(store, args.name)))
     if not args.yes:
         states = (
             f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
@@ -144,14 +128,8 @@ def purge(words: Sequence[str]) -> int:
 
     if is_selected(args):
         return change_selected(args, purge_selected, "purged")
-
-    async def task(store: Store) -> int:
-        return await WorkQueue(store, args.name).purge(*args.states)
-
-    number = with_store(args, task)
-    if args.json:
-        return answer({"name": args.name, "purged": number})
-    return _say(args, f"{number:,} purged")
+    number = with_store(args, lambda store: WorkQueue(store, args.name).purge(*args.states))
+    return _say(args, {"purged": number}, f"{number:,} purged")
 
 
 def _confirmed(question: str) -> bool:
@@ -180,37 +158,22 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
     if paused and args.seconds is None and args.group is not None:
         raise UsageError("--group needs --for")
 
-    async def hold_off(store: Store) -> None:
-        queue = WorkQueue(store, args.name)
-        await known(queue, args.name)
-        await queue.hold_off(args.seconds, group=args.group)
-
     async def task(store: Store) -> bool:
         queue = WorkQueue(store, args.name)
-        before = (await known(queue, args.name)).paused
+        before = (await known(queue)).paused
         await (queue.pause() if paused else queue.resume())
         return before != paused
 
     if paused and args.seconds is not None:
-        with_store(args, hold_off)
-        if args.json:
-            return answer({"name": args.name, "group": args.group, "held_off": args.seconds})
-        return _say(args, f"held off for {args.seconds:g} s")
+        with_queue(args, lambda queue: queue.hold_off(args.seconds, group=args.group))
+        document = {"group": args.group, "held_off": args.seconds}
+        return _say(args, document, f"held off for {args.seconds:g} s")
     changed = with_store(args, task)
-    if args.json:
-        return answer({"name": args.name, "paused": paused, "changed": changed})
-    if changed:
-        return _say(args, word)
-    return _say(
-        args, "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
-    )
+    if not changed:
+        word = "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
+    return _say(args, {"paused": paused, "changed": changed}, word)
 
 
-async def _statistics(name: str, store: Store) -> QueueStatistics:
-    return await known(WorkQueue(store, name), name)
-
-
-def _say(args: argparse.Namespace, what: str) -> int:
+def _say(args: argparse.Namespace, document: dict[str, Any], what: str) -> int:
     """Print what was done to the queue, and return the exit code of success."""
-    print(printable(f"{args.name}: {what}"))
-    return 0
+    return say(args, {"name": args.name, **document}, f"{args.name}: {what}")

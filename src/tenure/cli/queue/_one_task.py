@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tenure.cli._answer import answer
+from tenure.cli._answer import answer, say
 from tenure.cli._arguments import seconds
 from tenure.cli._errors import UsageError
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._table import one_line, spoken
-from tenure.cli._with_store import with_store
-from tenure.observe import printable, printable_lines
+from tenure.observe import printable_lines
 from tenure.shared import TaskRecord, WorkQueue
-from tenure.store import Store
 from tenure.web import SeenChild, described_child, flat, read_tree, waits_for
 
 from ._manage import changed_each
@@ -23,12 +21,10 @@ from ._manage import changed_each
 
 def show_task(args: argparse.Namespace) -> int:
     """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
-    found = with_store(args, partial(_get, args))
+    found = with_queue(args, partial(_get, args))
     if found is None:
-        if args.json:
-            return answer({"name": args.name, "task": None}, 1)
-        print(printable(f"{args.name}: no such task, or its record has been forgotten"))
-        return 1
+        text = f"{args.name}: no such task, or its record has been forgotten"
+        return say(args, {"name": args.name, "task": None}, text, 1)
     record, path, tree, more = found
     children = list(flat(tree))
     if args.json:
@@ -56,18 +52,16 @@ def show_task(args: argparse.Namespace) -> int:
 
 
 async def _get(
-    args: argparse.Namespace, store: Store
+    args: argparse.Namespace, queue: WorkQueue
 ) -> tuple[TaskRecord, list[SeenChild], list[SeenChild], bool] | None:
     """The record of a task, for which children it waits, the tree below it, and whether that is only a part."""
-    queue = WorkQueue(store, args.name)
-    await known(queue, args.name)
     record = await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
     if record is None:
         return None
     return (
         record,
-        await waits_for(store, record.unfinished_child),
-        *await read_tree(store, args.name, record.id),
+        await waits_for(queue.store, record.unfinished_child),
+        *await read_tree(queue.store, args.name, record.id),
     )
 
 

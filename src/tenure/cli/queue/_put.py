@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, get_args
 
 from tenure.arguments import LARGEST, check_name
-from tenure.cli._answer import answer
+from tenure.cli._answer import say
 from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._one_queue import of_one, queue_to_fill
@@ -59,10 +59,7 @@ def put(words: Sequence[str]) -> int:
     args = p.parse_intermixed_args(words)
     _check(args)
     task_id = with_store(args, partial(_put, args, read_payload(args.payload)), may_make=True)
-    if args.json:
-        return answer({"name": args.name, "id": task_id})
-    print(task_id)
-    return 0
+    return say(args, {"name": args.name, "id": task_id}, str(task_id))
 
 
 async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:

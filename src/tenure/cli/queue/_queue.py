@@ -14,12 +14,12 @@ from tenure.cli._answer import answer
 from tenure.cli._arguments import count, whole_number
 from tenure.cli._commands import Commands, run_one
 from tenure.cli._errors import UsageError
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, QueueStatistics, QueueWorker, TaskPage, WorkQueue, statistics_of
+from tenure.shared import QueueStatistics, TaskPage, WorkQueue, statistics_of
 from tenure.store import Store, names
 from tenure.web import read_queues
 
@@ -192,7 +192,7 @@ def _groups(words: Sequence[str]) -> int:
         help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
     )
     args = p.parse_args(words)
-    groups = with_store(args, partial(_look_at_groups, args))
+    groups = with_queue(args, lambda queue: queue.groups(args.limit))
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
     rows = [
@@ -207,15 +207,9 @@ def _groups(words: Sequence[str]) -> int:
     return 0
 
 
-async def _look_at_groups(args: argparse.Namespace, store: Store) -> list[GroupStatistics]:
-    queue = WorkQueue(store, args.name)
-    await known(queue, args.name)
-    return await queue.groups(args.limit)
-
-
 def _workers(words: Sequence[str]) -> int:
     args = of_one("queue workers", "The live processes that work on a queue.").parse_args(words)
-    found = with_store(args, partial(_look_at_workers, args.name))
+    found = with_store(args, lambda store: WorkQueue(store, args.name).workers())
     if args.json:
         return answer({"name": args.name, "workers": [asdict(worker) for worker in found]})
     rows = [
@@ -234,13 +228,9 @@ def _workers(words: Sequence[str]) -> int:
     return 0
 
 
-async def _look_at_workers(name: str, store: Store) -> list[QueueWorker]:
-    return await WorkQueue(store, name).workers()
-
-
 async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
     of, selection = WorkQueue(store, args.name), selection_of(args)
-    statistics = await known(of, args.name)
+    statistics = await known(of)
     try:
         return statistics, await of.browse(args.state, after=args.after, limit=args.limit, **selection)
     except (ValueError, EngineError) as problem:

@@ -8,13 +8,10 @@ from functools import partial
 from typing import Any, cast
 
 from tenure.arguments import LONGEST_NAME, check_text
-from tenure.cli._answer import answer
+from tenure.cli._answer import say
 from tenure.cli._arguments import checked, count, seconds
-from tenure.cli._one_queue import known
-from tenure.cli._with_store import with_store
-from tenure.observe import printable
+from tenure.cli._one_queue import with_queue
 from tenure.shared import Selection, WorkQueue
-from tenure.store import Store
 
 from ._put import name
 
@@ -59,17 +56,9 @@ def change_selected(
 ) -> int:
     """Change the tasks that the options select, and say how many. Raises `UsageError`, `TenureError`."""
     options: dict[str, Any] = {**selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
-
-    async def task(store: Store) -> int:
-        queue = WorkQueue(store, args.name)
-        await known(queue, args.name)
-        return await change(queue, options)
-
-    number = with_store(args, task)
-    if args.json:
-        return answer({"name": args.name, word: number, "dry_run": args.dry_run})
-    print(printable(f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}"))
-    return 0
+    number = with_queue(args, lambda queue: change(queue, options))
+    document = {"name": args.name, word: number, "dry_run": args.dry_run}
+    return say(args, document, f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}")
 
 
 def _pair(text: str) -> tuple[str, str]:

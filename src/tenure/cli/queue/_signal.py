@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tenure.cli._answer import answer
+from tenure.cli._answer import say
 from tenure.cli._errors import UsageError
-from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._payload import read_payload
-from tenure.cli._with_store import with_store
-from tenure.observe import printable
 from tenure.shared import WorkQueue
-from tenure.store import Store
 
 
 def signal(words: Sequence[str]) -> int:
@@ -33,12 +30,10 @@ def signal(words: Sequence[str]) -> int:
     if not 1 <= len(rest) <= 2:
         raise UsageError("name the task by its ID or by --key, then the signal, and its value if it has any")
     value = read_payload(rest[1] if len(rest) == 2 else "null")
-    sent = with_store(args, partial(_send, args, rest[0], value))
-    if args.json:
-        return answer({"name": args.name, "signal": rest[0], "sent": sent}, 0 if sent else 1)
+    sent = with_queue(args, partial(_send, args, rest[0], value))
     what = "sent" if sent else "not sent: no such task, it has ended, has another value, or waits no longer"
-    print(printable(f"{args.name}: {rest[0]} {what}"))
-    return 0 if sent else 1
+    document = {"name": args.name, "signal": rest[0], "sent": sent}
+    return say(args, document, f"{args.name}: {rest[0]} {what}", not sent)
 
 
 def _id(p: argparse.ArgumentParser, word: str) -> int:
@@ -48,9 +43,7 @@ def _id(p: argparse.ArgumentParser, word: str) -> int:
         p.error(f"argument ID: {problem}")
 
 
-async def _send(args: argparse.Namespace, name: str, value: Any, store: Store) -> bool:
-    queue = WorkQueue(store, args.name)
-    await known(queue, args.name)
+async def _send(args: argparse.Namespace, name: str, value: Any, queue: WorkQueue) -> bool:
     try:
         return await queue.signal(args.id, name, value, key=args.key)
     except ValueError as problem:  # a name that is too long, or a value that is nested too deeply
