@@ -7,26 +7,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from tenure.engine import (
-    CAP,
-    HOLDERS,
-    Acquire,
-    Arrive,
-    Ask,
-    Granted,
-    OpenSession,
-    Operation,
-    Ping,
-    Queued,
-    RateLimit,
-    Release,
-    Reply,
-    Scan,
-    SetValue,
-    Spend,
-    SpendRequest,
-    Tripped,
-)
+from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._contract import LASTING, ContractBase, Do
@@ -42,44 +23,44 @@ class BatchContract(ContractBase):
 
     async def test_operations_are_answered_in_their_order(self, do: Do) -> None:
         answers = await do.batch(
-            OpenSession("s", "p1", LASTING),
-            Acquire("s", "k", "a", 1),
-            Acquire("s", "k", "b", 1),
-            Release("k", "a"),
-            Ask("s", "k", ("a", "b")),
-            Release("k", "b"),
-            Release("k", "b"),
-            Ping(),
+            e.OpenSession("s", "p1", LASTING),
+            e.Acquire("s", "k", "a", 1),
+            e.Acquire("s", "k", "b", 1),
+            e.Release("k", "a"),
+            e.Ask("s", "k", ("a", "b")),
+            e.Release("k", "b"),
+            e.Release("k", "b"),
+            e.Ping(),
         )
         opened, granted, queued, released, asked, *others = answers
-        assert opened is Reply.OK
-        assert isinstance(granted, Granted)
-        assert isinstance(queued, Queued)
-        assert released is Reply.RELEASED
-        assert asked.answers[0] is Reply.UNKNOWN
-        assert isinstance(asked.answers[1], Granted)
-        assert others == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
+        assert opened is e.Reply.OK
+        assert isinstance(granted, e.Granted)
+        assert isinstance(queued, e.Queued)
+        assert released is e.Reply.RELEASED
+        assert asked.answers[0] is e.Reply.UNKNOWN
+        assert isinstance(asked.answers[1], e.Granted)
+        assert others == [e.Reply.RELEASED, e.Reply.UNKNOWN, e.Reply.OK]
 
     async def test_nothing_is_answered_by_nothing(self, do: Do) -> None:
         assert list(await do.engine.execute(())) == []
 
     async def test_a_batch_may_be_as_long_as_a_store_makes_it(self, do: Do) -> None:
         session = await do.open()
-        answers = await do.batch(*(Acquire(session, "k", str(i), 10**6) for i in range(CAP)))
+        answers = await do.batch(*(e.Acquire(session, "k", str(i), 10**6) for i in range(e.CAP)))
         tokens = [answer.token for answer in answers]
         assert tokens == sorted(set(tokens))
-        assert (await do.page(Scan(HOLDERS, "k"))).used == CAP
+        assert (await do.page(e.Scan(e.HOLDERS, "k"))).used == e.CAP
 
     async def test_the_same_operation_twice_in_a_batch(self, do: Do) -> None:
         session = await do.open()
-        acquire = Acquire(session, "k", "a", 1)
-        spend = Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 2.0),))
+        acquire = e.Acquire(session, "k", "a", 1)
+        spend = e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 2.0),))
         first, again, spent, spent_again = await do.batch(acquire, acquire, spend, spend)
-        assert isinstance(first, Granted)
+        assert isinstance(first, e.Granted)
         assert again == first
         assert spent_again == spent
         (spent,) = await do.batch(
-            Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 2.0),))
+            e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 2.0),))
         )
         assert spent.answers[0].delay == 0
 
@@ -88,19 +69,22 @@ class BatchContract(ContractBase):
         others.
         """
         session = await do.open()
-        hopeless: tuple[Operation[Any], ...] = (
-            Acquire(session, "\ud800", "a", 1),
-            Acquire(session, "big", "a", 2**70),
-            SetValue("k", "a", 2**70, b""),
+        hopeless: tuple[e.Operation[Any], ...] = (
+            e.Acquire(session, "\ud800", "a", 1),
+            e.Acquire(session, "big", "a", 2**70),
+            e.SetValue("k", "a", 2**70, b""),
         )
         for i, operation in enumerate(hopeless):
             before, answer, after = await do.engine.execute(
-                (Acquire(session, "k", f"{i}", 10), operation, Acquire(session, "l", f"{i}", 10))
+                (e.Acquire(session, "k", f"{i}", 10), operation, e.Acquire(session, "l", f"{i}", 10))
             )
-            assert isinstance(before, Granted)
-            assert isinstance(after, Granted)
-            assert isinstance(answer, EngineError | Granted | Reply)
-        assert ((await do.page(Scan(HOLDERS, "k"))).used, (await do.page(Scan(HOLDERS, "l"))).used) == (3, 3)
+            assert isinstance(before, e.Granted)
+            assert isinstance(after, e.Granted)
+            assert isinstance(answer, EngineError | e.Granted | e.Reply)
+        assert (
+            (await do.page(e.Scan(e.HOLDERS, "k"))).used,
+            (await do.page(e.Scan(e.HOLDERS, "l"))).used,
+        ) == (3, 3)
 
     # several callers
 
@@ -112,10 +96,12 @@ class BatchContract(ContractBase):
             for i in range(5):
                 holder = f"{name} {i}"
                 answers = await do.batch(
-                    Acquire(session, "k", holder, 3, wait=False), Scan(HOLDERS, "k"), Release("k", holder)
+                    e.Acquire(session, "k", holder, 3, wait=False),
+                    e.Scan(e.HOLDERS, "k"),
+                    e.Release("k", holder),
                 )
                 assert 0 < answers[1].used <= 3
-                if isinstance(answers[0], Granted):
+                if isinstance(answers[0], e.Granted):
                     tokens.append(answers[0].token)
 
         async with anyio.create_task_group() as group:
@@ -123,27 +109,27 @@ class BatchContract(ContractBase):
                 group.start_soon(caller, name)
         assert tokens
         assert len(set(tokens)) == len(tokens)
-        assert (await do.page(Scan(HOLDERS, "k"))).used == 0
+        assert (await do.page(e.Scan(e.HOLDERS, "k"))).used == 0
 
     async def test_callers_at_the_same_time_share_a_line(self, do: Do) -> None:
         session = await do.open()
         await do.hold(session, "k", "first")
-        await self._at_once(do, [Acquire(session, "k", f"waiter {i}", 1) for i in range(8)])
-        line = [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
+        await self._at_once(do, [e.Acquire(session, "k", f"waiter {i}", 1) for i in range(8)])
+        line = [waiter.holder for waiter in (await do.page(e.Scan(e.HOLDERS, "k"))).waiting]
         assert len(set(line)) == 8
         tokens: list[int] = []
         for holder, following in zip(["first", *line], line, strict=False):
-            await do(Release("k", holder))
+            await do(e.Release("k", holder))
             tokens.append(await do.hold(session, "k", following))
         assert tokens == sorted(set(tokens))
 
     async def test_callers_at_the_same_time_book_what_there_is_and_no_more(self, do: Do) -> None:
         sessions = [await do.open(f"p{i}") for i in range(20)]
-        request = SpendRequest((1.0,), max_wait=0.0)
+        request = e.SpendRequest((1.0,), max_wait=0.0)
         answers = await self._at_once(
             do,
             [
-                Spend(session, do.number(), "k", (request,), (RateLimit("", 1e-6, 10.0),))
+                e.Spend(session, do.number(), "k", (request,), (e.RateLimit("", 1e-6, 10.0),))
                 for session in sessions
             ],
         )
@@ -151,15 +137,15 @@ class BatchContract(ContractBase):
 
     async def test_callers_at_the_same_time_trip_a_barrier_once(self, do: Do) -> None:
         session = await do.open()
-        answers = await self._at_once(do, [Arrive(session, "k", str(i), 8) for i in range(8)])
+        answers = await self._at_once(do, [e.Arrive(session, "k", str(i), 8) for i in range(8)])
         assert sorted(type(answer).__name__ for answer in answers) == ["Tripped"] + ["Waiting"] * 7
-        outcomes = [await do(Arrive(session, "k", str(i), 8)) for i in range(8)]
-        assert sorted(o.place for o in outcomes if isinstance(o, Tripped)) == list(range(8))
+        outcomes = [await do(e.Arrive(session, "k", str(i), 8)) for i in range(8)]
+        assert sorted(o.place for o in outcomes if isinstance(o, e.Tripped)) == list(range(8))
 
     async def _at_once(self, do: Do, operations: list[Any]) -> list[Any]:
         answers: list[Any] = []
 
-        async def caller(operation: Operation[Any]) -> None:
+        async def caller(operation: e.Operation[Any]) -> None:
             answers.append(await do(operation))
 
         async with anyio.create_task_group() as group:
@@ -171,10 +157,10 @@ class BatchContract(ContractBase):
         session = await do.open()
         for i in range(10):
             async with anyio.create_task_group() as group:
-                group.start_soon(do.engine.execute, [Acquire(session, f"k{i}", "a", 1), Ping()])
+                group.start_soon(do.engine.execute, [e.Acquire(session, f"k{i}", "a", 1), e.Ping()])
                 for _ in range(i % 5):
                     await checkpoint()
                 group.cancel_scope.cancel()
-            assert await do(Ping()) is Reply.OK
+            assert await do(e.Ping()) is e.Reply.OK
             token = await do.hold(session, f"k{i}", "a")
-            assert await do(Acquire(session, f"k{i}", "a", 1)) == Granted(token)
+            assert await do(e.Acquire(session, f"k{i}", "a", 1)) == e.Granted(token)

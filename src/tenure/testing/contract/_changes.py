@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engine import GROUPS, TASK, Move, MovedCount, NewTask, Notice, Reply, Scan, SetGroups, Verdict
+from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSessionBase, names, payloads
 from ._contract import Advance, Do, Hints
 
-NONE, ONE = MovedCount(0, more=False), MovedCount(1, more=False)
+NONE, ONE = e.MovedCount(0, more=False), e.MovedCount(1, more=False)
 
 
 class ChangeContract(QueueSessionBase):
@@ -19,13 +19,13 @@ class ChangeContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        first, second = await a.put(NewTask(b"1"), NewTask(b"2", 5))
+        first, second = await a.put(e.NewTask(b"1"), e.NewTask(b"2", 5))
         await advance(0.1)
-        await a.put(NewTask(b"3", 5), NewTask(b"4", 0, group="g"))
+        await a.put(e.NewTask(b"3", 5), e.NewTask(b"4", 0, group="g"))
         # its time stays: behind the second task, which came with it, and before the third
-        assert await do(Move("jobs", (first,), "delayed", delay=None, priority=5, payload=b"new")) == ONE
+        assert await do(e.Move("jobs", (first,), "delayed", delay=None, priority=5, payload=b"new")) == ONE
         assert [task.id for task in await a.browse("waiting")][:2] == [first, second]
-        assert await do(Move("jobs", (second,), "delayed", delay=None, priority=0, group="g")) == ONE
+        assert await do(e.Move("jobs", (second,), "delayed", delay=None, priority=0, group="g")) == ONE
         assert [(task.payload, task.group) for task in await a.browse("waiting")] == [
             *((b"new", ""), (b"3", ""), (b"2", "g"), (b"4", "g"))
         ]
@@ -36,9 +36,9 @@ class ChangeContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        late, ready = await a.put(NewTask(b"late", delay=2.0), NewTask(b"ready"))
-        assert await do(Move("jobs", (late,), "delayed", delay=None, priority=3)) == ONE
-        assert await do(Move("jobs", (ready,), "delayed", delay=5.0, payload=b"later")) == ONE
+        late, ready = await a.put(e.NewTask(b"late", delay=2.0), e.NewTask(b"ready"))
+        assert await do(e.Move("jobs", (late,), "delayed", delay=None, priority=3)) == ONE
+        assert await do(e.Move("jobs", (ready,), "delayed", delay=5.0, payload=b"later")) == ONE
         assert await a.take(5) == ()
         await advance(2.5)
         assert [(task.id, task.priority) for task in await a.take(5)] == [(late, 3)]
@@ -50,12 +50,12 @@ class ChangeContract(QueueSessionBase):
     ) -> None:
         a = await client("a")
         inbox = await hints("a")
-        await do(SetGroups("jobs", per_group=1))
-        first, _ = await a.put(NewTask(b"1", group="g"), NewTask(b"2", group="g"))
-        await a.settle(await a.take_one(), Verdict.RETRY, delay=60.0)
-        await do.page(Scan(TASK, "jobs", only=str(first), watch=a.session))
-        assert await do(Move("jobs", (first,), "delayed", delay=None, payload=b"new")) == ONE
-        assert await names(inbox, Notice.CHANGED) == [str(first)]
+        await do(e.SetGroups("jobs", per_group=1))
+        first, _ = await a.put(e.NewTask(b"1", group="g"), e.NewTask(b"2", group="g"))
+        await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
+        await do.page(e.Scan(e.TASK, "jobs", only=str(first), watch=a.session))
+        assert await do(e.Move("jobs", (first,), "delayed", delay=None, payload=b"new")) == ONE
+        assert await names(inbox, e.Notice.CHANGED) == [str(first)]
         # it rests still, and holds its group
         assert await a.take(5) == ()
         (record,) = await a.browse("delayed")
@@ -66,55 +66,55 @@ class ChangeContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(SetGroups("jobs", per_group=1, max_size=2))
-        first, _ = await a.put(NewTask(b"1", group="g"), NewTask(b"2", group="g"))
-        await a.settle(await a.take_one(), Verdict.RETRY, delay=60.0)
-        await b.request("m", NewTask(b"3", group="g"))
-        assert await do(Move("jobs", (first,), "delayed", delay=None, group="h")) == ONE
-        assert await names(inbox, Notice.ROOM) == ["m"]
-        rows = (await do.page(Scan(GROUPS, "jobs"))).rows
+        await do(e.SetGroups("jobs", per_group=1, max_size=2))
+        first, _ = await a.put(e.NewTask(b"1", group="g"), e.NewTask(b"2", group="g"))
+        await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
+        await b.request("m", e.NewTask(b"3", group="g"))
+        assert await do(e.Move("jobs", (first,), "delayed", delay=None, group="h")) == ONE
+        assert await names(inbox, e.Notice.ROOM) == ["m"]
+        rows = (await do.page(e.Scan(e.GROUPS, "jobs"))).rows
         assert [(row.group, row.waiting, row.delayed) for row in rows] == [("g", 1, 0), ("h", 0, 1)]
         assert payloads(await a.take(5)) == [b"2"]
-        assert await do(Move("jobs", (first,), "delayed", delay=None, group="")) == ONE
-        assert [row.group for row in (await do.page(Scan(GROUPS, "jobs"))).rows] == ["g"]
+        assert await do(e.Move("jobs", (first,), "delayed", delay=None, group="")) == ONE
+        assert [row.group for row in (await do.page(e.Scan(e.GROUPS, "jobs"))).rows] == ["g"]
         await a.recount()
 
     async def test_only_tasks_that_wait_are_changed(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        taken, done = await a.put(NewTask(b"taken"), NewTask(b"done"))
+        taken, done = await a.put(e.NewTask(b"taken"), e.NewTask(b"done"))
         tasks = await a.take(2)
         await a.settle(tasks[1])
         for task in (taken, done, done + 1):
-            assert await do(Move("jobs", (task,), "delayed", delay=None, payload=b"new", group="g")) == NONE
-        await a.settle(tasks[0], Verdict.GIVE_BACK)
+            assert await do(e.Move("jobs", (task,), "delayed", delay=None, payload=b"new", group="g")) == NONE
+        await a.settle(tasks[0], e.Verdict.GIVE_BACK)
         assert payloads(await a.take(5)) == [b"taken"]
         with pytest.raises(ValueError, match='to must be "delayed" for a change'):
-            Move("jobs", (taken,), "cancelled", priority=1)
+            e.Move("jobs", (taken,), "cancelled", priority=1)
 
     async def test_only_tasks_in_the_state_are_moved(
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        ids = await a.put(*(NewTask(b"%d" % n) for n in range(5)), NewTask(b"late", delay=60.0))
+        ids = await a.put(*(e.NewTask(b"%d" % n) for n in range(5)), e.NewTask(b"late", delay=60.0))
         waiting, dead, done, leased = ids[4], *ids[:3]
         tasks = await a.take(4)
-        await a.settle(tasks[0], Verdict.DEAD)
+        await a.settle(tasks[0], e.Verdict.DEAD)
         await a.settle(tasks[1], ttl=1.0)
         await a.settle(tasks[3], ttl=None)
-        assert await do(Move("jobs", ids, "cancelled", state="dead")) == NONE
-        assert await do(Move("jobs", ids, "purged", state="dead")) == ONE
-        assert await do(Move("jobs", ids, "purged", state="leased")) == NONE
-        assert await do(Move("jobs", ids, "cancelled", state="delayed")) == ONE
+        assert await do(e.Move("jobs", ids, "cancelled", state="dead")) == NONE
+        assert await do(e.Move("jobs", ids, "purged", state="dead")) == ONE
+        assert await do(e.Move("jobs", ids, "purged", state="leased")) == NONE
+        assert await do(e.Move("jobs", ids, "cancelled", state="delayed")) == ONE
         counts = await a.recount()
         assert (counts.waiting, counts.leased, counts.delayed, counts.cancelled) == (1, 1, 0, 1)
         assert (counts.dead, counts.done, counts.purged) == (0, 2, 1)
-        assert [await a.result(task) for task in (dead, done + 99)] == [Reply.UNKNOWN, Reply.UNKNOWN]
+        assert [await a.result(task) for task in (dead, done + 99)] == [e.Reply.UNKNOWN, e.Reply.UNKNOWN]
         await advance(2.0)
         # a record that has expired is not there
-        assert await do(Move("jobs", (done, ids[3]), "purged", state="done")) == ONE
-        assert await do(Move("jobs", ids, "purged")) == MovedCount(2, more=False)
+        assert await do(e.Move("jobs", (done, ids[3]), "purged", state="done")) == ONE
+        assert await do(e.Move("jobs", ids, "purged")) == e.MovedCount(2, more=False)
         assert await a.state(leased) == "leased"
         assert await a.state(waiting) == "unknown"
         await a.settle(tasks[2])
         with pytest.raises(ValueError, match="which must hold ids for the state"):
-            Move("jobs", frozenset({"dead"}), "purged", state="dead")
+            e.Move("jobs", frozenset({"dead"}), "purged", state="dead")

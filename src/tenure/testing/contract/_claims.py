@@ -4,83 +4,67 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engine import (
-    CAP,
-    RESOURCES,
-    AddResource,
-    Claim,
-    Claimed,
-    CloseSession,
-    EditClaim,
-    GiveBack,
-    Hint,
-    Metadata,
-    Notice,
-    Ping,
-    Queued,
-    RemoveResource,
-    Reply,
-    Resource,
-    Scan,
-)
+from tenure import engine as e
 
 from ._contract import Advance, ContractBase, Do, Hints, Inbox
 
-EU: Metadata = (("zone", b"eu"),)
-US: Metadata = (("zone", b"us"),)
-BIG_EU: Metadata = (("size", b"\0\xff"), ("zone", b"eu"))
+EU: e.Metadata = (("zone", b"eu"),)
+US: e.Metadata = (("zone", b"us"),)
+BIG_EU: e.Metadata = (("size", b"\0\xff"), ("zone", b"eu"))
 
 
-async def _add(do: Do, *resources: str, metadata: Metadata = (), preference: int = 0) -> None:
+async def _add(do: Do, *resources: str, metadata: e.Metadata = (), preference: int = 0) -> None:
     for resource in resources:
-        assert await do(AddResource("pool", resource, metadata, preference)) is Reply.OK
+        assert await do(e.AddResource("pool", resource, metadata, preference)) is e.Reply.OK
 
 
 async def _claim(
-    do: Do, session: str, holder: str, where: Metadata = (), quarantine: float = 0.0, pool: str = "pool"
-) -> Claimed:
+    do: Do, session: str, holder: str, where: e.Metadata = (), quarantine: float = 0.0, pool: str = "pool"
+) -> e.Claimed:
     """Claim a free resource."""
-    answer = await do(Claim(session, pool, holder, where, quarantine))
-    assert isinstance(answer, Claimed), f"{holder} was to get a resource at once, not {answer}"
+    answer = await do(e.Claim(session, pool, holder, where, quarantine))
+    assert isinstance(answer, e.Claimed), f"{holder} was to get a resource at once, not {answer}"
     return answer
 
 
-async def _queue(do: Do, session: str, holder: str, where: Metadata = (), quarantine: float = 0.0) -> Queued:
+async def _queue(
+    do: Do, session: str, holder: str, where: e.Metadata = (), quarantine: float = 0.0
+) -> e.Queued:
     """Wait for a resource that is not free."""
-    answer = await do(Claim(session, "pool", holder, where, quarantine))
-    assert isinstance(answer, Queued), f"{holder} was to wait, not {answer}"
+    answer = await do(e.Claim(session, "pool", holder, where, quarantine))
+    assert isinstance(answer, e.Queued), f"{holder} was to wait, not {answer}"
     return answer
 
 
 async def _back(do: Do, *holders: str) -> None:
     for holder in holders:
-        assert await do(GiveBack("pool", holder)) is Reply.RELEASED
+        assert await do(e.GiveBack("pool", holder)) is e.Reply.RELEASED
 
 
 async def _edit(
     do: Do,
     holder: str,
-    claimed: Claimed,
+    claimed: e.Claimed,
     *,
-    metadata: Metadata | None = None,
+    metadata: e.Metadata | None = None,
     cool_down: float | None = None,
     retire: str | None = None,
 ) -> None:
-    assert await do(EditClaim("pool", holder, claimed.token, metadata, cool_down, retire)) is Reply.OK
+    assert await do(e.EditClaim("pool", holder, claimed.token, metadata, cool_down, retire)) is e.Reply.OK
 
 
-async def _handed_over(inbox: Inbox) -> tuple[str, Claimed]:
+async def _handed_over(inbox: Inbox) -> tuple[str, e.Claimed]:
     """The only news: who got what."""
     hints = await inbox.new()
     assert len(hints) == 1, hints
     got = hints[0].news
-    assert isinstance(got, Claimed)
-    assert hints[0] == Hint(inbox.process, "pool", hints[0].name, got)
+    assert isinstance(got, e.Claimed)
+    assert hints[0] == e.Hint(inbox.process, "pool", hints[0].name, got)
     return hints[0].name, got
 
 
-async def _pool(do: Do) -> dict[str, Resource]:
-    return {resource.resource: resource for resource in (await do.page(Scan(RESOURCES, "pool"))).rows}
+async def _pool(do: Do) -> dict[str, e.Resource]:
+    return {resource.resource: resource for resource in (await do.page(e.Scan(e.RESOURCES, "pool"))).rows}
 
 
 class ClaimContract(ContractBase):
@@ -101,11 +85,11 @@ class ClaimContract(ContractBase):
         for holder in ("in us", "in eu", "us 1", "any"):
             await _back(do, holder)
             for hint in await news.new():
-                assert isinstance(hint.news, Claimed)
+                assert isinstance(hint.news, e.Claimed)
                 told.append((hint.name, hint.news.resource))
         # "big" matches nothing and blocks no other claim.
         assert told == [("us 1", "us"), ("any", "eu"), ("us 2", "us"), ("eu 1", "eu")]
-        assert (await do.page(Scan(RESOURCES, "pool"))).waiting == 1
+        assert (await do.page(e.Scan(e.RESOURCES, "pool"))).waiting == 1
 
     async def test_a_waiter_learns_when_the_next_resource_will_have_rested(
         self, do: Do, hints: Hints
@@ -119,7 +103,7 @@ class ClaimContract(ContractBase):
 
         async def asked() -> list[str]:
             told = await news.new()
-            assert all(hint.news is Notice.ASK for hint in told)
+            assert all(hint.news is e.Notice.ASK for hint in told)
             return [hint.name for hint in told]
 
         async def rests(holder: str, seconds: float) -> None:
@@ -135,15 +119,15 @@ class ClaimContract(ContractBase):
         assert await asked() == ["d"]
         assert 0 < (await _queue(do, session, "d", EU)).ask_again_in <= 15.0
         # The next head has to know it, too.
-        assert await do(GiveBack("pool", "e")) is Reply.LEFT
+        assert await do(e.GiveBack("pool", "e")) is e.Reply.LEFT
         assert await asked() == []
-        assert await do(GiveBack("pool", "d")) is Reply.LEFT
+        assert await do(e.GiveBack("pool", "d")) is e.Reply.LEFT
         assert await asked() == ["f"]
         await _queue(do, session, "g")
         await _add(do, "new")
         served, told = await news.new()
-        assert (served.name, told.name, told.news) == ("f", "g", Notice.ASK)
-        assert isinstance(served.news, Claimed)
+        assert (served.name, told.name, told.news) == ("f", "g", e.Notice.ASK)
+        assert isinstance(served.news, e.Claimed)
         await _add(do, "another new one")
         assert (await _handed_over(news))[0] == "g"
 
@@ -160,19 +144,19 @@ class ClaimContract(ContractBase):
         await _queue(do, dead, "also dead")
         await _queue(do, session, "b")
         if how == "closed":
-            assert await do(CloseSession(dead)) is not Reply.GONE
+            assert await do(e.CloseSession(dead)) is not e.Reply.GONE
         else:
             await advance(1.5)
-            await do(Ping())
+            await do(e.Ping())
         name, got = await _handed_over(news)
         assert (name, got.resource) == ("b", "x")
         assert got.token > old.token
-        assert await do(GiveBack("pool", "a")) is Reply.UNKNOWN
-        assert await do(GiveBack("pool", "also dead")) is Reply.UNKNOWN
-        assert (await do.page(Scan(RESOURCES, "pool"))).waiting == 0
-        stale = EditClaim("pool", "a", old.token, retire="late")
-        assert await do(stale) is Reply.REFUSED
-        assert await do(EditClaim("pool", "b", old.token, retire="late")) is Reply.REFUSED
+        assert await do(e.GiveBack("pool", "a")) is e.Reply.UNKNOWN
+        assert await do(e.GiveBack("pool", "also dead")) is e.Reply.UNKNOWN
+        assert (await do.page(e.Scan(e.RESOURCES, "pool"))).waiting == 0
+        stale = e.EditClaim("pool", "a", old.token, retire="late")
+        assert await do(stale) is e.Reply.REFUSED
+        assert await do(e.EditClaim("pool", "b", old.token, retire="late")) is e.Reply.REFUSED
 
     async def test_what_a_dead_claimer_had_rests_for_its_quarantine(
         self, do: Do, hints: Hints, advance: Advance
@@ -184,17 +168,17 @@ class ClaimContract(ContractBase):
         waiting = await _queue(do, session, "b")
         assert waiting.ask_again_in <= 1.0
         await advance(1.5)
-        answer = await do(Claim(session, "pool", "c", wait=False))
-        assert answer is Reply.REFUSED
+        answer = await do(e.Claim(session, "pool", "c", wait=False))
+        assert answer is e.Reply.REFUSED
         resource = (await _pool(do))["x"]
         assert (resource.state, resource.process, resource.token) == ("resting", "", 0)
         # It begins when the end of the session is noticed, and not before it was due.
         assert 3.4 - self.margin <= resource.rest <= 4.0
         waiting = await _queue(do, session, "b")
         assert 0 < waiting.ask_again_in <= 4.0
-        assert [hint.news for hint in await news.new()] == [Notice.ASK]
+        assert [hint.news for hint in await news.new()] == [e.Notice.ASK]
         await advance(4.5)
-        assert isinstance(await do(Claim(session, "pool", "b")), Claimed)
+        assert isinstance(await do(e.Claim(session, "pool", "b")), e.Claimed)
         assert [hint.name for hint in await news.new()] == ["b"]
 
     # editing
@@ -210,11 +194,11 @@ class ClaimContract(ContractBase):
         resource = (await _pool(do))[claimed.resource]
         assert (resource.state, resource.rest) == ("resting", self.about(1.5))
         assert (await _claim(do, session, "b")).resource != claimed.resource
-        assert await do(Claim(session, "pool", "c", wait=False)) is Reply.REFUSED
+        assert await do(e.Claim(session, "pool", "c", wait=False)) is e.Reply.REFUSED
         waiting = await _queue(do, session, "d")
         assert 0 < waiting.ask_again_in <= 1.5
         await advance(2.0)
-        assert isinstance(await do(Claim(session, "pool", "d")), Claimed)
+        assert isinstance(await do(e.Claim(session, "pool", "d")), e.Claimed)
 
     # slots
 
@@ -222,10 +206,10 @@ class ClaimContract(ContractBase):
         session = await do.open("p1")
         news = await hints("p1")
         for resource in "xy":
-            await do(AddResource("pool", resource, (), slots=2))
+            await do(e.AddResource("pool", resource, (), slots=2))
         claimed = [await _claim(do, session, holder) for holder in "abcd"]
         assert [claim.resource for claim in claimed] == ["x", "y", "x", "y"]  # each claim is a use
-        assert await do(Claim(session, "pool", "a")) == claimed[0]
+        assert await do(e.Claim(session, "pool", "a")) == claimed[0]
         shown = (await _pool(do))["x"]
         assert (shown.state, shown.slots, shown.claimed) == ("claimed", 2, 2)
         assert (shown.process, shown.token) == ("p1", claimed[2].token)
@@ -233,9 +217,9 @@ class ClaimContract(ContractBase):
             await _queue(do, session, holder)
         await _back(do, "c")
         assert (await _handed_over(news))[0] == "e"
-        await do(AddResource("pool", "x", (), slots=4))
+        await do(e.AddResource("pool", "x", (), slots=4))
         assert [hint.name for hint in await news.new()] == ["f", "g"]
-        await do(AddResource("pool", "x", ()))
+        await do(e.AddResource("pool", "x", ()))
         await _back(do, "e", "f", "g")
         assert await news.new() == []
         shown = (await _pool(do))["x"]
@@ -249,50 +233,50 @@ class ClaimContract(ContractBase):
         await _back(do, "a")
         assert (await _handed_over(news))[0] == "h"
         with pytest.raises(ValueError, match="slots must be between 1 and 256, not 0"):
-            AddResource("pool", "x", (), slots=0)
+            e.AddResource("pool", "x", (), slots=0)
 
     async def test_what_one_claimer_says_of_a_resource_is_true_of_all_slots(
         self, do: Do, hints: Hints, advance: Advance
     ) -> None:
         dead, session = await do.open("dead", 1.0), await do.open("p1", 60.0)
         news = await hints("p1")
-        await do(AddResource("pool", "x", (), slots=3))
+        await do(e.AddResource("pool", "x", (), slots=3))
         claimed = await _claim(do, session, "a")
         await _claim(do, dead, "b", quarantine=4.0)
         await _edit(do, "a", claimed, cool_down=2.0)
         shown = (await _pool(do))["x"]
         assert (shown.state, shown.claimed) == ("resting", 2)
-        assert await do(Claim(session, "pool", "c", wait=False)) is Reply.REFUSED
+        assert await do(e.Claim(session, "pool", "c", wait=False)) is e.Reply.REFUSED
         waiting = await _queue(do, session, "d", EU)
         assert 0 < waiting.ask_again_in <= 2.0
         await _edit(do, "a", claimed, metadata=EU, cool_down=0.0)
         assert (await _handed_over(news))[0] == "d"
         await _back(do, "d")
         await advance(1.5)  # the dead one's
-        await do(Ping())
+        await do(e.Ping())
         shown = (await _pool(do))["x"]
         assert (shown.state, shown.claimed) == ("resting", 1)
         await _edit(do, "a", claimed, retire="revoked")
         shown = (await _pool(do))["x"]
         assert (shown.state, shown.claimed, shown.reason) == ("retired", 1, "revoked")
-        await do(AddResource("pool", "x", EU, revive=True, slots=3))
+        await do(e.AddResource("pool", "x", EU, revive=True, slots=3))
         await _claim(do, session, "e")
-        await do(RemoveResource("pool", "x"))
+        await do(e.RemoveResource("pool", "x"))
         assert (await _pool(do))["x"].state == "claimed"
-        assert await do(Claim(session, "pool", "f", wait=False)) is Reply.REFUSED
+        assert await do(e.Claim(session, "pool", "f", wait=False)) is e.Reply.REFUSED
         await _back(do, "a", "e")
         assert await _pool(do) == {}
 
     # the pool
 
     async def test_a_large_pool_is_shown_in_pages(self, do: Do) -> None:
-        names = [f"r{n:03}" for n in range(CAP + 2)]
+        names = [f"r{n:03}" for n in range(e.CAP + 2)]
         await _add(do, *names)
-        first = await do.page(Scan(RESOURCES, "pool"))
-        assert ([item.resource for item in first.rows], bool(first.next)) == (names[:CAP], True)
-        await do(RemoveResource("pool", names[CAP - 1]))
-        last = await do.page(Scan(RESOURCES, "pool", first.next))
-        assert ([item.resource for item in last.rows], last.next) == (names[CAP:], "")
-        await do(RemoveResource("pool", names[-1]))
-        full = await do.page(Scan(RESOURCES, "pool"))
-        assert (len(full.rows), full.next) == (CAP, "")
+        first = await do.page(e.Scan(e.RESOURCES, "pool"))
+        assert ([item.resource for item in first.rows], bool(first.next)) == (names[: e.CAP], True)
+        await do(e.RemoveResource("pool", names[e.CAP - 1]))
+        last = await do.page(e.Scan(e.RESOURCES, "pool", first.next))
+        assert ([item.resource for item in last.rows], last.next) == (names[e.CAP :], "")
+        await do(e.RemoveResource("pool", names[-1]))
+        full = await do.page(e.Scan(e.RESOURCES, "pool"))
+        assert (len(full.rows), full.next) == (e.CAP, "")

@@ -7,33 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from tenure.engine import (
-    TASKS,
-    Accepted,
-    CloseSession,
-    Conflict,
-    Count,
-    Exchange,
-    Exchanged,
-    GetResult,
-    Move,
-    MovedCount,
-    NewTask,
-    Notice,
-    Outcome,
-    Page,
-    Put,
-    PutRequest,
-    QueueCounts,
-    Queued,
-    Record,
-    Reply,
-    Scan,
-    Settle,
-    Taken,
-    Unfinished,
-    Verdict,
-)
+from tenure import engine as e
 
 from ._contract import LASTING, ContractBase, Do, Inbox
 
@@ -51,24 +25,24 @@ class QueueSession:
     async def request(
         self,
         producer: str,
-        *tasks: NewTask,
+        *tasks: e.NewTask,
         max_size: int = 10_000,
         wait: bool = True,
         cursor: tuple[str, bytes] | None = None,
         expected: bytes | None = None,
-    ) -> Accepted | Conflict | Queued | Reply:
+    ) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
         """Send one producer's request, and return the answer to it."""
-        request = PutRequest(producer, tasks, wait, cursor, expected)
-        answer = await self.do(Put(self.session, self.do.number(), self.queue, (request,), max_size))
-        if isinstance(answer, Reply):
+        request = e.PutRequest(producer, tasks, wait, cursor, expected)
+        answer = await self.do(e.Put(self.session, self.do.number(), self.queue, (request,), max_size))
+        if isinstance(answer, e.Reply):
             return answer
         (only,) = answer.answers
         return only
 
-    async def put(self, *tasks: NewTask, max_size: int = 10_000) -> tuple[int, ...]:
+    async def put(self, *tasks: e.NewTask, max_size: int = 10_000) -> tuple[int, ...]:
         """Put tasks that are all new, and return their ids."""
         answer = await self.request("producer", *tasks, max_size=max_size)
-        assert isinstance(answer, Accepted)
+        assert isinstance(answer, e.Accepted)
         ids = tuple(task for task in answer.ids if isinstance(task, int))
         assert len(ids) == len(tasks)
         return ids
@@ -77,32 +51,34 @@ class QueueSession:
 
     async def exchange(
         self,
-        *settle: Settle,
+        *settle: e.Settle,
         want: int = 0,
         wait: bool = False,
         aging: float | None = None,
         max_deliveries: int = 20,
         keep: bool = False,
-    ) -> Exchanged:
+    ) -> e.Exchanged:
         """Settle and take, in one step."""
         number, queue = self.do.number(), self.queue
         answer = await self.do(
-            Exchange(self.session, number, queue, settle, want, wait, aging, max_deliveries, keep)
+            e.Exchange(self.session, number, queue, settle, want, wait, aging, max_deliveries, keep)
         )
-        assert isinstance(answer, Exchanged), answer
+        assert isinstance(answer, e.Exchanged), answer
         return answer
 
-    async def take(self, want: int = 1, *, max_deliveries: int = 20, keep: bool = False) -> tuple[Taken, ...]:
+    async def take(
+        self, want: int = 1, *, max_deliveries: int = 20, keep: bool = False
+    ) -> tuple[e.Taken, ...]:
         """Take up to so many tasks, without waiting for any."""
         return (await self.exchange(want=want, max_deliveries=max_deliveries, keep=keep)).tasks
 
-    async def take_one(self, *, max_deliveries: int = 20, keep: bool = False) -> Taken:
+    async def take_one(self, *, max_deliveries: int = 20, keep: bool = False) -> e.Taken:
         """Take the task that is there."""
         tasks = await self.take(max_deliveries=max_deliveries, keep=keep)
         assert len(tasks) == 1
         return tasks[0]
 
-    async def idle(self, want: int = 1) -> Exchanged:
+    async def idle(self, want: int = 1) -> e.Exchanged:
         """Wait for tasks; there are none yet."""
         answer = await self.exchange(want=want, wait=True)
         assert answer.tasks == ()
@@ -110,51 +86,51 @@ class QueueSession:
 
     async def settle(
         self,
-        task: Taken,
-        verdict: Verdict = Verdict.DONE,
+        task: e.Taken,
+        verdict: e.Verdict = e.Verdict.DONE,
         result: bytes = b"",
         *,
         delay: float = 0.0,
         ttl: float | None = None,
     ) -> None:
         """Settle a task that this session has."""
-        answer = await self.exchange(Settle(task.id, task.token, verdict, result, delay, ttl))
+        answer = await self.exchange(e.Settle(task.id, task.token, verdict, result, delay, ttl))
         assert answer.refused == ()
 
     async def end(self, task: int, state: str) -> None:
         """Bring a task that is not leased into an ended state; it must be the next in the order."""
         if state == "cancelled":
-            assert await self.do(Move(self.queue, (task,), "cancelled")) == MovedCount(1, more=False)
+            assert await self.do(e.Move(self.queue, (task,), "cancelled")) == e.MovedCount(1, more=False)
         else:
             taken = await self.take_one()
             assert taken.id == task
-            await self.settle(taken, Verdict(state))
+            await self.settle(taken, e.Verdict(state))
 
     # looking
 
-    async def count(self) -> QueueCounts:
+    async def count(self) -> e.QueueCounts:
         """The state of the queue."""
-        counts = await self.do(Count(self.queue))
-        assert isinstance(counts, QueueCounts)
+        counts = await self.do(e.Count(self.queue))
+        assert isinstance(counts, e.QueueCounts)
         return counts
 
-    async def recount(self) -> QueueCounts:
+    async def recount(self) -> e.QueueCounts:
         """The state of the queue by its tasks, which must be the same, but for the time that has passed."""
-        counts, recounted = await self.count(), await self.do(Count(self.queue, recount=True))
-        assert isinstance(recounted, QueueCounts)
+        counts, recounted = await self.count(), await self.do(e.Count(self.queue, recount=True))
+        assert isinstance(recounted, e.QueueCounts)
         assert _timeless(recounted) == _timeless(counts)
         assert recounted.group_counter == recounted.groups
         return recounted
 
-    async def page(self, state: str, after: str = "", limit: int = 100) -> Page[Record]:
+    async def page(self, state: str, after: str = "", limit: int = 100) -> e.Page[e.Record]:
         """A page of the tasks in a state."""
-        page = await self.do.page(Scan(TASKS[state], self.queue, after, limit))
+        page = await self.do.page(e.Scan(e.TASKS[state], self.queue, after, limit))
         assert len(page.rows) <= limit
         return page
 
-    async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[Record, ...]:
+    async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[e.Record, ...]:
         """The tasks in a state, page by page."""
-        records: list[Record] = []
+        records: list[e.Record] = []
         for _ in range(10_000):
             page = await self.page(state, after, limit)
             records += page.rows
@@ -164,41 +140,41 @@ class QueueSession:
             after = page.next
         raise AssertionError(f"the listing of {state} never ends")
 
-    async def result(self, task: int, watch: str = "") -> Outcome | Unfinished | Reply:
+    async def result(self, task: int, watch: str = "") -> e.Outcome | e.Unfinished | e.Reply:
         """The result of a task."""
-        return await self.do(GetResult(self.queue, task, watch))
+        return await self.do(e.GetResult(self.queue, task, watch))
 
     async def state(self, task: int) -> str:
         """The state of a task, or the reply that says why there is none."""
         answer = await self.result(task)
-        return answer.value if isinstance(answer, Reply) else answer.state
+        return answer.value if isinstance(answer, e.Reply) else answer.state
 
     # the session
 
     async def close(self) -> None:
         """End the session."""
-        assert await self.do(CloseSession(self.session)) is not Reply.GONE
+        assert await self.do(e.CloseSession(self.session)) is not e.Reply.GONE
 
     async def begin_to_close(self) -> None:
         """Send the end of the session once, and leave the rest to the next process."""
-        await self.do.engine.execute([CloseSession(self.session)])
+        await self.do.engine.execute([e.CloseSession(self.session)])
 
 
-def _timeless(counts: QueueCounts) -> QueueCounts:
+def _timeless(counts: e.QueueCounts) -> e.QueueCounts:
     return replace(counts, oldest=0.0, ask_again_in=0.0, now=0.0, starts_in=0.0)
 
 
-def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[NewTask, ...]:
+def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[e.NewTask, ...]:
     """Tasks with the payloads 0, 1, 2 ..."""
-    return tuple(NewTask(b"%d" % n, priority, delay) for n in range(count))
+    return tuple(e.NewTask(b"%d" % n, priority, delay) for n in range(count))
 
 
-def payloads(tasks: tuple[Taken, ...]) -> list[bytes]:
+def payloads(tasks: tuple[e.Taken, ...]) -> list[bytes]:
     """The payloads of the tasks."""
     return [task.payload for task in tasks]
 
 
-async def names(inbox: Inbox, notice: Notice) -> list[str]:
+async def names(inbox: Inbox, notice: e.Notice) -> list[str]:
     """The names in the notices that came since the last look; nothing else may have come."""
     hints = await inbox.new()
     assert [hint.news for hint in hints] == [notice] * len(hints)

@@ -13,22 +13,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from tenure.engine import (
-    A,
-    Acquire,
-    CloseSession,
-    Engine,
-    Granted,
-    Hint,
-    Notice,
-    OpenSession,
-    Operation,
-    Page,
-    Queued,
-    Release,
-    Reply,
-    Scan,
-)
+from tenure import engine as e
 from tenure.errors import EngineError
 
 Advance = Callable[[float], Awaitable[object]]
@@ -43,12 +28,12 @@ LASTING = 1000.0
 _REPEATS = 10_000
 
 
-def _ignore(_: Hint) -> None:
+def _ignore(_: e.Hint) -> None:
     pass
 
 
 R = TypeVar("R")
-P = TypeVar("P", bound=Page[Any])
+P = TypeVar("P", bound=e.Page[Any])
 
 
 class Do:
@@ -57,37 +42,37 @@ class Do:
     Sends an operation again for as long as the answer is MORE, and raises an `EngineError` that was answered.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: e.Engine) -> None:
         self.engine = engine
         self._number = 0
 
-    async def __call__(self, operation: Operation[A]) -> A:
+    async def __call__(self, operation: e.Operation[e.A]) -> e.A:
         """Execute one operation to its end."""
         for _ in range(_REPEATS):
             (answer,) = await self.engine.execute([operation])
             if isinstance(answer, EngineError):
                 raise answer
-            if answer is not Reply.MORE:
+            if answer is not e.Reply.MORE:
                 return answer
         pytest.fail(f"{operation} was answered MORE {_REPEATS} times: clearing up never ends")
 
-    async def page(self, scan: Scan[P]) -> P:
+    async def page(self, scan: e.Scan[P]) -> P:
         """Read a page of an index."""
         page = await self(scan)
-        assert not isinstance(page, Reply), f"{scan} was answered {page}"
+        assert not isinstance(page, e.Reply), f"{scan} was answered {page}"
         return page
 
-    async def row(self, scan: Scan[Page[R]]) -> R:
+    async def row(self, scan: e.Scan[e.Page[R]]) -> R:
         """Read the only row of an index."""
         (row,) = (await self.page(scan)).rows
         return row
 
-    async def batch(self, *operations: Operation[Any]) -> list[Any]:
+    async def batch(self, *operations: e.Operation[Any]) -> list[Any]:
         """Execute operations as one batch; what was answered MORE is sent again alone, in its turn."""
         answers = list(await self.engine.execute(operations))
         assert len(answers) == len(operations), "one answer for each operation"
         for i, operation in enumerate(operations):
-            if answers[i] is Reply.MORE:
+            if answers[i] is e.Reply.MORE:
                 answers[i] = await self(operation)
             elif isinstance(answers[i], EngineError):
                 raise answers[i]
@@ -101,23 +86,23 @@ class Do:
     async def open(self, process: str = "p1", ttl: float = LASTING) -> str:
         """Open a session of the process; returns its id."""
         session = f"{process} session {self.number()}"
-        assert await self(OpenSession(session, process, ttl)) is Reply.OK
+        assert await self(e.OpenSession(session, process, ttl)) is e.Reply.OK
         return session
 
     async def hold(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
     ) -> int:
         """Acquire a free hold; returns the token."""
-        answer = await self(Acquire(session, key, holder, capacity, weight, value))
-        assert isinstance(answer, Granted), f"{holder} was to get {key} at once, not {answer}"
+        answer = await self(e.Acquire(session, key, holder, capacity, weight, value))
+        assert isinstance(answer, e.Granted), f"{holder} was to get {key} at once, not {answer}"
         return answer.token
 
     async def queue(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
-    ) -> Queued:
+    ) -> e.Queued:
         """Join the line of a hold that is not free; returns the place in the line."""
-        answer = await self(Acquire(session, key, holder, capacity, weight, value))
-        assert isinstance(answer, Queued), f"{holder} was to wait for {key}, not {answer}"
+        answer = await self(e.Acquire(session, key, holder, capacity, weight, value))
+        assert isinstance(answer, e.Queued), f"{holder} was to wait for {key}, not {answer}"
         return answer
 
 
@@ -128,16 +113,16 @@ class Inbox:
         self.process = process
         self._do = do
         self._hint_timeout = hint_timeout
-        self._hints: list[Hint] = []
+        self._hints: list[e.Hint] = []
         self._came = anyio.Event()
 
-    def deliver(self, hint: Hint) -> None:
+    def deliver(self, hint: e.Hint) -> None:
         """Take a hint in. MISSED is left out: an engine may send it at any time."""
-        if hint.news is not Notice.MISSED:
+        if hint.news is not e.Notice.MISSED:
             self._hints.append(hint)
             self._came.set()
 
-    async def new(self) -> list[Hint]:
+    async def new(self) -> list[e.Hint]:
         """The hints since the last call, in the order in which they came.
 
         What is still on its way comes too: a grant of its own to the same process follows behind and is waited for.
@@ -146,7 +131,7 @@ class Inbox:
         session = await do.open(self.process)
         await do.hold(session, session, "first")
         await do.queue(session, session, "last")
-        await do(Release(session, "first"))
+        await do(e.Release(session, "first"))
         with anyio.move_on_after(self._hint_timeout):
             while not (self._hints and self._hints[-1].key == session):
                 self._came = anyio.Event()
@@ -154,7 +139,7 @@ class Inbox:
         hints, self._hints = self._hints, []
         assert hints, f"no hint for {self.process} in {self._hint_timeout} s"
         assert hints.pop().key == session, f"no hint for {self.process} of its own grant"
-        await do(CloseSession(session))
+        await do(e.CloseSession(session))
         assert {hint.process for hint in hints} <= {self.process}, (
             f"{self.process} was hinted what is for others"
         )
@@ -173,19 +158,19 @@ class ContractBase:
     """Seconds that a hint may take on its way."""
 
     @pytest.fixture
-    def engine(self) -> Engine:
+    def engine(self) -> e.Engine:
         """Return a fresh engine without any state; also as a generator, or async."""
         raise NotImplementedError(
             "the subclass must define a fixture `engine`: a fresh engine without any state"
         )
 
     @pytest.fixture
-    def advance(self, engine: Engine) -> Advance:
+    def advance(self, engine: e.Engine) -> Advance:
         """Let the engine's time pass; the subclass overrides it if it can do better than wait."""
         return anyio.sleep
 
     @pytest.fixture
-    async def links(self, engine: Engine) -> AsyncGenerator[TaskGroup]:
+    async def links(self, engine: e.Engine) -> AsyncGenerator[TaskGroup]:
         """The task group that serves the engine, for as long as the test lasts."""
         async with anyio.create_task_group() as group:
             await group.start(engine.serve, "nobody", _ignore)
@@ -193,12 +178,12 @@ class ContractBase:
             group.cancel_scope.cancel()
 
     @pytest.fixture
-    async def do(self, engine: Engine, links: TaskGroup) -> Do:
+    async def do(self, engine: e.Engine, links: TaskGroup) -> Do:
         """Execute operations on the engine, which is served."""
         return Do(engine)
 
     @pytest.fixture
-    async def hints(self, engine: Engine, links: TaskGroup, do: Do) -> Hints:
+    async def hints(self, engine: e.Engine, links: TaskGroup, do: Do) -> Hints:
         """Collect the hints for a process from now on."""
 
         async def collect(process: str) -> Inbox:

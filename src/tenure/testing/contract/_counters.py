@@ -6,44 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.engine import (
-    LIMITER,
-    Arrive,
-    Broken,
-    CloseSession,
-    Hint,
-    HoldOff,
-    LimiterStatus,
-    Notice,
-    Ping,
-    RateLimit,
-    Refund,
-    RefundRequest,
-    ResetBarrier,
-    Scan,
-    Spend,
-    Spending,
-    SpendRequest,
-    SpendResults,
-    Waiting,
-    Withdraw,
-)
+from tenure import engine as e
 
 from ._contract import Advance, ContractBase, Do, Hints
 
-_TWO = RateLimit("two", 2.0, 4.0)
-_TEN = RateLimit("ten", 10.0, 40.0)
+_TWO = e.RateLimit("two", 2.0, 4.0)
+_TEN = e.RateLimit("ten", 10.0, 40.0)
 
 
 class CounterContract(ContractBase):
     """The contract's tests of rates and barriers, beside the walk."""
 
     async def _spend(
-        self, do: Do, session: str, limits: tuple[RateLimit, ...], *costs: tuple[float, ...]
-    ) -> tuple[Spending, ...]:
-        requests = tuple(map(SpendRequest, costs))
-        spent = await do(Spend(session, do.number(), "k", requests, limits))
-        assert isinstance(spent, SpendResults)
+        self, do: Do, session: str, limits: tuple[e.RateLimit, ...], *costs: tuple[float, ...]
+    ) -> tuple[e.Spending, ...]:
+        requests = tuple(map(e.SpendRequest, costs))
+        spent = await do(e.Spend(session, do.number(), "k", requests, limits))
+        assert isinstance(spent, e.SpendResults)
         assert len(spent.answers) == len(costs)
         assert all(spending.booked for spending in spent.answers)
         return spent.answers
@@ -55,7 +34,7 @@ class CounterContract(ContractBase):
 
     async def _debts(self, do: Do, two: float, ten: float) -> None:
         """Check the bookings of both limits."""
-        debts = {debt.name: debt.amount for debt in (await do.row(Scan(LIMITER, "k"))).debts}
+        debts = {debt.name: debt.amount for debt in (await do.row(e.Scan(e.LIMITER, "k"))).debts}
         assert debts.get("two", 0.0) / 2 == self.about(two / 2)
         assert debts.get("ten", 0.0) / 10 == self.about(ten / 10)
 
@@ -89,12 +68,12 @@ class CounterContract(ContractBase):
 
     async def test_many_limits_are_told_apart_by_their_names(self, do: Do) -> None:
         session = await do.open()
-        limits = tuple(RateLimit(f"{n}", 1.0, 100.0) for n in range(8))
+        limits = tuple(e.RateLimit(f"{n}", 1.0, 100.0) for n in range(8))
         await self._spend(do, session, limits, tuple(map(float, range(8))))
         # in another order, and beside limits that it does not name
         await self._spend(do, session, limits[::-1], (1.0,) * 8)
         await self._spend(do, session, limits[2:], (1.0,) * 6)
-        debts = (await do.row(Scan(LIMITER, "k"))).debts
+        debts = (await do.row(e.Scan(e.LIMITER, "k"))).debts
         assert tuple(debt.amount for debt in debts) == tuple(
             map(self.about, (1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))
         )
@@ -103,15 +82,15 @@ class CounterContract(ContractBase):
         session = await do.open()
         limits = (_TWO, _TEN)
         await self._spend(do, session, limits, (0.0, 40.0))
-        spent = await do(Spend(session, do.number(), "k", (SpendRequest((1.0, 1.0), 0.01),), limits))
-        assert isinstance(spent, SpendResults)
-        assert spent.answers == (Spending(False, self.about(0.1), 0.0, ()),)
+        spent = await do(e.Spend(session, do.number(), "k", (e.SpendRequest((1.0, 1.0), 0.01),), limits))
+        assert isinstance(spent, e.SpendResults)
+        assert spent.answers == (e.Spending(False, self.about(0.1), 0.0, ()),)
         await self._debts(do, 0.0, 40.0)
 
     async def test_a_wait_for_one_limit_leaves_no_room_for_a_burst_in_another(self, do: Do) -> None:
         session = await do.open()
         costs = (0.0, 40.0), (1.0, 20.0), (1.0, 0.0)
-        limits = RateLimit("one", 1.0, 1.0), _TEN
+        limits = e.RateLimit("one", 1.0, 1.0), _TEN
         delays = [spending.delay for spending in await self._spend(do, session, limits, *costs)]
         # the second goes after 2 seconds; if the third went just before, that would be two at once
         assert delays == [0, self.about(2.0), self.about(3.0)]
@@ -120,7 +99,7 @@ class CounterContract(ContractBase):
         session = await do.open()
         limits = (_TWO, _TEN)
         spendings = await self._spend(do, session, limits, (0.0, 40.0), (1.0, 20.0))
-        await do(Refund(session, do.number(), "k", (RefundRequest(spendings[1].bookings),), limits))
+        await do(e.Refund(session, do.number(), "k", (e.RefundRequest(spendings[1].bookings),), limits))
         await self._debts(do, 0.0, 40.0)
 
     async def test_a_correction_books_more_or_gives_back(self, do: Do, advance: Advance) -> None:
@@ -128,24 +107,24 @@ class CounterContract(ContractBase):
         limits = (_TWO, _TEN)
         (spending,) = await self._spend(do, session, limits, (1.0, 40.0))
         bookings = spending.bookings
-        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (0.5, 30.0)),), limits))
+        await do(e.Refund(session, do.number(), "k", (e.RefundRequest(bookings, (0.5, 30.0)),), limits))
         await self._debts(do, 0.5, 10.0)
         # also above the burst
-        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (-9.5, -60.0)),), limits))
+        await do(e.Refund(session, do.number(), "k", (e.RefundRequest(bookings, (-9.5, -60.0)),), limits))
         await self._debts(do, 10.0, 70.0)
         # what time has brought back meanwhile is not given back once more
         await advance(3.0)
-        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (1.0, 40.0)),), limits))
+        await do(e.Refund(session, do.number(), "k", (e.RefundRequest(bookings, (1.0, 40.0)),), limits))
         await self._debts(do, 4.0, 30.0)
 
     async def test_corrections_add_up_to_no_more_than_the_longest_duration(self, do: Do) -> None:
         session = await do.open()
         (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
         bookings = spending.bookings
-        much = RefundRequest(bookings, (-1e12,))
-        for request in (much, much, RefundRequest(bookings, (2.0,))):
-            await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
-        (debt,) = (await do.row(Scan(LIMITER, "k"))).debts
+        much = e.RefundRequest(bookings, (-1e12,))
+        for request in (much, much, e.RefundRequest(bookings, (2.0,))):
+            await do(e.Refund(session, do.number(), "k", (request,), (_TWO,)))
+        (debt,) = (await do.row(e.Scan(e.LIMITER, "k"))).debts
         assert debt.amount / 2.0 == self.about(1e9 - 1.0)
         # so do spendings, also those of one request
         *_, last = await self._spend(do, session, (_TWO,), (8.0,), (8.0,), (8.0,))
@@ -164,9 +143,9 @@ class CounterContract(ContractBase):
     async def test_nobody_gets_anything_while_it_is_held_off(self, do: Do, advance: Advance) -> None:
         session = await do.open()
         assert await self._delays(do, session, 2.0) == [0]
-        await do(HoldOff(session, do.number(), "k", 3.0))
-        await do(HoldOff(session, do.number(), "k", 1.0))
-        looked = await do.row(Scan(LIMITER, "k"))
+        await do(e.HoldOff(session, do.number(), "k", 3.0))
+        await do(e.HoldOff(session, do.number(), "k", 1.0))
+        looked = await do.row(e.Scan(e.LIMITER, "k"))
         assert (looked.held_off, looked.held) == (self.about(3.0), self.about(3.0))
         # the clock of the limiter stands still: nothing comes back, and nothing is lost
         assert await self._delays(do, session, 2.0, 1.0) == [self.about(3.0), self.about(3.5)]
@@ -180,14 +159,14 @@ class CounterContract(ContractBase):
         session, other = await do.open("p1"), await do.open("p2")
         assert await self._delays(do, other, 4.0) == [0]
         (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
-        await do(HoldOff(other, do.number(), "k", 5.0))
-        assert await inbox.new() == [Hint("p1", "k", "", Notice.HELD)]
-        assert (await do.row(Scan(LIMITER, "k"))).held - spending.held == self.about(5.0)
+        await do(e.HoldOff(other, do.number(), "k", 5.0))
+        assert await inbox.new() == [e.Hint("p1", "k", "", e.Notice.HELD)]
+        assert (await do.row(e.Scan(e.LIMITER, "k"))).held - spending.held == self.about(5.0)
         # no longer than it is held off already: no process has to know
-        await do(HoldOff(other, do.number(), "k", 1.0))
+        await do(e.HoldOff(other, do.number(), "k", 1.0))
         assert await inbox.new() == []
         await advance(7.1 + 2 * self.margin)
-        await do(HoldOff(other, do.number(), "k", 1.0))
+        await do(e.HoldOff(other, do.number(), "k", 1.0))
         assert await inbox.new() == []
         assert await others.new() == []
 
@@ -196,18 +175,18 @@ class CounterContract(ContractBase):
     ) -> None:
         session = await do.open()
         await self._delays(do, session, 4.0)
-        await do(HoldOff(session, do.number(), "k", 3.0))
+        await do(e.HoldOff(session, do.number(), "k", 3.0))
         await advance(4.0)
-        assert (await do.row(Scan(LIMITER, "k"))).held == self.about(3.0)
+        assert (await do.row(e.Scan(e.LIMITER, "k"))).held == self.about(3.0)
         await advance(1.0 + self.margin)
-        assert await do.row(Scan(LIMITER, "k")) == LimiterStatus(0.0, 0.0, ())
+        assert await do.row(e.Scan(e.LIMITER, "k")) == e.LimiterStatus(0.0, 0.0, ())
 
     # barriers
 
-    async def _wait(self, do: Do, session: str, participant: str) -> Waiting:
+    async def _wait(self, do: Do, session: str, participant: str) -> e.Waiting:
         """Arrive where others are missing."""
-        answer = await do(Arrive(session, "k", participant, 3))
-        assert isinstance(answer, Waiting)
+        answer = await do(e.Arrive(session, "k", participant, 3))
+        assert isinstance(answer, e.Waiting)
         return answer
 
     async def test_a_participant_that_dies_breaks_the_barrier(
@@ -220,13 +199,13 @@ class CounterContract(ContractBase):
             generation = (await self._wait(do, other, "b")).generation
             await self._wait(do, mortal, "a")
             if how == "close":
-                await do(CloseSession(mortal))
+                await do(e.CloseSession(mortal))
             else:
                 await advance(2.1 + self.margin)
-                await do(Ping())
-            assert await inbox.new() == [Hint("p2", "k", "b", Broken(generation))]
-            assert await do(Withdraw("k", "b")) == Broken(generation)
-            await do(ResetBarrier("k"))
+                await do(e.Ping())
+            assert await inbox.new() == [e.Hint("p2", "k", "b", e.Broken(generation))]
+            assert await do(e.Withdraw("k", "b")) == e.Broken(generation)
+            await do(e.ResetBarrier("k"))
 
     async def test_a_waiter_learns_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
         mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
@@ -234,4 +213,4 @@ class CounterContract(ContractBase):
         answer = await self._wait(do, other, "b")
         assert 0 < answer.ask_again_in <= 2.0 + self.margin
         await advance(answer.ask_again_in + 0.01 + self.margin)
-        assert await do(Arrive(other, "k", "b", 3)) == Broken(answer.generation)
+        assert await do(e.Arrive(other, "k", "b", 3)) == e.Broken(answer.generation)

@@ -7,37 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.engine import (
-    RESOURCES,
-    Acquire,
-    AddResource,
-    Booking,
-    Claim,
-    Claimed,
-    EditClaim,
-    Exchange,
-    Granted,
-    HoldOff,
-    Move,
-    NewTask,
-    OpenSession,
-    Operation,
-    Ping,
-    Put,
-    PutAnswer,
-    PutChildren,
-    PutRequest,
-    RateLimit,
-    Refund,
-    RefundRequest,
-    Reply,
-    Scan,
-    Settle,
-    Spend,
-    SpendRequest,
-    SpendResults,
-    Verdict,
-)
+from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._contract import Advance, ContractBase, Do
@@ -51,41 +21,41 @@ class DurationContract(ContractBase):
         self, do: Do, advance: Advance, long: float
     ) -> None:
         session = await do.open(ttl=long)
-        kept = NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long, deadline=long)
-        tasks = NewTask(b"", expires=long), NewTask(b"", delay=long), NewTask(b""), NewTask(b""), kept
-        answer = await do(Put(session, do.number(), "q", (PutRequest("m", tasks),), 10))
-        assert isinstance(answer, PutAnswer)
-        taken = await do(Exchange(session, do.number(), "q", want=3, wait=False, aging=long))
-        assert not isinstance(taken, Reply)
+        kept = e.NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long, deadline=long)
+        tasks = e.NewTask(b"", expires=long), e.NewTask(b"", delay=long), e.NewTask(b""), e.NewTask(b""), kept
+        answer = await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),), 10))
+        assert isinstance(answer, e.PutAnswer)
+        taken = await do(e.Exchange(session, do.number(), "q", want=3, wait=False, aging=long))
+        assert not isinstance(taken, e.Reply)
         first, second, third = taken.tasks
         settle = (
-            Settle(first.id, first.token, Verdict.DONE, ttl=long),
-            Settle(second.id, second.token, Verdict.RETRY, delay=long),
+            e.Settle(first.id, first.token, e.Verdict.DONE, ttl=long),
+            e.Settle(second.id, second.token, e.Verdict.RETRY, delay=long),
         )
-        await do(Exchange(session, do.number(), "q", settle))
-        await do(Move("q", (third.id,), "cancelled", ttl=long))
-        await do(AddResource("p", "r", ()))
-        claimed = await do(Claim(session, "p", "a", (), long))
-        assert isinstance(claimed, Claimed)
-        await do(EditClaim("p", "a", claimed.token, cool_down=long))
+        await do(e.Exchange(session, do.number(), "q", settle))
+        await do(e.Move("q", (third.id,), "cancelled", ttl=long))
+        await do(e.AddResource("p", "r", ()))
+        claimed = await do(e.Claim(session, "p", "a", (), long))
+        assert isinstance(claimed, e.Claimed)
+        await do(e.EditClaim("p", "a", claimed.token, cool_down=long))
         spent = await do(
-            Spend(
+            e.Spend(
                 session,
                 do.number(),
                 "k",
-                (SpendRequest((1.0,), long),),
-                (RateLimit("", 1 / min(long, 1e300), 1.0),),
+                (e.SpendRequest((1.0,), long),),
+                (e.RateLimit("", 1 / min(long, 1e300), 1.0),),
             )
         )
-        assert isinstance(spent, SpendResults)
+        assert isinstance(spent, e.SpendResults)
         assert spent.answers[0].booked
         assert spent.answers[0].delay == 0
-        assert await do(HoldOff(session, do.number(), "held", long)) is Reply.OK
+        assert await do(e.HoldOff(session, do.number(), "held", long)) is e.Reply.OK
         # and all the rest goes on
         await advance(0.5)
         other = await do.open("p2")
-        assert isinstance(await do(Acquire(other, "k", "a", 1)), Granted)
-        page = await do.page(Scan(RESOURCES, "p"))
+        assert isinstance(await do(e.Acquire(other, "k", "a", 1)), e.Granted)
+        page = await do.page(e.Scan(e.RESOURCES, "p"))
         assert page.rows[0].state == "claimed"
 
     @pytest.mark.parametrize(
@@ -111,32 +81,38 @@ class DurationContract(ContractBase):
     )
     async def test_what_is_no_number_fails_alone(self, do: Do, of: str) -> None:
         session, n = await do.open(), do.number()
-        operations: dict[str, Operation[Any]] = {
-            "ttl": OpenSession("other", "p2", nan),
-            "delay": Put(session, n, "q", (PutRequest("m", (NewTask(b"", delay=nan),)),), 10),
-            "expires": Put(session, n, "q", (PutRequest("m", (NewTask(b"", expires=nan),)),), 10),
-            "deadline": Put(session, n, "q", (PutRequest("m", (NewTask(b"", deadline=nan),)),), 10),
-            "deadline of a child": PutChildren("q", 1, 1, "q", ("a",), (NewTask(b"", deadline=nan),)),
-            "key ttl": Put(session, n, "q", (PutRequest("m", (NewTask(b"", key="k", key_ttl=nan),)),), 10),
-            "longest wait": Put(
-                session, n, "q", (PutRequest("m", (NewTask(b"", key="k", max_wait=nan),)),), 10
+        operations: dict[str, e.Operation[Any]] = {
+            "ttl": e.OpenSession("other", "p2", nan),
+            "delay": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", delay=nan),)),), 10),
+            "expires": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", expires=nan),)),), 10),
+            "deadline": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", deadline=nan),)),), 10),
+            "deadline of a child": e.PutChildren("q", 1, 1, "q", ("a",), (e.NewTask(b"", deadline=nan),)),
+            "key ttl": e.Put(
+                session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", key_ttl=nan),)),), 10
             ),
-            "pause": Exchange(session, n, "q", (Settle(1, 1, Verdict.RETRY, delay=nan),)),
-            "result ttl": Exchange(session, n, "q", (Settle(1, 1, Verdict.DONE, ttl=nan),)),
-            "cancel": Move("q", (1,), "cancelled", ttl=nan),
-            "quarantine": Claim(session, "p", "a", (), nan),
-            "cool down": EditClaim("p", "a", 1, cool_down=nan),
-            "cost": Spend(session, n, "k", (SpendRequest((nan,)),), (RateLimit("", 1.0, 1.0),)),
-            "refund": Refund(
-                session, n, "k", (RefundRequest((Booking(1.0, 1.0),), (nan,)),), (RateLimit("", 1.0, 1.0),)
+            "longest wait": e.Put(
+                session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", max_wait=nan),)),), 10
             ),
-            "rate": Spend(session, n, "k", (SpendRequest((1.0,)),), (RateLimit("", nan, 1.0),)),
-            "hold off": HoldOff(session, n, "k", nan),
+            "pause": e.Exchange(session, n, "q", (e.Settle(1, 1, e.Verdict.RETRY, delay=nan),)),
+            "result ttl": e.Exchange(session, n, "q", (e.Settle(1, 1, e.Verdict.DONE, ttl=nan),)),
+            "cancel": e.Move("q", (1,), "cancelled", ttl=nan),
+            "quarantine": e.Claim(session, "p", "a", (), nan),
+            "cool down": e.EditClaim("p", "a", 1, cool_down=nan),
+            "cost": e.Spend(session, n, "k", (e.SpendRequest((nan,)),), (e.RateLimit("", 1.0, 1.0),)),
+            "refund": e.Refund(
+                session,
+                n,
+                "k",
+                (e.RefundRequest((e.Booking(1.0, 1.0),), (nan,)),),
+                (e.RateLimit("", 1.0, 1.0),),
+            ),
+            "rate": e.Spend(session, n, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", nan, 1.0),)),
+            "hold off": e.HoldOff(session, n, "k", nan),
         }
-        batch = (Acquire(session, "k", "a", 1), operations[of], Ping())
+        batch = (e.Acquire(session, "k", "a", 1), operations[of], e.Ping())
         answers = list(await do.engine.execute(batch))
         assert len(answers) == len(batch)
         first, failed, last = answers
-        assert isinstance(first, Granted)
+        assert isinstance(first, e.Granted)
         assert isinstance(failed, EngineError)
-        assert last is Reply.OK
+        assert last is e.Reply.OK

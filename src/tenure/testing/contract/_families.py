@@ -6,80 +6,52 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engine import (
-    ENTRIES,
-    GROUPS,
-    OF_CHILDREN,
-    SWEEP_PAUSE,
-    SWEEP_STEPS,
-    TASK,
-    UNFINISHED_CHILDREN,
-    Accepted,
-    CloseSession,
-    Engine,
-    Entry,
-    GroupCounts,
-    Move,
-    MovedCount,
-    NewTask,
-    Notice,
-    Outcome,
-    Page,
-    Ping,
-    PutChildren,
-    Reply,
-    Scan,
-    SetEntry,
-    SetGroups,
-    Taken,
-    TooMany,
-    Verdict,
-)
+from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase
 from ._contract import Advance, Hints
 
-_DONE, _DEAD, _RETRY, _WAIT = Verdict.DONE, Verdict.DEAD, Verdict.RETRY, Verdict.WAIT
+_DONE, _DEAD, _RETRY, _WAIT = e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY, e.Verdict.WAIT
 
 
 class _Family(QueueSession):
     """A session that raises families."""
 
-    async def root(self, task: NewTask = NewTask(b"root")) -> Taken:  # noqa: B008 it never changes
+    async def root(self, task: e.NewTask = e.NewTask(b"root")) -> e.Taken:  # noqa: B008 it never changes
         """A task that was put and taken."""
         await self.put(task)
         return await self.take_one()
 
     async def bear(
-        self, task: Taken, *names: str, to: str = "", most: int = 100, group: str = ""
+        self, task: e.Taken, *names: str, to: str = "", most: int = 100, group: str = ""
     ) -> tuple[int, ...]:
         """Put children of a task, which are accepted."""
         answer = await self.bear_some(task, *names, to=to, most=most, group=group)
-        assert isinstance(answer, Accepted), answer
+        assert isinstance(answer, e.Accepted), answer
         return tuple(i for i in answer.ids if isinstance(i, int))
 
     async def bear_some(
-        self, task: Taken, *names: str, to: str = "", most: int = 100, group: str = ""
+        self, task: e.Taken, *names: str, to: str = "", most: int = 100, group: str = ""
     ) -> object:
         """Put children of a task."""
-        tasks = tuple(NewTask(name.encode(), group=group and OF_CHILDREN + group) for name in names)
+        tasks = tuple(e.NewTask(name.encode(), group=group and e.OF_CHILDREN + group) for name in names)
         return await self.do(
-            PutChildren(self.queue, task.id, task.token, to or self.queue, names, tasks, most)
+            e.PutChildren(self.queue, task.id, task.token, to or self.queue, names, tasks, most)
         )
 
     async def entries(self, task: int) -> dict[str, str]:
         """The states of the entries of a task."""
-        page = await self.do.page(Scan(ENTRIES, self.queue, only=str(task)))
+        page = await self.do.page(e.Scan(e.ENTRIES, self.queue, only=str(task)))
         return {entry.name: entry.state for entry in page.rows}
 
     async def outcome(self, task: int) -> tuple[str, bytes]:
         """The state and the result of a task that has ended."""
         found = await self.result(task)
-        assert isinstance(found, Outcome), found
+        assert isinstance(found, e.Outcome), found
         return found.state, found.result
 
-    async def take_each(self, want: int) -> dict[bytes, Taken]:
+    async def take_each(self, want: int) -> dict[bytes, e.Taken]:
         """Take tasks, by their payloads."""
         return {task.payload: task for task in await self.take(want)}
 
@@ -88,7 +60,7 @@ class FamilyContract(QueueSessionBase):
     """A task ends after its children."""
 
     @pytest.fixture
-    async def family(self, engine: Engine, client: OpenClient) -> _Family:
+    async def family(self, engine: e.Engine, client: OpenClient) -> _Family:
         """A session that raises families."""
         if not engine.families:
             pytest.skip(f"{engine.url} has no families of tasks")
@@ -97,9 +69,9 @@ class FamilyContract(QueueSessionBase):
 
     # law 1: a task ends only when it has no unfinished child
 
-    @pytest.mark.parametrize("verdict", [_DEAD, Verdict.DISCARD, Verdict.CANCEL])
+    @pytest.mark.parametrize("verdict", [_DEAD, e.Verdict.DISCARD, e.Verdict.CANCEL])
     async def test_a_verdict_is_kept_until_the_children_have_ended(
-        self, family: _Family, verdict: Verdict
+        self, family: _Family, verdict: e.Verdict
     ) -> None:
         root = await family.root()
         await family.bear(root, "a", "b")
@@ -108,18 +80,18 @@ class FamilyContract(QueueSessionBase):
         assert await family.state(root.id) == "ending"
         assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
         assert (await family.exchange()).stop == (taken.token,)
-        await family.settle(taken, Verdict.CANCEL)
+        await family.settle(taken, e.Verdict.CANCEL)
         assert await family.outcome(root.id) == (verdict.value, b"why")
         await family.recount()
 
     async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: _Family) -> None:
-        await family.put(NewTask(b"root"))
-        await family.settle(await family.take_one(keep=True), Verdict.GIVE_BACK)
+        await family.put(e.NewTask(b"root"))
+        await family.settle(await family.take_one(keep=True), e.Verdict.GIVE_BACK)
         root = await family.take_one()
         await family.bear(root, "a")
         child = await family.take_one()
-        await family.settle(root, Verdict.DISCARD)
-        await family.settle(child, Verdict.CANCEL)
+        await family.settle(root, e.Verdict.DISCARD)
+        await family.settle(child, e.Verdict.CANCEL)
         assert [record.payload for record in await family.browse("ended")] == [b"", b""]
 
     async def test_done_waits_for_the_children(self, family: _Family) -> None:
@@ -137,27 +109,29 @@ class FamilyContract(QueueSessionBase):
     async def test_a_lost_session_that_ends_a_task_ends_its_children_first(
         self, family: _Family, client: OpenClient
     ) -> None:
-        await family.put(NewTask(b"root"))
+        await family.put(e.NewTask(b"root"))
         other = await client("b")
         root = await other.take_one(max_deliveries=1)
-        await family.do(PutChildren("jobs", root.id, root.token, "jobs", ("a",), (NewTask(b"a"),)))
+        await family.do(e.PutChildren("jobs", root.id, root.token, "jobs", ("a",), (e.NewTask(b"a"),)))
         child = await family.take_one()
         await other.close()
         assert await family.state(root.id) == "ending"
-        await family.settle(child, Verdict.CANCEL)
+        await family.settle(child, e.Verdict.CANCEL)
         assert await family.state(root.id) == "dead"
 
     async def test_purging_ends_the_children_too(self, family: _Family) -> None:
         root = await family.root()
         await family.bear(root, "a")
-        await family.settle(root, Verdict.GIVE_BACK)
+        await family.settle(root, e.Verdict.GIVE_BACK)
         first, second = await family.take(2)
         assert first.id == root.id
-        await family.settle(first, Verdict.GIVE_BACK)
-        assert await family.do(Move("jobs", frozenset({"waiting"}), "purged")) == MovedCount(1, more=False)
+        await family.settle(first, e.Verdict.GIVE_BACK)
+        assert await family.do(e.Move("jobs", frozenset({"waiting"}), "purged")) == e.MovedCount(
+            1, more=False
+        )
         assert await family.state(root.id) == "ending"
         await family.settle(second)
-        assert await family.result(root.id) is Reply.UNKNOWN
+        assert await family.result(root.id) is e.Reply.UNKNOWN
         counts = await family.recount()
         assert (counts.put, counts.purged, counts.done) == (2, 1, 1)
 
@@ -171,7 +145,7 @@ class FamilyContract(QueueSessionBase):
         child = await family.take_one()
         await family.settle(root, _RETRY, delay=5.0)
         assert await family.state(root.id) == "ending"
-        await family.settle(child, Verdict.CANCEL)
+        await family.settle(child, e.Verdict.CANCEL)
         assert await family.state(root.id) == "delayed"
         assert await family.entries(root.id) == {}
         await family.recount()
@@ -179,24 +153,24 @@ class FamilyContract(QueueSessionBase):
     async def test_an_interruption_leaves_the_children_alone(self, family: _Family) -> None:
         root = await family.root()
         (child,) = await family.bear(root, "a")
-        await family.settle(root, Verdict.GIVE_BACK)
+        await family.settle(root, e.Verdict.GIVE_BACK)
         assert await family.state(root.id) == await family.state(child) == "waiting"
 
     # law 3: only the delivery in force writes
 
     async def test_a_stale_token_writes_nothing(self, family: _Family) -> None:
         root = await family.root()
-        await family.settle(root, Verdict.GIVE_BACK)
-        assert await family.bear_some(root, "a") is Reply.REFUSED
-        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"x")) is Reply.REFUSED
+        await family.settle(root, e.Verdict.GIVE_BACK)
+        assert await family.bear_some(root, "a") is e.Reply.REFUSED
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.REFUSED
         assert await family.entries(root.id) == {}
         assert (await family.recount()).put == 1
 
     async def test_a_task_that_is_to_stop_writes_nothing(self, family: _Family) -> None:
         root = await family.root()
-        await family.do(Move("jobs", (root.id,), "cancelled"))
-        assert await family.bear_some(root, "a") is Reply.REQUESTED
-        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"x")) is Reply.REQUESTED
+        await family.do(e.Move("jobs", (root.id,), "cancelled"))
+        assert await family.bear_some(root, "a") is e.Reply.REQUESTED
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.REQUESTED
 
     # law 4: the first write of a name wins
 
@@ -204,34 +178,34 @@ class FamilyContract(QueueSessionBase):
         root = await family.root()
         first = await family.bear(root, "a", "b")
         assert await family.bear(root, "b", "c") == (first[1], first[1] + 1)
-        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"1")) is Reply.OK
-        entry = Entry("v", "value", "done", b"1")
-        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"2")) == entry
-        assert await family.do(SetEntry("jobs", root.id, 0, "v", b"2")) == entry
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"1")) is e.Reply.OK
+        entry = e.Entry("v", "value", "done", b"1")
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"2")) == entry
+        assert await family.do(e.SetEntry("jobs", root.id, 0, "v", b"2")) == entry
         assert await family.bear_some(root, "d", "v") == entry
-        assert await family.do(Scan(ENTRIES, "jobs", "b", 2, only=str(root.id))) == Page(
-            (Entry("c", "child", "unfinished", b"", "jobs", first[1] + 1), entry)
+        assert await family.do(e.Scan(e.ENTRIES, "jobs", "b", 2, only=str(root.id))) == e.Page(
+            (e.Entry("c", "child", "unfinished", b"", "jobs", first[1] + 1), entry)
         )
         assert (await family.recount()).put == 4
 
     async def test_unfinished_children_are_listed_by_name(self, family: _Family) -> None:
         root = await family.root()
         ids = await family.bear(root, "c", "b", "a")
-        await family.do(SetEntry("jobs", root.id, root.token, "v", b"1"))
+        await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"1"))
         await family.settle((await family.take_each(3))[b"b"])
-        first = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
-        assert first == Page((Entry("a", "child", "unfinished", b"", "jobs", ids[2]),), "a")
-        rest = await family.do.page(Scan(UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
+        first = await family.do.page(e.Scan(e.UNFINISHED_CHILDREN, "jobs", limit=1, only=str(root.id)))
+        assert first == e.Page((e.Entry("a", "child", "unfinished", b"", "jobs", ids[2]),), "a")
+        rest = await family.do.page(e.Scan(e.UNFINISHED_CHILDREN, "jobs", first.next, only=str(root.id)))
         assert [entry.name for entry in rest.rows] == ["c"]
-        assert await family.do(Scan(UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == Page(())
+        assert await family.do(e.Scan(e.UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == e.Page(())
 
     async def test_a_result_outlasts_the_record_of_the_child(self, family: _Family) -> None:
         root = await family.root()
         (child,) = await family.bear(root, "a")
         await family.settle(await family.take_one(), _DONE, b"result", ttl=0.0)
-        assert await family.result(child) is Reply.UNKNOWN
-        page = await family.do(Scan(ENTRIES, "jobs", only=str(root.id)))
-        assert page == Page((Entry("a", "child", "done", b"result", "jobs", child),))
+        assert await family.result(child) is e.Reply.UNKNOWN
+        page = await family.do(e.Scan(e.ENTRIES, "jobs", only=str(root.id)))
+        assert page == e.Page((e.Entry("a", "child", "done", b"result", "jobs", child),))
         assert await family.bear(root, "a") == (child,)
 
     # law 5: a failed child
@@ -286,12 +260,12 @@ class FamilyContract(QueueSessionBase):
         await family.settle(children[b"b"], _DONE)
         await family.settle(root, _DEAD)
         assert await family.entries(root.id) == {"a": "dead", "b": "done"}
-        assert await family.do(Move("jobs", (dead, root.id), "waiting")) == MovedCount(1, more=False)
+        assert await family.do(e.Move("jobs", (dead, root.id), "waiting")) == e.MovedCount(1, more=False)
         assert await family.entries(root.id) == {"b": "done"}
         assert await family.state(dead) == "dead"
         assert (await family.browse("dead"))[0].parent == root.id
         await family.settle(await family.take_one(), _DEAD)
-        await family.do(Move("jobs", frozenset({"dead"}), "purged"))
+        await family.do(e.Move("jobs", frozenset({"dead"}), "purged"))
         assert await family.entries(root.id) == {}
 
     # law 6: cancelling goes down
@@ -304,13 +278,13 @@ class FamilyContract(QueueSessionBase):
         await family.bear(root, "a", "b")
         leased = await family.take_one()
         assert leased.payload == b"a"
-        await family.do(PutChildren("jobs", leased.id, leased.token, "jobs", ("c",), (NewTask(b"c"),)))
-        await family.do(Move("jobs", (root.id,), "cancelled"))
+        await family.do(e.PutChildren("jobs", leased.id, leased.token, "jobs", ("c",), (e.NewTask(b"c"),)))
+        await family.do(e.Move("jobs", (root.id,), "cancelled"))
         assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
         assert await family.entries(leased.id) == {"c": "cancelled"}
-        stops = [int(hint.name) for hint in await inbox.new() if hint.news is Notice.STOP]
+        stops = [int(hint.name) for hint in await inbox.new() if hint.news is e.Notice.STOP]
         assert stops == [root.token, leased.token]
-        await family.settle(root, Verdict.CANCEL)
+        await family.settle(root, e.Verdict.CANCEL)
         await family.settle(leased, _DONE)
         assert await family.state(root.id) == "cancelled"
 
@@ -318,11 +292,11 @@ class FamilyContract(QueueSessionBase):
         root = await family.root()
         (middle,) = await family.bear(root, "a")
         child = await family.take_one()
-        await family.do(PutChildren("jobs", child.id, child.token, "jobs", ("b",), (NewTask(b"b"),)))
+        await family.do(e.PutChildren("jobs", child.id, child.token, "jobs", ("b",), (e.NewTask(b"b"),)))
         grandchild = await family.take_one()
         await family.settle(child, _RETRY)
         assert await family.state(middle) == "ending"
-        await family.do(Move("jobs", (root.id,), "cancelled"))
+        await family.do(e.Move("jobs", (root.id,), "cancelled"))
         await family.settle(grandchild)
         assert await family.state(middle) == "cancelled"
 
@@ -330,16 +304,19 @@ class FamilyContract(QueueSessionBase):
         self, family: _Family, advance: Advance
     ) -> None:
         root = await family.root()
-        children = 3 * SWEEP_STEPS + 1
+        children = 3 * e.SWEEP_STEPS + 1
         await family.bear(root, *(f"{i:03}" for i in range(children)), most=10_000)
-        await family.settle(root, Verdict.CANCEL)
-        for visited in (SWEEP_STEPS, 2 * SWEEP_STEPS, 3 * SWEEP_STEPS):
+        await family.settle(root, e.Verdict.CANCEL)
+        for visited in (e.SWEEP_STEPS, 2 * e.SWEEP_STEPS, 3 * e.SWEEP_STEPS):
             counts = await family.count()
             assert counts.cancelled >= visited
             assert counts.waiting + counts.cancelled + counts.ending == children + 1
-            await advance(SWEEP_PAUSE)
-            answers = [*await family.do.engine.execute([Ping()]), *await family.do.engine.execute([Ping()])]
-            assert answers[1] is Reply.OK
+            await advance(e.SWEEP_PAUSE)
+            answers = [
+                *await family.do.engine.execute([e.Ping()]),
+                *await family.do.engine.execute([e.Ping()]),
+            ]
+            assert answers[1] is e.Reply.OK
         counts = await family.recount()
         assert (counts.cancelled, counts.waiting, counts.ending) == (children + 1, 0, 0)
 
@@ -351,7 +328,7 @@ class FamilyContract(QueueSessionBase):
         root = await family.root()
         await family.bear(root, "a")
         child = await family.take_one()
-        await family.put(NewTask(b"newer"))
+        await family.put(e.NewTask(b"newer"))
         await family.settle(root, _WAIT)
         counts = await family.recount()
         assert (counts.suspended, counts.leased, counts.waiting) == (1, 1, 1)
@@ -362,8 +339,8 @@ class FamilyContract(QueueSessionBase):
 
     async def test_a_wait_for_what_is_there_is_over_at_once(self, family: _Family) -> None:
         root = await family.root()
-        await family.do(SetEntry("jobs", root.id, 0, "v", b"x"))
-        await family.settle(root, Verdict.WAIT_FOR, b"v")
+        await family.do(e.SetEntry("jobs", root.id, 0, "v", b"x"))
+        await family.settle(root, e.Verdict.WAIT_FOR, b"v")
         root = await family.take_one()
         await family.settle(root, _WAIT, b"x/")
         assert (await family.take_one()).id == root.id
@@ -378,33 +355,33 @@ class FamilyContract(QueueSessionBase):
         await (await client("b")).idle()
         other = _Family(family.do, family.session, "other")
         await other.settle(await other.take_one())
-        assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+        assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
 
     async def test_the_end_of_a_session_wakes_nobody_who_waits(self, family: _Family) -> None:
         root = await family.root()
         await family.bear(root, "a")
         await family.settle(root, _WAIT)
-        await family.do(CloseSession(family.session))
+        await family.do(e.CloseSession(family.session))
         assert await family.state(root.id) == "suspended"
 
     # laws 9 and 10: roots and children
 
     async def test_a_full_queue_takes_children(self, family: _Family) -> None:
-        await family.put(NewTask(b"root"), max_size=1)
+        await family.put(e.NewTask(b"root"), max_size=1)
         root = await family.take_one()
         assert len(await family.bear(root, "a", "b")) == 2
 
     async def test_a_full_group_takes_children(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", max_size=1))
-        root = await family.root(NewTask(b"root", group="g"))
+        await family.do(e.SetGroups("jobs", max_size=1))
+        root = await family.root(e.NewTask(b"root", group="g"))
         assert len(await family.bear(root, "a", "b", group="g")) == 2
 
     async def test_a_group_of_children_is_apart(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", per_group=1))
-        root = await family.root(NewTask(b"root", group="g"))
+        await family.do(e.SetGroups("jobs", per_group=1))
+        root = await family.root(e.NewTask(b"root", group="g"))
         (first, _) = await family.bear(root, "a", "b", group="g")
-        page = await family.do.page(Scan(GROUPS, "jobs"))
-        assert page.rows == (GroupCounts("\0g", 2, 0, 0), GroupCounts("g", 0, 0, 1))
+        page = await family.do.page(e.Scan(e.GROUPS, "jobs"))
+        assert page.rows == (e.GroupCounts("\0g", 2, 0, 0), e.GroupCounts("g", 0, 0, 1))
         (child,) = await family.take(3)
         assert (child.id, child.group) == (first, "\0g")
         shown = [(record.id, record.group) for record in await family.browse("leased")]
@@ -414,17 +391,17 @@ class FamilyContract(QueueSessionBase):
         assert (await family.recount()).groups == 2
 
     async def test_groups_of_children_take_turns_with_all_others(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", weights=(("\0g", 2.0),)))
+        await family.do(e.SetGroups("jobs", weights=(("\0g", 2.0),)))
         root = await family.root()
-        await family.put(*(NewTask(b"r", group="g"),) * 3)
+        await family.put(*(e.NewTask(b"r", group="g"),) * 3)
         await family.bear(root, *(f"{i}" for i in range(5)), group="g")
         await family.bear(root, "x", "y", group="h")
         groups = [task.group for task in await family.take(10)]
         assert groups == ["\0g", "\0g", "\0h", "g", "\0g", "\0g", "\0h", "g", "\0g", "g"]
 
     async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", per_group=1))
-        await family.put(NewTask(b"root", group="g"), NewTask(b"root", group="h"))
+        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.put(e.NewTask(b"root", group="g"), e.NewTask(b"root", group="h"))
         first, second = await family.take(2)
         await family.bear(first, "a", group=second.group)
         await family.bear(second, "b", group=first.group)
@@ -435,7 +412,7 @@ class FamilyContract(QueueSessionBase):
         assert [task.id for task in await family.take(3)] == [first.id, second.id]
 
     async def test_a_child_holds_no_group(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", per_group=1))
+        await family.do(e.SetGroups("jobs", per_group=1))
         root = await family.root()
         await family.bear(root, "a", "b", "c", group="g")
         (waits,) = await family.take(2)
@@ -452,40 +429,40 @@ class FamilyContract(QueueSessionBase):
         (last,) = await family.take(2)
         assert last.payload == b"d"
         await family.settle(last)
-        await family.settle(grandchild, Verdict.CANCEL)
+        await family.settle(grandchild, e.Verdict.CANCEL)
         assert (await family.take_one()).id == waits.id
         await family.recount()
 
     async def test_a_root_that_is_replaced_holds_its_group_until_its_children_have_ended(
         self, family: _Family
     ) -> None:
-        await family.do(SetGroups("jobs", per_group=1))
-        root = await family.root(NewTask(b"root", key="k", group="g"))
+        await family.do(e.SetGroups("jobs", per_group=1))
+        root = await family.root(e.NewTask(b"root", key="k", group="g"))
         await family.bear(root, "a", "b", group="g")
         await family.settle(root, _WAIT)
         child = await family.take_one()
-        await family.put(NewTask(b"new", key="k", group="g", on_duplicate="replace"))
+        await family.put(e.NewTask(b"new", key="k", group="g", on_duplicate="replace"))
         assert await family.entries(root.id) == {"a": "unfinished", "b": "cancelled"}
         assert await family.take() == ()
-        await family.settle(child, Verdict.CANCEL)
+        await family.settle(child, e.Verdict.CANCEL)
         assert await family.state(root.id) == "cancelled"
         assert (await family.take_one()).payload == b"new"
 
     @pytest.mark.parametrize(
-        "task", [NewTask(b"", key="k"), NewTask(b"", expires=1.0), NewTask(b"", group="g")]
+        "task", [e.NewTask(b"", key="k"), e.NewTask(b"", expires=1.0), e.NewTask(b"", group="g")]
     )
     async def test_a_child_has_no_key_no_expiry_and_no_group_of_roots(
-        self, family: _Family, task: NewTask
+        self, family: _Family, task: e.NewTask
     ) -> None:
         with pytest.raises(ValueError, match="as children"):
-            PutChildren("jobs", 1, 1, "jobs", ("a",), (task,))
+            e.PutChildren("jobs", 1, 1, "jobs", ("a",), (task,))
 
     async def test_there_are_only_so_many_children(self, family: _Family) -> None:
         root = await family.root()
         await family.bear(root, "a")
-        assert await family.bear_some(root, "b", "c", most=2) == TooMany(2)
+        assert await family.bear_some(root, "b", "c", most=2) == e.TooMany(2)
         await family.settle(await family.take_one())
-        assert await family.bear_some(root, "b", "c", most=2) == TooMany(2)
+        assert await family.bear_some(root, "b", "c", most=2) == e.TooMany(2)
         await family.bear(root, "a", "c", most=2)
 
     async def test_there_are_only_so_many_levels(self, family: _Family) -> None:
@@ -497,9 +474,9 @@ class FamilyContract(QueueSessionBase):
             await family.bear_some(task, "a")
 
     async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: _Family) -> None:
-        await family.do(SetGroups("jobs", per_group=1))
-        root = await family.root(NewTask(b"root", group="g"))
-        await family.put(NewTask(b"next", group="g"))
+        await family.do(e.SetGroups("jobs", per_group=1))
+        root = await family.root(e.NewTask(b"root", group="g"))
+        await family.put(e.NewTask(b"next", group="g"))
         await family.bear(root, "a")
         child = await family.take_one()
         await family.settle(root, _WAIT)
@@ -511,63 +488,63 @@ class FamilyContract(QueueSessionBase):
         assert (await family.take_one()).payload == b"next"
 
     async def test_a_root_with_entries_does_not_expire(self, family: _Family, advance: Advance) -> None:
-        root = await family.root(NewTask(b"root", expires=0.05))
-        await family.do(SetEntry("jobs", root.id, root.token, "v", b"x"))
-        await family.settle(root, Verdict.GIVE_BACK)
+        root = await family.root(e.NewTask(b"root", expires=0.05))
+        await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x"))
+        await family.settle(root, e.Verdict.GIVE_BACK)
         await advance(0.1)
         assert await family.state(root.id) == "waiting"
 
     async def test_replacing_a_root_with_children_puts_another_and_cancels_it(self, family: _Family) -> None:
-        root = await family.root(NewTask(b"root", key="k"))
+        root = await family.root(e.NewTask(b"root", key="k"))
         await family.bear(root, "a")
         child = await family.take_one()
         await family.settle(root, _WAIT)
-        (new,) = await family.put(NewTask(b"new", key="k", on_duplicate="replace"))
+        (new,) = await family.put(e.NewTask(b"new", key="k", on_duplicate="replace"))
         assert await family.state(root.id) == "ending"
         await family.settle(child)
         assert await family.state(root.id) == "cancelled"
         assert (await family.take_one()).id == new
 
     async def test_replacing_a_root_without_children_drops_its_entries(self, family: _Family) -> None:
-        root = await family.root(NewTask(b"root", key="k"))
-        await family.do(SetEntry("jobs", root.id, root.token, "v", b"x"))
-        await family.settle(root, Verdict.GIVE_BACK)
-        await family.put(NewTask(b"new", key="k", on_duplicate="replace"))
+        root = await family.root(e.NewTask(b"root", key="k"))
+        await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x"))
+        await family.settle(root, e.Verdict.GIVE_BACK)
+        await family.put(e.NewTask(b"new", key="k", on_duplicate="replace"))
         assert await family.entries(root.id) == {}
         root = await family.take_one()
-        assert await family.do(SetEntry("jobs", root.id, root.token, "v", b"y")) is Reply.OK
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"y")) is e.Reply.OK
 
     # law 12: signals
 
     async def test_a_signal_wakes_who_waits_for_it(self, family: _Family) -> None:
         root = await family.root()
-        await family.settle(root, Verdict.WAIT_FOR, b"v")
-        assert await family.do(SetEntry("jobs", root.id, 0, "w", b"x")) is Reply.OK
+        await family.settle(root, e.Verdict.WAIT_FOR, b"v")
+        assert await family.do(e.SetEntry("jobs", root.id, 0, "w", b"x")) is e.Reply.OK
         assert await family.state(root.id) == "suspended"
-        assert await family.do(SetEntry("jobs", root.id, 0, "v", b"x")) is Reply.OK
+        assert await family.do(e.SetEntry("jobs", root.id, 0, "v", b"x")) is e.Reply.OK
         assert (await family.take_one()).entries == 2
-        assert await family.do(SetEntry("jobs", root.id + 1, 0, "v", b"x")) is Reply.UNKNOWN
+        assert await family.do(e.SetEntry("jobs", root.id + 1, 0, "v", b"x")) is e.Reply.UNKNOWN
 
     async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: _Family) -> None:
         root = await family.root()
-        await family.settle(root, Verdict.WAIT_FOR, b"v")
-        assert await family.do(Move("jobs", (root.id,), "cancelled")) == MovedCount(1, more=False)
+        await family.settle(root, e.Verdict.WAIT_FOR, b"v")
+        assert await family.do(e.Move("jobs", (root.id,), "cancelled")) == e.MovedCount(1, more=False)
         assert await family.state(root.id) == "cancelled"
 
     async def test_a_signal_that_does_not_come_in_time_is_expired(
         self, family: _Family, advance: Advance
     ) -> None:
         root = await family.root()
-        await family.settle(root, Verdict.WAIT_FOR, b"v", delay=0.05)
+        await family.settle(root, e.Verdict.WAIT_FOR, b"v", delay=0.05)
         await advance(0.1)
-        late = await family.do(SetEntry("jobs", root.id, 0, "v", b"x"))
-        assert late == Entry("v", "signal", "expired")
+        late = await family.do(e.SetEntry("jobs", root.id, 0, "v", b"x"))
+        assert late == e.Entry("v", "signal", "expired")
         assert (await family.take_one()).id == root.id
 
     async def test_nothing_is_left_of_a_family(self, family: _Family) -> None:
         root = await family.root()
-        await family.bear(root, *(f"{i}" for i in range(SWEEP_STEPS)))
-        (found,) = (await family.do.page(Scan(TASK, "jobs", only=str(root.id)))).rows
-        assert found.children == SWEEP_STEPS
-        await family.settle(root, Verdict.CANCEL)
+        await family.bear(root, *(f"{i}" for i in range(e.SWEEP_STEPS)))
+        (found,) = (await family.do.page(e.Scan(e.TASK, "jobs", only=str(root.id)))).rows
+        assert found.children == e.SWEEP_STEPS
+        await family.settle(root, e.Verdict.CANCEL)
         assert await family.entries(root.id) == {}

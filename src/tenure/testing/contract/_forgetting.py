@@ -5,41 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.engine import (
-    BARRIER,
-    Accepted,
-    Arrive,
-    BarrierStatus,
-    CloseSession,
-    Count,
-    Exchange,
-    Move,
-    NewTask,
-    Notice,
-    Operation,
-    Ping,
-    Put,
-    PutRequest,
-    RateLimit,
-    RenewSession,
-    Reply,
-    ResetBarrier,
-    Scan,
-    SetPaused,
-    Spend,
-    SpendRequest,
-    Tripped,
-    Verdict,
-    Waiting,
-    Withdraw,
-)
+from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, plain
 from ._contract import Advance, Do, Hints
 from ._survey import survey
 
 _TTL = 1.0
-_NOBODY = BarrierStatus(0, 0, 0, broken=False)
+_NOBODY = e.BarrierStatus(0, 0, 0, broken=False)
 
 
 class ForgettingContract(QueueSessionBase):
@@ -49,7 +22,7 @@ class ForgettingContract(QueueSessionBase):
         """Let time pass for a session that is renewed."""
         while seconds > 0:
             await advance(min(seconds, _TTL / 2))
-            await do(RenewSession(session))
+            await do(e.RenewSession(session))
             seconds -= _TTL / 2
 
     # numbered answers
@@ -58,77 +31,79 @@ class ForgettingContract(QueueSessionBase):
         self, do: Do, advance: Advance
     ) -> None:
         session = await do.open(ttl=_TTL)
-        spend = Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),))
-        put = Put(session, do.number(), "q", (PutRequest("m", plain(1)),), 10)
-        exchange = Exchange(session, do.number(), "q", want=1)
-        operations: list[Operation[Any]] = [spend, put, exchange]
+        spend = e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),))
+        put = e.Put(session, do.number(), "q", (e.PutRequest("m", plain(1)),), 10)
+        exchange = e.Exchange(session, do.number(), "q", want=1)
+        operations: list[e.Operation[Any]] = [spend, put, exchange]
         first = [await do(operation) for operation in operations]
         for _ in range(2):
             await self._live_on(do, advance, session, 1.5 * _TTL)
             assert [await do(operation) for operation in operations] == first
-        counts = await do(Count("q"))
-        assert not isinstance(counts, Reply)
+        counts = await do(e.Count("q"))
+        assert not isinstance(counts, e.Reply)
         assert (counts.put, counts.leased) == (1, 1)
 
     # barriers
 
     async def _pass(self, do: Do, session: str) -> int:
         """All parties pass a barrier, and fetch their outcomes."""
-        _, answer = [await do(Arrive(session, "k", name, 2)) for name in "ab"]
-        assert isinstance(answer, Tripped)
+        _, answer = [await do(e.Arrive(session, "k", name, 2)) for name in "ab"]
+        assert isinstance(answer, e.Tripped)
         for name in "ab":
-            assert isinstance(await do(Withdraw("k", name)), Tripped)
+            assert isinstance(await do(e.Withdraw("k", name)), e.Tripped)
         return answer.generation
 
     async def test_a_barrier_is_forgotten(self, do: Do, advance: Advance) -> None:
         for _ in range(2):
             session = await do.open(ttl=_TTL)
             assert await self._pass(do, session) == 0
-            await do(CloseSession(session))
+            await do(e.CloseSession(session))
             await advance(1.5 * _TTL - 2 * self.margin)
-            assert replace(await do.row(Scan(BARRIER, "k")), born=0) == BarrierStatus(2, 1, 0, False)
+            assert replace(await do.row(e.Scan(e.BARRIER, "k")), born=0) == e.BarrierStatus(2, 1, 0, False)
             await advance(0.5 * _TTL + 3 * self.margin)
-            assert await do.row(Scan(BARRIER, "k")) == _NOBODY
+            assert await do.row(e.Scan(e.BARRIER, "k")) == _NOBODY
 
     async def test_a_barrier_that_was_forgotten_is_born_again(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=_TTL)
         births: list[int] = []
         for _ in range(3):
-            waiting = await do(Arrive(session, "k", "a", 2))
-            assert isinstance(waiting, Waiting)
-            assert waiting.born == (await do.row(Scan(BARRIER, "k"))).born
+            waiting = await do(e.Arrive(session, "k", "a", 2))
+            assert isinstance(waiting, e.Waiting)
+            assert waiting.born == (await do.row(e.Scan(e.BARRIER, "k"))).born
             assert await self._pass(do, session) == 0
-            again = await do(Arrive(session, "k", "a", 2))
-            assert isinstance(again, Waiting)
+            again = await do(e.Arrive(session, "k", "a", 2))
+            assert isinstance(again, e.Waiting)
             assert (again.generation, again.born) == (1, waiting.born)
-            await do(Arrive(session, "k", "b", 2))
+            await do(e.Arrive(session, "k", "b", 2))
             for name in "ab":
-                await do(Withdraw("k", name))
+                await do(e.Withdraw("k", name))
             births.append(waiting.born)
             await self._live_on(do, advance, session, 2 * _TTL + 2 * self.margin)
         assert 0 < births[0] < births[1] < births[2]
 
     async def test_a_broken_barrier_is_known_until_it_is_reset(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=_TTL)
-        await do(Arrive(session, "k", "a", 2))
-        await do(CloseSession(session))
+        await do(e.Arrive(session, "k", "a", 2))
+        await do(e.CloseSession(session))
         await advance(10 * _TTL)
-        assert replace(await do.row(Scan(BARRIER, "k")), born=0) == BarrierStatus(2, 0, 0, True)
-        await do(ResetBarrier("k"))
-        assert await do.row(Scan(BARRIER, "k")) == _NOBODY
+        assert replace(await do.row(e.Scan(e.BARRIER, "k")), born=0) == e.BarrierStatus(2, 0, 0, True)
+        await do(e.ResetBarrier("k"))
+        assert await do.row(e.Scan(e.BARRIER, "k")) == _NOBODY
 
     # queues
 
     async def _put_of(self, do: Do) -> int:
-        counts = await do(Count("jobs"))
-        recounted = await do(Count("jobs", recount=True))
-        assert not isinstance(counts, Reply)
-        assert not isinstance(recounted, Reply)
+        counts = await do(e.Count("jobs"))
+        recounted = await do(e.Count("jobs", recount=True))
+        assert not isinstance(counts, e.Reply)
+        assert not isinstance(recounted, e.Reply)
         assert recounted.put == counts.put
         assert await survey(do, "queues") == ["jobs"] * bool(counts.put)
         return counts.put
 
-    async def _work(self, a: QueueSession, ttl: float | None = 0.0, verdict: Verdict = Verdict.DONE) -> int:
+    async def _work(
+        self, a: QueueSession, ttl: float | None = 0.0, verdict: e.Verdict = e.Verdict.DONE
+    ) -> int:
         (task,) = await a.put(*plain(1))
         await a.settle(await a.take_one(), verdict, ttl=ttl)
         return task
@@ -150,32 +125,32 @@ class ForgettingContract(QueueSessionBase):
 
     async def test_what_keeps_a_queue(self, client: OpenClient, do: Do, advance: Advance) -> None:
         a = await client("a", ttl=_TTL)
-        await self._work(a, ttl=60.0, verdict=Verdict.DEAD)
+        await self._work(a, ttl=60.0, verdict=e.Verdict.DEAD)
         await self._work(a, ttl=None)
         (task,) = await a.put(*plain(1))
-        await do(SetPaused("jobs", paused=True))
+        await do(e.SetPaused("jobs", paused=True))
         await advance(5 * _TTL)
         steps = (
-            Move("jobs", frozenset({"dead"}), "purged"),
-            Move("jobs", frozenset({"done"}), "purged"),
-            Move("jobs", frozenset({"waiting"}), "purged"),
+            e.Move("jobs", frozenset({"dead"}), "purged"),
+            e.Move("jobs", frozenset({"done"}), "purged"),
+            e.Move("jobs", frozenset({"waiting"}), "purged"),
         )
         for step in steps:
             assert await self._put_of(do) == 3
             await do(step)
         assert await a.state(task) == "unknown"
         assert await self._put_of(do) == 3
-        await do(SetPaused("jobs", paused=False))
+        await do(e.SetPaused("jobs", paused=False))
         assert await self._put_of(do) == 0
 
     async def test_what_keeps_a_queue_without_tasks_lists_it(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
 
         async def set_cursor(value: bytes) -> None:
-            assert isinstance(await a.request("m", cursor=("c", value)), Accepted)
+            assert isinstance(await a.request("m", cursor=("c", value)), e.Accepted)
 
         async def set_paused(value: bytes) -> None:
-            await do(SetPaused("jobs", paused=bool(value)))
+            await do(e.SetPaused("jobs", paused=bool(value)))
 
         for change in (set_cursor, set_paused):
             await change(b"1")
@@ -188,7 +163,7 @@ class ForgettingContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a", ttl=_TTL)
-        task = await self._work(a, ttl=8 * _TTL, verdict=Verdict.DEAD)
+        task = await self._work(a, ttl=8 * _TTL, verdict=e.Verdict.DEAD)
         await advance(7 * _TTL)
         assert await self._put_of(do) == 1
         assert await a.state(task) == "dead"
@@ -205,8 +180,8 @@ class ForgettingContract(QueueSessionBase):
         await b.idle()
         await advance(5 * _TTL)
         assert await self._put_of(do) == 0
-        await do(Ping())
+        await do(e.Ping())
         c = await client("c")
-        await c.put(NewTask(b"new"))
-        assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+        await c.put(e.NewTask(b"new"))
+        assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
         assert (await c.recount()).put == 1

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from tenure.engine import (
-    Acquire,
-    Ask,
-    Granted,
-    Hint,
-    HoldStatuses,
-    Release,
-)
+from tenure import engine as e
 
 from ._contract import ContractBase, Do, Hints, Inbox
 
@@ -25,7 +18,7 @@ class HintContract(ContractBase):
         await do.hold(sessions[0], "k", "0")
         for i in (1, 2, 3):
             await do.queue(sessions[i], "k", str(i))
-        await do(Release("k", "0"))
+        await do(e.Release("k", "0"))
         assert [[hint.name for hint in await inbox.new()] for inbox in inboxes] == [[], ["1"], [], []]
 
     async def test_one_message_for_each_hand_over(self, do: Do, hints: Hints) -> None:
@@ -38,7 +31,7 @@ class HintContract(ContractBase):
         for i in range(1, 31):
             await do.queue(session, "k", str(i))
         for i in range(30):
-            await do(Release("k", str(i)))
+            await do(e.Release("k", str(i)))
         assert [hint.name for hint in await inbox.new()] == [str(i) for i in range(1, 31)]
 
     async def test_a_hint_carries_what_asking_would_answer(self, do: Do, hints: Hints) -> None:
@@ -46,22 +39,22 @@ class HintContract(ContractBase):
         session = await do.open("p1")
         await do.hold(session, "k", "a")
         await do.queue(session, "k", "b")
-        await do(Release("k", "a"))
+        await do(e.Release("k", "a"))
         (hint,) = await inbox.new()
-        assert await do(Ask(session, "k", ("b",))) == HoldStatuses((hint.news,))  # pyright: ignore[reportArgumentType]
-        assert await do(Acquire(session, "k", "b", 1)) == hint.news
+        assert await do(e.Ask(session, "k", ("b",))) == e.HoldStatuses((hint.news,))  # pyright: ignore[reportArgumentType]
+        assert await do(e.Acquire(session, "k", "b", 1)) == hint.news
 
     async def test_what_nobody_heard_is_learnt_by_asking(self, do: Do, hints: Hints) -> None:
         session, other = await do.open("p1"), await do.open("p2")
         await do.hold(session, "k", "a")
         await do.queue(other, "k", "b")
         await do.queue(other, "k", "c")
-        await do(Release("k", "a"))
+        await do(e.Release("k", "a"))
         inbox = await hints("p2")
-        asked = await do(Ask(other, "k", ("b", "c")))
-        assert isinstance(asked, HoldStatuses)
-        assert isinstance(asked.answers[0], Granted)
-        await do(Release("k", "b"))
+        asked = await do(e.Ask(other, "k", ("b", "c")))
+        assert isinstance(asked, e.HoldStatuses)
+        assert isinstance(asked.answers[0], e.Granted)
+        await do(e.Release("k", "b"))
         assert [hint.name for hint in await inbox.new()] == ["c"]
 
     async def test_a_process_can_be_served_again(self, do: Do) -> None:
@@ -73,21 +66,21 @@ class HintContract(ContractBase):
             inbox = Inbox("p1", do, self.hint_timeout)
             async with anyio.create_task_group() as group:
                 await group.start(do.engine.serve, "p1", inbox.deliver)
-                await do(Release("k", str(i)))
+                await do(e.Release("k", str(i)))
                 assert str(i + 1) in {hint.name for hint in await inbox.new()}
                 group.cancel_scope.cancel()
 
     async def test_one_that_is_not_served_any_more_is_left_alone(self, do: Do, hints: Hints) -> None:
         other = await hints("p2")
         session = await do.open("p1")
-        heard: list[Hint] = []
+        heard: list[e.Hint] = []
         await do.hold(session, "k", "a")
         await do.queue(session, "k", "b")
         async with anyio.create_task_group() as group:
             await group.start(do.engine.serve, "p1", heard.append)
             group.cancel_scope.cancel()
         heard.clear()
-        await do(Release("k", "a"))
+        await do(e.Release("k", "a"))
         assert await other.new() == []
         assert heard == []
 
@@ -101,9 +94,9 @@ class HintContract(ContractBase):
                 group.cancel_scope.cancel()
             await do.hold(session, f"k{i}", "a")
             await do.queue(session, f"k{i}", "b")
-            await do(Release(f"k{i}", "a"))
+            await do(e.Release(f"k{i}", "a"))
         assert [hint.key for hint in await inbox.new()] == ["k0", "k1", "k2"]
 
 
-def _ignore(_: Hint) -> None:
+def _ignore(_: e.Hint) -> None:
     pass

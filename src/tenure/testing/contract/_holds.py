@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import (
-    HOLDERS,
-    Acquire,
-    Ask,
-    Granted,
-    Hint,
-    HoldAnswer,
-    Holdings,
-    HoldStatuses,
-    Mismatch,
-    Notice,
-    Ping,
-    Queued,
-    Release,
-    Reply,
-    Resize,
-    Scan,
-)
+from tenure import engine as e
 
 from ._contract import Advance, ContractBase, Do, Hints
 
@@ -44,9 +27,9 @@ class HoldContract(ContractBase):
         for holder in "def":
             await do.queue(session, "k", holder, capacity=3)
         names: list[str] = []
-        page = Holdings((), next="")
+        page = e.Holdings((), next="")
         while page.next or not names:
-            page = await do.page(Scan(HOLDERS, "k", page.next, 2))
+            page = await do.page(e.Scan(e.HOLDERS, "k", page.next, 2))
             assert (len(page.rows) <= 2, page.capacity, page.used) == (True, 3, 3)
             names += [holder.holder for holder in page.rows]
         assert names == list("abcdef")
@@ -60,9 +43,9 @@ class HoldContract(ContractBase):
             await do.queue(session if i % 2 else other, "k", str(i))
         tokens: list[int] = []
         for i in range(7):
-            assert await do(Release("k", str(i))) is Reply.RELEASED
+            assert await do(e.Release("k", str(i))) is e.Reply.RELEASED
             tokens.append(await do.hold(session, "k", str(i + 1)))
-            assert [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders] == [str(i + 1)]
+            assert [held.holder for held in (await do.page(e.Scan(e.HOLDERS, "k"))).holders] == [str(i + 1)]
         assert tokens == sorted(set(tokens))
 
     async def test_places_are_upper_bounds_and_never_rise(self, do: Do) -> None:
@@ -70,8 +53,8 @@ class HoldContract(ContractBase):
         await do.hold(session, "k", "0")
         last = {name: (await do.queue(session, "k", name)).place for name in "123456"}
         for leaver in ("3", "0", "5", "2"):
-            await do(Release("k", leaver))
-            waiting = [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
+            await do(e.Release("k", leaver))
+            waiting = [waiter.holder for waiter in (await do.page(e.Scan(e.HOLDERS, "k"))).waiting]
             for rank, name in enumerate(waiting, 1):
                 place = (await do.queue(session, "k", name)).place
                 assert rank <= place <= last[name]
@@ -86,11 +69,11 @@ class HoldContract(ContractBase):
         await advance(1.0)
         await do.queue(other, "k", "b")
         await advance(1.1 + self.margin)
-        assert await do(Ping()) is Reply.OK
-        granted = Granted(await do.hold(other, "k", "b"))
+        assert await do(e.Ping()) is e.Reply.OK
+        granted = e.Granted(await do.hold(other, "k", "b"))
         assert granted.token > token
-        assert await inbox.new() == [Hint("p2", "k", "b", granted)]
-        assert await do(Release("k", "a")) is Reply.UNKNOWN
+        assert await inbox.new() == [e.Hint("p2", "k", "b", granted)]
+        assert await do(e.Release("k", "a")) is e.Reply.UNKNOWN
 
     async def test_the_dead_are_passed_over(self, do: Do, advance: Advance) -> None:
         """The dead at the head of the line cost one expiry, however many they are."""
@@ -101,40 +84,40 @@ class HoldContract(ContractBase):
             await do.queue(mortal, "k", mortal)
         await do.queue(other, "k", "b")
         await advance(2.1 + self.margin)
-        await do(Release("k", "a"))
+        await do(e.Release("k", "a"))
         await do.hold(other, "k", "b")
-        assert (await do.page(Scan(HOLDERS, "k"))).waiting == ()
+        assert (await do.page(e.Scan(e.HOLDERS, "k"))).waiting == ()
 
     async def test_asking_again_after_the_hint_is_enough(self, do: Do, advance: Advance) -> None:
         """No hint needed: each pause is short enough, and following them leads to the grant when it is due."""
         mortal, other = await do.open("p1", ttl=4.0), await do.open("p2")
         await do.hold(mortal, "k", "a")
         await advance(1.0)
-        answer: HoldAnswer = await do.queue(other, "k", "b")
+        answer: e.HoldAnswer = await do.queue(other, "k", "b")
         waited = 0.0
-        while isinstance(answer, Queued):
+        while isinstance(answer, e.Queued):
             assert 0 <= answer.ask_again_in <= 3.01 - waited + self.margin
             pause = max(answer.ask_again_in, 0.01)
             waited += pause
             await advance(pause)
-            answer = await do(Acquire(other, "k", "b", 1))
-        assert isinstance(answer, Granted)
+            answer = await do(e.Acquire(other, "k", "b", 1))
+        assert isinstance(answer, e.Granted)
         assert waited == self.about(3.0)
 
     # weights
 
     async def _holding(self, do: Do) -> list[str]:
-        return [held.holder for held in (await do.page(Scan(HOLDERS, "k"))).holders]
+        return [held.holder for held in (await do.page(e.Scan(e.HOLDERS, "k"))).holders]
 
     async def _waiting(self, do: Do) -> list[str]:
-        return [waiter.holder for waiter in (await do.page(Scan(HOLDERS, "k"))).waiting]
+        return [waiter.holder for waiter in (await do.page(e.Scan(e.HOLDERS, "k"))).waiting]
 
     async def test_a_head_that_does_not_fit_blocks_those_behind_it(self, do: Do) -> None:
         session = await do.open()
         await do.hold(session, "k", "a", 3, 2)
         await do.queue(session, "k", "heavy", 3, 2)
         await do.queue(session, "k", "light", 3, 1)
-        assert await do(Acquire(session, "k", "impatient", 3, 1, wait=False)) is Reply.REFUSED
+        assert await do(e.Acquire(session, "k", "impatient", 3, 1, wait=False)) is e.Reply.REFUSED
         assert await self._holding(do) == ["a"]
         assert await self._waiting(do) == ["heavy", "light"]
 
@@ -143,7 +126,7 @@ class HoldContract(ContractBase):
         await do.hold(session, "k", "r1", _ALL)
         await do.queue(session, "k", "w", _ALL, _ALL)
         await do.queue(session, "k", "r2", _ALL)
-        await do(Release("k", "r1"))
+        await do(e.Release("k", "r1"))
         assert await self._holding(do) == ["w"]
         assert await self._waiting(do) == ["r2"]
 
@@ -152,7 +135,7 @@ class HoldContract(ContractBase):
         await do.hold(session, "k", "r1", _ALL)
         await do.hold(mortal, "k", "r2", _ALL)
         await do.queue(session, "k", "w", _ALL, _ALL)
-        await do(Release("k", "r1"))
+        await do(e.Release("k", "r1"))
         await advance(2.1 + self.margin)
         await do.hold(session, "k", "w", _ALL, _ALL)
 
@@ -162,12 +145,12 @@ class HoldContract(ContractBase):
         await do.hold(session, "k", "a", 3, 2)
         await do.queue(session, "k", "heavy", 3, 3)
         await do.queue(session, "k", "light", 3, 1)
-        await do(Resize("k", 2))
-        await do(Release("k", "a"))
+        await do(e.Resize("k", 2))
+        await do(e.Release("k", "a"))
         assert await self._holding(do) == ["light"]
         assert await self._waiting(do) == []
         told = await inbox.new()
-        assert Hint("p1", "k", "heavy", Notice.ASK) in told
+        assert e.Hint("p1", "k", "heavy", e.Notice.ASK) in told
         assert len(told) == 2
-        assert await do(Ask(session, "k", ("heavy",))) == HoldStatuses((Reply.UNKNOWN,))
-        assert await do(Acquire(session, "k", "heavy", 3, 3)) == Mismatch(2)
+        assert await do(e.Ask(session, "k", ("heavy",))) == e.HoldStatuses((e.Reply.UNKNOWN,))
+        assert await do(e.Acquire(session, "k", "heavy", 3, 3)) == e.Mismatch(2)

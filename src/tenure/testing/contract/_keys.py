@@ -7,50 +7,26 @@ from typing import Any
 
 import pytest
 
-from tenure.engine import (
-    GROUPS,
-    KEYED_TASK,
-    TASK,
-    Accepted,
-    Duplicate,
-    GroupCounts,
-    Hint,
-    Move,
-    MovedCount,
-    NewTask,
-    Notice,
-    OnDuplicate,
-    Ping,
-    Progress,
-    Put,
-    PutAnswer,
-    PutRequest,
-    Queued,
-    Reply,
-    Scan,
-    SetGroups,
-    Settle,
-    Verdict,
-)
+from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, payloads, plain
 from ._contract import Advance, Do, Hints
 from ._survey import survey
 
 
-def _task(payload: bytes, on_duplicate: OnDuplicate = "replace", **fields: Any) -> NewTask:
-    return NewTask(payload, key="k", on_duplicate=on_duplicate, **fields)
+def _task(payload: bytes, on_duplicate: e.OnDuplicate = "replace", **fields: Any) -> e.NewTask:
+    return e.NewTask(payload, key="k", on_duplicate=on_duplicate, **fields)
 
 
-async def _ids(a: QueueSession, *tasks: NewTask) -> tuple[int | Duplicate, ...]:
+async def _ids(a: QueueSession, *tasks: e.NewTask) -> tuple[int | e.Duplicate, ...]:
     answer = await a.request("producer", *tasks)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, e.Accepted)
     return answer.ids
 
 
 async def _of_key(a: QueueSession) -> int:
     """The task that has the key; 0 for none."""
-    rows = (await a.do.page(Scan(KEYED_TASK, a.queue, only="k"))).rows
+    rows = (await a.do.page(e.Scan(e.KEYED_TASK, a.queue, only="k"))).rows
     return rows[0].id if rows else 0
 
 
@@ -62,7 +38,7 @@ class KeyContract(QueueSessionBase):
     async def test_a_task_whose_key_another_one_has(self, client: OpenClient) -> None:
         a = await client("a")
         (first,) = await a.put(_task(b"1"))
-        assert await _ids(a, _task(b"2", "refuse"), _task(b"3", "keep")) == (Duplicate(first), first)
+        assert await _ids(a, _task(b"2", "refuse"), _task(b"3", "keep")) == (e.Duplicate(first), first)
         assert [record.payload for record in await a.browse("waiting")] == [b"1"]
         assert await _ids(a, _task(b"4"), _task(b"5", "keep"), _task(b"6")) == (first, first, first)
         assert (await a.recount()).put == 1
@@ -75,10 +51,10 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         (first,) = await a.put(_task(b"1", priority=1, expires=0.5, meta=b"old"))
         tried = await a.take_one(keep=True)
-        await a.do(Progress("jobs", first, tried.token, b"half"))
-        await a.exchange(Settle(first, tried.token, Verdict.RETRY, delay=60.0, failure=b"failed"))
+        await a.do(e.Progress("jobs", first, tried.token, b"half"))
+        await a.exchange(e.Settle(first, tried.token, e.Verdict.RETRY, delay=60.0, failure=b"failed"))
         assert await _ids(a, _task(b"2", priority=3, expires=20.0, meta=b"new")) == (first,)
-        await a.put(NewTask(b"other", priority=2))
+        await a.put(e.NewTask(b"other", priority=2))
         await advance(1.0)
         (record, _) = await a.browse("waiting")
         assert record == replace(
@@ -122,7 +98,7 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         await _ids(a, _task(b"1", max_wait=1.0))
         await advance(5.0)
-        await a.settle(await a.take_one(), Verdict.RETRY, delay=60.0)
+        await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
         await _ids(a, _task(b"2", delay=4.0, max_wait=2.0))
         await advance(1.0)
         assert await a.take() == ()
@@ -155,7 +131,7 @@ class KeyContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        await a.put(_task(b"1", expires=0.5), NewTask(b"2", expires=1.0))
+        await a.put(_task(b"1", expires=0.5), e.NewTask(b"2", expires=1.0))
         await _ids(a, _task(b"3", expires=1.25))
         await advance(2.0)
         assert [record.key for record in await a.browse("ended")] == [None, "k"]
@@ -164,12 +140,12 @@ class KeyContract(QueueSessionBase):
         a, b = await client("a"), await client("b")
         news = await hints("b")
         (first,) = await a.put(_task(b"1"))
-        await a.do.page(Scan(TASK, "jobs", only=str(first), watch=b.session))
+        await a.do.page(e.Scan(e.TASK, "jobs", only=str(first), watch=b.session))
         await b.result(first, b.session)
         await _ids(a, _task(b"2"))
-        assert await news.new() == [Hint("b", "jobs", str(first), Notice.CHANGED)]
+        assert await news.new() == [e.Hint("b", "jobs", str(first), e.Notice.CHANGED)]
         await a.settle(await a.take_one())
-        assert await news.new() == [Hint("b", "jobs", str(first), Notice.FINISHED)]
+        assert await news.new() == [e.Hint("b", "jobs", str(first), e.Notice.FINISHED)]
 
     async def test_an_idle_taker_learns_of_an_earlier_time(self, client: OpenClient, hints: Hints) -> None:
         a, b = await client("a"), await client("b")
@@ -177,12 +153,12 @@ class KeyContract(QueueSessionBase):
         await _ids(a, _task(b"1", delay=60.0))
         await b.idle()
         await _ids(a, _task(b"2", delay=5.0))
-        assert await news.new() == [Hint("b", "jobs", "", Notice.READY)]
+        assert await news.new() == [e.Hint("b", "jobs", "", e.Notice.READY)]
         await b.idle()
         await _ids(a, _task(b"3", delay=9.0))
         assert await news.new() == []
         await _ids(a, _task(b"4"))
-        assert await news.new() == [Hint("b", "jobs", "", Notice.READY)]
+        assert await news.new() == [e.Hint("b", "jobs", "", e.Notice.READY)]
         assert payloads(await b.take()) == [b"4"]
 
     # while it is being worked on
@@ -197,19 +173,19 @@ class KeyContract(QueueSessionBase):
         assert await _ids(a, _task(b"3"), _task(b"4", "keep")) == (two, two)
         assert await _of_key(a) == two
         assert (await a.recount()).put == 2
-        assert await b.do(Progress("jobs", first, taken.token, b"half")) is Reply.OK
+        assert await b.do(e.Progress("jobs", first, taken.token, b"half")) is e.Reply.OK
         # it gets no further try: its payload would come after the last one
         if how == "closed":
             await b.close()
         else:
-            assert (await b.exchange(Settle(first, taken.token, Verdict(how)))).stop == ()
+            assert (await b.exchange(e.Settle(first, taken.token, e.Verdict(how)))).stop == ()
         assert await a.state(first) == "cancelled"
         assert payloads(await a.take(5)) == [b"3"]
         assert (await a.recount()).cancelled == 1
 
     async def test_one_that_was_superseded_may_be_done_or_die(self, client: OpenClient) -> None:
         a = await client("a")
-        for verdict in (Verdict.DONE, Verdict.DEAD, Verdict.DISCARD):
+        for verdict in (e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.DISCARD):
             (first,) = await a.put(_task(b"1"))
             taken = await a.take_one()
             (two,) = await a.put(_task(b"2"))
@@ -220,7 +196,7 @@ class KeyContract(QueueSessionBase):
         (record,) = await a.browse("dead")
         assert record.key is None
         await a.put(_task(b"3"))
-        assert await a.do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(1, more=False)
+        assert await a.do(e.Move("jobs", frozenset({"dead"}), "waiting")) == e.MovedCount(1, more=False)
         assert sorted(payloads(await a.take(5))) == [b"1", b"3"]
 
     async def test_one_that_was_superseded_can_still_be_cancelled(
@@ -232,11 +208,11 @@ class KeyContract(QueueSessionBase):
         taken = await b.take_one()
         await a.put(_task(b"2"))
         assert (await b.exchange()).stop == ()
-        assert await a.do(Move("jobs", (first,), "cancelled", ttl=None)) == MovedCount(1, more=False)
-        assert await news.new() == [Hint("b", "jobs", str(taken.token), Notice.STOP)]
+        assert await a.do(e.Move("jobs", (first,), "cancelled", ttl=None)) == e.MovedCount(1, more=False)
+        assert await news.new() == [e.Hint("b", "jobs", str(taken.token), e.Notice.STOP)]
         assert (await b.exchange()).stop == (taken.token,)
-        assert await b.do(Progress("jobs", first, taken.token, b"half")) is Reply.REQUESTED
-        await b.settle(taken, Verdict.RETRY)
+        assert await b.do(e.Progress("jobs", first, taken.token, b"half")) is e.Reply.REQUESTED
+        await b.settle(taken, e.Verdict.RETRY)
         assert (await b.exchange()).stop == ()
         assert await a.state(first) == "cancelled"
 
@@ -244,10 +220,10 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         (first,) = await a.put(_task(b"1"))
         taken = await a.take_one()
-        await a.do(Move("jobs", (first,), "cancelled", ttl=None))
+        await a.do(e.Move("jobs", (first,), "cancelled", ttl=None))
         await a.put(_task(b"2"))
         assert (await a.exchange()).stop == (taken.token,)
-        await a.settle(taken, Verdict.CANCEL)
+        await a.settle(taken, e.Verdict.CANCEL)
         assert payloads(await a.take(5)) == [b"2"]
 
     async def test_a_chain_of_successors(self, client: OpenClient) -> None:
@@ -269,11 +245,11 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         (first,) = await a.put(_task(b"1", key_ttl=4.0))
         await advance(1.0)
-        await a.settle(await a.take_one(), Verdict(verdict), ttl=1.0)
+        await a.settle(await a.take_one(), e.Verdict(verdict), ttl=1.0)
         await advance(2.0)
         # of the task itself nothing is left
         assert await _ids(a, _task(b"2", "refuse", key_ttl=9.0), _task(b"3", "keep", key_ttl=9.0)) == (
-            Duplicate(first),
+            e.Duplicate(first),
             first,
         )
         await advance(1.5)
@@ -309,7 +285,7 @@ class KeyContract(QueueSessionBase):
         assert await _ids(a, _task(b"5", key_ttl=1.0)) == (three,)
         await a.end(three, "cancelled")
         await advance(4.0)
-        assert await _ids(a, _task(b"6", "refuse")) == (Duplicate(three),)
+        assert await _ids(a, _task(b"6", "refuse")) == (e.Duplicate(three),)
         await advance(2.5)
         assert await _of_key(a) == 0
 
@@ -329,17 +305,17 @@ class KeyContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        revive = Move("jobs", frozenset({"dead"}), "waiting")
+        revive = e.Move("jobs", frozenset({"dead"}), "waiting")
         (first,) = await a.put(_task(b"1", key_ttl=9.0))
         await a.end(first, "dead")
         # that it has its key itself is no hindrance
-        assert await a.do(revive) == MovedCount(1, more=False)
+        assert await a.do(revive) == e.MovedCount(1, more=False)
         await a.end(first, "dead")
         (two,) = await a.put(_task(b"2", key_ttl=2.0))
         await a.end(two, "done")
-        assert await a.do(revive) == MovedCount(0, more=False)
+        assert await a.do(revive) == e.MovedCount(0, more=False)
         await advance(2.5)
-        assert await a.do(revive) == MovedCount(1, more=False)
+        assert await a.do(revive) == e.MovedCount(1, more=False)
         assert await _ids(a, _task(b"3", "keep")) == (first,)
         await a.end(first, "done")
         assert await _of_key(a) == 0
@@ -347,9 +323,9 @@ class KeyContract(QueueSessionBase):
     async def test_a_key_outlives_a_purge(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
         (first,) = await a.put(_task(b"1", key_ttl=2.0))
-        await a.do(Move("jobs", frozenset({"waiting"}), "purged"))
+        await a.do(e.Move("jobs", frozenset({"waiting"}), "purged"))
         assert await _ids(a, _task(b"2", "keep")) == (first,)
-        assert (await a.do.page(Scan(KEYED_TASK, "jobs", only="k"))).rows == ()
+        assert (await a.do.page(e.Scan(e.KEYED_TASK, "jobs", only="k"))).rows == ()
         await advance(2.5)
         await a.put(_task(b"3", "refuse"))
         # the queue was forgotten with the key
@@ -376,7 +352,7 @@ class KeyContract(QueueSessionBase):
     async def test_keys_are_kept_apart_by_queue_and_by_name(self, client: OpenClient) -> None:
         a, b = await client("a"), await client("a", queue="jobs2")
         keys = ("k", "k\0", "\u00e4", "k:k", "K", "0", "k" * 400)
-        tasks = [NewTask(b"1", key=key, on_duplicate="keep", key_ttl=60.0) for key in keys]
+        tasks = [e.NewTask(b"1", key=key, on_duplicate="keep", key_ttl=60.0) for key in keys]
         ids = [*await a.put(*tasks), *await b.put(*tasks)]
         assert len(set(ids)) == 2 * len(keys)
         for first in (a, b):
@@ -388,17 +364,17 @@ class KeyContract(QueueSessionBase):
 
     async def test_what_puts_no_new_task_needs_no_room(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
-        (first, _) = await a.put(_task(b"1"), NewTask(b"other"), max_size=2)
-        assert isinstance(await a.request("waits", NewTask(b"x"), max_size=2), Queued)
+        (first, _) = await a.put(_task(b"1"), e.NewTask(b"other"), max_size=2)
+        assert isinstance(await a.request("waits", e.NewTask(b"x"), max_size=2), e.Queued)
         await advance(0.1)
         for n, on_duplicate in enumerate(("refuse", "keep", "replace")):
             answer = await a.request(f"m{n}", _task(b"2", on_duplicate), wait=False, max_size=2)
-            assert answer == Accepted((Duplicate(first) if on_duplicate == "refuse" else first,))
-        assert await a.request("n", _task(b"3"), NewTask(b"y"), wait=False, max_size=2) is Reply.REFUSED
+            assert answer == e.Accepted((e.Duplicate(first) if on_duplicate == "refuse" else first,))
+        assert await a.request("n", _task(b"3"), e.NewTask(b"y"), wait=False, max_size=2) is e.Reply.REFUSED
         assert payloads(await a.take(2)) == [b"other", b"2"]
         # a successor is a new task
-        assert await a.request("n", _task(b"3"), wait=False, max_size=2) is Reply.REFUSED
-        assert isinstance(await a.request("o", _task(b"3"), max_size=2), Queued)
+        assert await a.request("n", _task(b"3"), wait=False, max_size=2) is e.Reply.REFUSED
+        assert isinstance(await a.request("o", _task(b"3"), max_size=2), e.Queued)
         counts = await a.recount()
         assert (counts.put, counts.producers) == (2, 2)
 
@@ -406,54 +382,54 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         tasks = [_task(b"%d" % n) for n in range(5)]
         answer = await a.request("m", *tasks, wait=False, max_size=1)
-        assert isinstance(answer, Accepted)
+        assert isinstance(answer, e.Accepted)
         (first,) = set(answer.ids)
         assert (await a.take_one()).payload == b"4"
         # the first is the successor of the leased one, the others replace it
         answer = await a.request("m", _task(b"k", "keep"), *tasks, wait=False, max_size=2)
-        assert isinstance(answer, Accepted)
+        assert isinstance(answer, e.Accepted)
         assert answer.ids[0] == first
         assert len({*answer.ids[1:]} - {first}) == 1
 
     async def test_a_replacement_lets_in_no_more_than_fit(self, client: OpenClient) -> None:
         a = await client("a")
         await a.put(*plain(3), max_size=3)
-        large, small = (_task(b"1"), NewTask(b"x"), _task(b"2")), plain(2)
-        assert isinstance(await a.request("large", *large, max_size=3), Queued)
-        assert isinstance(await a.request("small", *small, max_size=3), Queued)
+        large, small = (_task(b"1"), e.NewTask(b"x"), _task(b"2")), plain(2)
+        assert isinstance(await a.request("large", *large, max_size=3), e.Queued)
+        assert isinstance(await a.request("small", *small, max_size=3), e.Queued)
         for task in await a.take(3):
             await a.settle(task)
-        assert isinstance(await a.request("large", *large, max_size=3), Accepted)
+        assert isinstance(await a.request("large", *large, max_size=3), e.Accepted)
         counts = await a.recount()
         assert (counts.waiting, counts.reserved, counts.producers) == (2, 0, 1)
         await a.settle(await a.take_one())
-        assert isinstance(await a.request("small", *small, max_size=3), Accepted)
+        assert isinstance(await a.request("small", *small, max_size=3), e.Accepted)
 
     async def test_racing_producers_of_one_operation(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        requests = tuple(PutRequest(f"m{n}", (_task(b"%d" % n), NewTask(b"x"))) for n in range(4))
-        answer = await do(Put(a.session, do.number(), "jobs", requests, 5))
-        assert isinstance(answer, PutAnswer)
-        firsts = {first.ids[0] for first in answer.answers if isinstance(first, Accepted)}
+        requests = tuple(e.PutRequest(f"m{n}", (_task(b"%d" % n), e.NewTask(b"x"))) for n in range(4))
+        answer = await do(e.Put(a.session, do.number(), "jobs", requests, 5))
+        assert isinstance(answer, e.PutAnswer)
+        firsts = {first.ids[0] for first in answer.answers if isinstance(first, e.Accepted)}
         assert len(firsts) == 1
         taken = await a.take(9)
         assert sorted(payloads(taken)) == [b"3", b"x", b"x", b"x", b"x"]
 
     async def test_a_lost_reply(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        put = Put(a.session, do.number(), "jobs", (PutRequest("m", (_task(b"1", key_ttl=60.0),)),), 5)
+        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", key_ttl=60.0),)),), 5)
         first = await do(put)
         await a.settle(await a.take_one())
         assert await do(put) == first
         b = await client("b")
-        again = Put(b.session, do.number(), "jobs", (PutRequest("m", (_task(b"1", "keep"),)),), 5)
+        again = e.Put(b.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", "keep"),)),), 5)
         assert await do(again) == first
         assert (await a.recount()).put == 1
 
     # groups
 
-    async def _groups(self, a: QueueSession) -> tuple[GroupCounts, ...]:
-        return (await a.do.page(Scan(GROUPS, "jobs"))).rows
+    async def _groups(self, a: QueueSession) -> tuple[e.GroupCounts, ...]:
+        return (await a.do.page(e.Scan(e.GROUPS, "jobs"))).rows
 
     @pytest.mark.parametrize("delays", [(0.0, 0.0), (60.0, 0.0), (0.0, 60.0), (60.0, 60.0)])
     async def test_a_replacement_goes_from_one_group_to_another(
@@ -462,8 +438,8 @@ class KeyContract(QueueSessionBase):
         a = await client("a")
         before, after = delays
 
-        def counts(group: str, delay: float) -> tuple[GroupCounts, ...]:
-            return (GroupCounts(group, int(not delay), int(delay > 0), 0),)
+        def counts(group: str, delay: float) -> tuple[e.GroupCounts, ...]:
+            return (e.GroupCounts(group, int(not delay), int(delay > 0), 0),)
 
         (first,) = await a.put(_task(b"1", delay=before, group="a"))
         assert await self._groups(a) == counts("a", before)
@@ -477,7 +453,7 @@ class KeyContract(QueueSessionBase):
         assert await _ids(a, _task(b"5", group="c")) == (first,)
         (taken,) = await a.take(5)
         assert (taken.payload, taken.group) == (b"5", "c")
-        assert await self._groups(a) == (GroupCounts("c", 0, 0, 1),)
+        assert await self._groups(a) == (e.GroupCounts("c", 0, 0, 1),)
         (record,) = await a.browse("leased")
         assert record.group == "c"
 
@@ -485,59 +461,59 @@ class KeyContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        await a.put(_task(b"1", group="a"), NewTask(b"2", group="a"), NewTask(b"3", group="b"))
+        await a.put(_task(b"1", group="a"), e.NewTask(b"2", group="a"), e.NewTask(b"3", group="b"))
         await advance(0.1)
         await _ids(a, _task(b"4", group="a"))
         assert payloads(await a.take(3)) == [b"2", b"3", b"4"]
 
     async def test_one_that_was_tried_holds_its_group_no_more(self, client: OpenClient) -> None:
         a = await client("a")
-        await a.do(SetGroups("jobs", per_group=1))
-        await a.put(_task(b"1", group="a"), NewTask(b"2", group="a"))
-        await a.settle(await a.take_one(), Verdict.RETRY, delay=60.0)
+        await a.do(e.SetGroups("jobs", per_group=1))
+        await a.put(_task(b"1", group="a"), e.NewTask(b"2", group="a"))
+        await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
         assert await a.take(5) == ()
         await _ids(a, _task(b"3", group="a", delay=60.0))
         assert payloads(await a.take(5)) == [b"2"]
 
     async def test_one_that_was_superseded_holds_its_group_no_more(self, client: OpenClient) -> None:
         a = await client("a")
-        await a.do(SetGroups("jobs", per_group=1))
+        await a.do(e.SetGroups("jobs", per_group=1))
         await a.put(_task(b"1", group="a"))
         taken = await a.take_one()
         await a.put(_task(b"2", group="a"))
         assert await a.take(5) == ()
-        await a.settle(taken, Verdict.RETRY, delay=60.0)
+        await a.settle(taken, e.Verdict.RETRY, delay=60.0)
         assert payloads(await a.take(5)) == [b"2"]
-        assert await self._groups(a) == (GroupCounts("a", 0, 0, 1),)
+        assert await self._groups(a) == (e.GroupCounts("a", 0, 0, 1),)
 
     async def test_who_waits_for_the_group_that_it_leaves_goes_on(
         self, client: OpenClient, hints: Hints
     ) -> None:
         a = await client("a")
         news = await hints("a")
-        await a.do(SetGroups("jobs", max_size=1))
+        await a.do(e.SetGroups("jobs", max_size=1))
         await a.put(_task(b"1", group="a"))
-        await a.put(NewTask(b"2", group="b"))
-        assert isinstance(await a.request("waits", NewTask(b"3", group="a")), Queued)
+        await a.put(e.NewTask(b"2", group="b"))
+        assert isinstance(await a.request("waits", e.NewTask(b"3", group="a")), e.Queued)
         # in its own group it makes no room
         await _ids(a, _task(b"4", group="a"))
         assert await news.new() == []
         # and it needs none in another
         await _ids(a, _task(b"5", group="b"))
-        assert await news.new() == [Hint("a", "jobs", "waits", Notice.ROOM)]
-        assert isinstance(await a.request("waits", NewTask(b"3", group="a")), Accepted)
+        assert await news.new() == [e.Hint("a", "jobs", "waits", e.Notice.ROOM)]
+        assert isinstance(await a.request("waits", e.NewTask(b"3", group="a")), e.Accepted)
         assert {(g.group, g.waiting) for g in await self._groups(a)} == {("a", 1), ("b", 2)}
         assert (await a.recount()).reserved == 0
 
     async def test_keys_leave_nothing(self, client: OpenClient, do: Do, advance: Advance) -> None:
         a = await client("a", ttl=1.0)
-        tasks = [NewTask(b"", key=f"k{n}", on_duplicate="keep", key_ttl=1.0 + n % 3) for n in range(50)]
+        tasks = [e.NewTask(b"", key=f"k{n}", on_duplicate="keep", key_ttl=1.0 + n % 3) for n in range(50)]
         await a.put(*tasks)
         for task in await a.take(100):
             await a.settle(task, ttl=0.0)
         await advance(5.0)
         for _ in range(20):
-            await do(Ping())
+            await do(e.Ping())
         b = await client("b")
         assert await survey(do, "queues") == []
         assert (await b.count()).put == 0

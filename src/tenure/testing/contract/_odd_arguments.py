@@ -12,12 +12,6 @@ from typing import Any
 import pytest
 
 from tenure import engine as e
-from tenure.engine import (
-    Index,
-    Operation,
-    RefundRequest,
-    Reply,
-)
 from tenure.errors import EngineError
 
 from ._contract import Advance, ContractBase, Do
@@ -82,7 +76,7 @@ _PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"valu
 _SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0, b"failure")
 _METADATA = (("field", b"value"),)
 
-FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
+FAMILIES: dict[str, tuple[e.Operation[Any], ...]] = {
     "sessions": (
         e.Ping(),
         e.OpenSession("odd", "process", 100.0),
@@ -149,7 +143,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
             (e.RateLimit("", 2.0, 4.0),),
         ),
         e.Refund(
-            "odd", 2, "rate", (RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
+            "odd", 2, "rate", (e.RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
         ),
         e.HoldOff("odd", 3, "rate", 1.0),
         e.Scan(e.LIMITER, "rate"),
@@ -170,7 +164,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
 def _odd(value: Any) -> Iterator[Any]:
     """The value with something odd in it, or in its place."""
     match value:
-        case bool() | Enum() | frozenset() | Index() | None:
+        case bool() | Enum() | frozenset() | e.Index() | None:
             pass
         case str():
             yield from _NAMES
@@ -198,7 +192,7 @@ def _made(value: Any, name: str, odd: Any) -> list[Any]:
         return []  # refused before it is an operation
 
 
-def _shown(operation: Operation[Any]) -> str:
+def _shown(operation: e.Operation[Any]) -> str:
     shown = ascii(operation)
     return shown if len(shown) < 1000 else f"{shown[:500]} ... {shown[-500:]}"
 
@@ -240,7 +234,7 @@ class OddArgumentContract(ContractBase):
             (holder,) = (await do.page(e.Scan(e.HOLDERS, name))).holders
             assert holder.holder == name
             assert holder.value == name.encode("utf-16", "replace")
-            assert await do(e.Release(name, name)) is Reply.RELEASED
+            assert await do(e.Release(name, name)) is e.Reply.RELEASED
         assert await survey(do, "holds") == []
 
     async def test_odd_payloads_come_back(self, do: Do) -> None:
@@ -284,7 +278,7 @@ class OddArgumentContract(ContractBase):
         tasks = tuple(e.NewTask(b"") for _ in range(3))
         await do(e.Put(session, do.number(), "queue", (e.PutRequest("n", tasks),), 10**6))
 
-    async def _try(self, do: Do, watcher: str, operation: Operation[Any]) -> None:
+    async def _try(self, do: Do, watcher: str, operation: e.Operation[Any]) -> None:
         around = (e.Acquire(watcher, "watched", "w", 1), operation, e.Release("watched", "w"))
         try:
             answers = list(await do.engine.execute(around))
@@ -292,14 +286,14 @@ class OddArgumentContract(ContractBase):
             raise AssertionError(f"{_shown(operation)} broke its batch: {problem!r}"[:3000]) from problem
         for i, sent in enumerate(around):
             for _ in range(_REPEATS):
-                if answers[i] is not Reply.MORE:
+                if answers[i] is not e.Reply.MORE:
                     break
                 (answers[i],) = await do.engine.execute([sent])
         granted, answer, released = answers
         assert isinstance(granted, e.Granted), f"before {_shown(operation)}: {granted}"
-        assert answer is not Reply.MORE, f"{_shown(operation)} never ends"
+        assert answer is not e.Reply.MORE, f"{_shown(operation)} never ends"
         assert not isinstance(answer, Exception) or isinstance(answer, EngineError), _shown(operation)
-        assert released is Reply.RELEASED, f"after {_shown(operation)}: {released}"
+        assert released is e.Reply.RELEASED, f"after {_shown(operation)}: {released}"
 
     async def _everything_works(self, do: Do) -> None:
         session = await do.open("sane")
@@ -308,30 +302,30 @@ class OddArgumentContract(ContractBase):
         token = await do.hold(session, key, "a")
         await do.queue(session, key, "b")
         assert isinstance(await do(e.Ask(session, key, ("a", "b"))), e.HoldStatuses)
-        assert await do(e.SetValue(key, "a", token, b"v")) is Reply.OK
+        assert await do(e.SetValue(key, "a", token, b"v")) is e.Reply.OK
         assert len((await do.page(e.Scan(e.HOLDERS, key))).waiting) == 1
-        assert await do(e.Resize(key, 2)) is Reply.OK
+        assert await do(e.Resize(key, 2)) is e.Reply.OK
         for holder in "ab":
-            assert await do(e.Release(key, holder)) is Reply.RELEASED
+            assert await do(e.Release(key, holder)) is e.Reply.RELEASED
         # claims
-        assert await do(e.AddResource(key, "r", _METADATA)) is Reply.OK
+        assert await do(e.AddResource(key, "r", _METADATA)) is e.Reply.OK
         claimed = await do(e.Claim(session, key, "a", _METADATA))
         assert isinstance(claimed, e.Claimed)
-        assert await do(e.EditClaim(key, "a", claimed.token, _METADATA)) is Reply.OK
+        assert await do(e.EditClaim(key, "a", claimed.token, _METADATA)) is e.Reply.OK
         assert len((await do.page(e.Scan(e.RESOURCES, key))).rows) == 1
-        assert await do(e.GiveBack(key, "a")) is Reply.RELEASED
-        assert await do(e.RemoveResource(key, "r")) is Reply.OK
+        assert await do(e.GiveBack(key, "a")) is e.Reply.RELEASED
+        assert await do(e.RemoveResource(key, "r")) is e.Reply.OK
         # tasks
         tasks = (e.NewTask(b"1", key="k"), e.NewTask(b"2"), e.NewTask(b"3"))
         put = await do(e.Put(session, do.number(), key, (e.PutRequest("m", tasks),), 10))
         assert isinstance(put, e.PutAnswer)
         assert isinstance(put.answers[0], e.Accepted)
-        assert await do(e.Leave(key, "m")) is Reply.UNKNOWN
+        assert await do(e.Leave(key, "m")) is e.Reply.UNKNOWN
         exchanged = await do(e.Exchange(session, do.number(), key, want=1))
         assert isinstance(exchanged, e.Exchanged)
         (task,) = exchanged.tasks
         assert task.payload == b"1"
-        assert await do(e.Progress(key, task.id, task.token, b"p")) is Reply.OK
+        assert await do(e.Progress(key, task.id, task.token, b"p")) is e.Reply.OK
         settle = (e.Settle(task.id, task.token, e.Verdict.DEAD, b"e"),)
         await do(e.Exchange(session, do.number(), key, settle))
         assert isinstance(await do(e.GetResult(key, task.id)), e.Outcome)
@@ -344,7 +338,7 @@ class OddArgumentContract(ContractBase):
         assert isinstance(purged, e.MovedCount)
         assert purged.count == 2
         for paused in (True, False):
-            assert await do(e.SetPaused(key, paused)) is Reply.OK
+            assert await do(e.SetPaused(key, paused)) is e.Reply.OK
         counts = await do(e.Count(key, recount=True))
         assert isinstance(counts, e.QueueCounts)
         assert (counts.put, counts.cancelled, counts.purged) == (3, 1, 2)
@@ -354,20 +348,22 @@ class OddArgumentContract(ContractBase):
         assert isinstance(spent, e.SpendResults)
         assert spent.answers[0].booked
         bookings = spent.answers[0].bookings
-        assert await do(e.Refund(session, do.number(), key, (RefundRequest(bookings),), limits)) is Reply.OK
-        assert await do(e.HoldOff(session, do.number(), key, 1.0)) is Reply.OK
+        assert (
+            await do(e.Refund(session, do.number(), key, (e.RefundRequest(bookings),), limits)) is e.Reply.OK
+        )
+        assert await do(e.HoldOff(session, do.number(), key, 1.0)) is e.Reply.OK
         assert (await do.row(e.Scan(e.LIMITER, key))).debts == ()
         assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
         assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
         assert (await do.row(e.Scan(e.BARRIER, key))).waiting == 0
         for participant in "ab":
             assert isinstance(await do(e.Withdraw(key, participant)), e.Tripped)
-        assert await do(e.ResetBarrier(key)) is Reply.OK
+        assert await do(e.ResetBarrier(key)) is e.Reply.OK
         # what there is, odd names too
         for kind in ("holds", "pools", "queues", "sessions"):
             await survey(do, kind)
         assert session in await survey(do, "sessions", session)
         await inspected(do, session)
         await do.row(e.Scan(e.HEALTH))
-        assert await do(e.RenewSession(session)) is Reply.OK
-        assert await do(e.CloseSession(session)) is Reply.OK
+        assert await do(e.RenewSession(session)) is e.Reply.OK
+        assert await do(e.CloseSession(session)) is e.Reply.OK

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from tenure.engine import (
-    GROUPS,
-    Move,
-    MovedCount,
-    NewTask,
-    Notice,
-    Rate,
-    Reply,
-    Scan,
-    SetGroups,
-    SetPaused,
-    Verdict,
-)
+from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSessionBase, payloads, plain
 from ._contract import Advance, Do, Hints
 
 
-def _tasks(group: str, count: int) -> tuple[NewTask, ...]:
-    return tuple(NewTask(b"%s%d" % (group.encode(), n), group=group) for n in range(count))
+def _tasks(group: str, count: int) -> tuple[e.NewTask, ...]:
+    return tuple(e.NewTask(b"%s%d" % (group.encode(), n), group=group) for n in range(count))
 
 
 class PaceContract(QueueSessionBase):
@@ -31,7 +19,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        assert await do(SetGroups("jobs", group_rate=Rate(1.0, 2.0))) is Reply.OK
+        assert await do(e.SetGroups("jobs", group_rate=e.Rate(1.0, 2.0))) is e.Reply.OK
         await a.put(*_tasks("a", 6), *_tasks("b", 1), *_tasks("", 2))
         answer = await a.exchange(want=100)
         assert sorted(payloads(answer.tasks)) == [b"0", b"1", b"a0", b"a1", b"b0"]
@@ -44,7 +32,7 @@ class PaceContract(QueueSessionBase):
         await advance(0.5)
         assert payloads(await a.take(100)) == [b"a3"]
         await advance(0.5)
-        await do(SetGroups("jobs"))
+        await do(e.SetGroups("jobs"))
         assert await a.take(100) == ()  # the time of the next start stays
         await advance(0.5)
         assert payloads(await a.take(100)) == [b"a4", b"a5"]
@@ -53,7 +41,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(SetGroups("jobs", rate=Rate(0.5, 3.0)))
+        await do(e.SetGroups("jobs", rate=e.Rate(0.5, 3.0)))
         await a.put(*plain(20))
         assert len(await a.take(2)) == 2
         await advance(30)
@@ -75,8 +63,8 @@ class PaceContract(QueueSessionBase):
             return [len(await inbox.new()) for inbox in told]
 
         for settings in (
-            SetGroups("jobs", rate=Rate(1.0, 2.0)),
-            SetGroups("jobs", group_rate=Rate(1.0, 2.0)),
+            e.SetGroups("jobs", rate=e.Rate(1.0, 2.0)),
+            e.SetGroups("jobs", group_rate=e.Rate(1.0, 2.0)),
         ):
             await do(settings)
             await b.idle()
@@ -94,7 +82,7 @@ class PaceContract(QueueSessionBase):
             assert (await news())[0] == 1
             await b.take_one()
             await c.take(0)
-            await do(Move("jobs", frozenset({"waiting"}), "purged"))
+            await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
             await advance(10)
             await a.take(0)
 
@@ -103,7 +91,7 @@ class PaceContract(QueueSessionBase):
     ) -> None:
         a, b, c = await client("a"), await client("b"), await client("c")
         told = [await hints("b"), await hints("c")]
-        await do(SetPaused("jobs", paused=False, seconds=2.0))
+        await do(e.SetPaused("jobs", paused=False, seconds=2.0))
         await a.put(*plain(4))
         await b.idle()
         await c.idle()
@@ -117,11 +105,11 @@ class PaceContract(QueueSessionBase):
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
         for group, other in (("g", "h"), ("", "")):
-            await do(SetPaused("jobs", paused=True, seconds=4.0, group=group))
-            await do(SetPaused("jobs", paused=True, seconds=2.0, group=group))
+            await do(e.SetPaused("jobs", paused=True, seconds=4.0, group=group))
+            await do(e.SetPaused("jobs", paused=True, seconds=2.0, group=group))
             await b.idle()
             await a.put(*_tasks("g", 2))
-            assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+            assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
             assert (await b.idle()).ask_again_in == self.about(4.0)
             await a.put(*_tasks("g", 1))
             assert await inbox.new() == []
@@ -138,11 +126,11 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(SetGroups("jobs", group_rate=Rate(0.5, 10.0), per_group=2))
+        await do(e.SetGroups("jobs", group_rate=e.Rate(0.5, 10.0), per_group=2))
         await a.put(*_tasks("a", 6))
         task = (await a.take(6))[0]
-        await do(SetPaused("jobs", paused=True, seconds=2.0, group="a"))
-        await a.settle(task, Verdict.GIVE_BACK)
+        await do(e.SetPaused("jobs", paused=True, seconds=2.0, group="a"))
+        await a.settle(task, e.Verdict.GIVE_BACK)
         assert await a.take(6) == ()
         await advance(2.125)
         assert len(await a.take(6)) == 1
@@ -157,21 +145,21 @@ class PaceContract(QueueSessionBase):
         a = await client("a")
 
         async def groups() -> dict[str, object]:
-            rows = (await do.page(Scan(GROUPS, "jobs"))).rows
+            rows = (await do.page(e.Scan(e.GROUPS, "jobs"))).rows
             return {row.group: self.about(row.starts_in) for row in rows}
 
         counts = await a.count()
         assert (counts.starts_in, counts.rate, counts.group_rate) == (0, None, None)
-        await do(SetGroups("jobs", rate=Rate(2.0), group_rate=Rate(4.0, 2.0)))
+        await do(e.SetGroups("jobs", rate=e.Rate(2.0), group_rate=e.Rate(4.0, 2.0)))
         await a.put(*_tasks("g", 4), *_tasks("h", 1), *_tasks("", 1))
         counts = await a.count()
-        assert (counts.starts_in, counts.rate, counts.group_rate) == (0, Rate(2.0), Rate(4.0, 2.0))
+        assert (counts.starts_in, counts.rate, counts.group_rate) == (0, e.Rate(2.0), e.Rate(4.0, 2.0))
         assert await groups() == {"g": 0, "h": 0}
-        await do(SetGroups("jobs", group_rate=Rate(4.0, 2.0)))
+        await do(e.SetGroups("jobs", group_rate=e.Rate(4.0, 2.0)))
         assert len(await a.take(5)) == 4
         assert await groups() == {"g": 4.0, "h": 0}
-        await do(SetPaused("jobs", paused=True, seconds=8.0, group="h"))
-        await do(SetPaused("jobs", paused=True, seconds=6.0))
+        await do(e.SetPaused("jobs", paused=True, seconds=8.0, group="h"))
+        await do(e.SetPaused("jobs", paused=True, seconds=6.0))
         counts = await a.count()
         assert (counts.starts_in, counts.rate, counts.paused) == (self.about(6.0), None, False)
         await advance(1.0)
@@ -186,13 +174,13 @@ class PaceContract(QueueSessionBase):
     ) -> None:
         a = await client("a")
         for group in ("", "g"):
-            await do(SetPaused("jobs", paused=True, seconds=60.0, group=group))
+            await do(e.SetPaused("jobs", paused=True, seconds=60.0, group=group))
             await advance(50)
-            await a.put(NewTask(b"x", group="g"))
+            await a.put(e.NewTask(b"x", group="g"))
             assert await a.take(5) == ()
-            await do(Move("jobs", frozenset({"waiting"}), "purged"))
+            await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
             await advance(30)
-            await a.put(NewTask(b"x", group="g"))
+            await a.put(e.NewTask(b"x", group="g"))
             await a.settle(await a.take_one())
             await advance(10)
 
@@ -200,16 +188,16 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(SetGroups("jobs", group_rate=Rate(1.0, 1.0)))
-        await a.put(*(NewTask(b"%d" % priority, priority, group="g") for priority in (0, 2, 1)))
+        await do(e.SetGroups("jobs", group_rate=e.Rate(1.0, 1.0)))
+        await a.put(*(e.NewTask(b"%d" % priority, priority, group="g") for priority in (0, 2, 1)))
         taken: list[bytes] = []
         for _ in range(3):
             taken += payloads(await a.take(5))
             await advance(1.125)
         assert taken == [b"2", b"1", b"0"]
-        await a.put(NewTask(b"old", group="g"))
+        await a.put(e.NewTask(b"old", group="g"))
         await advance(5)
-        await a.put(NewTask(b"urgent", 9, group="g"), NewTask(b"other", 8, group="h"))
+        await a.put(e.NewTask(b"urgent", 9, group="g"), e.NewTask(b"other", 8, group="h"))
         assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"old", b"other"]
         await advance(1.125)
         assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"urgent"]
@@ -221,8 +209,10 @@ class PaceContract(QueueSessionBase):
         for of_groups in (False, True):
 
             async def have(every: float, of_groups: bool = of_groups) -> None:
-                rate = Rate(every)
-                await do(SetGroups("jobs", group_rate=rate) if of_groups else SetGroups("jobs", rate=rate))
+                rate = e.Rate(every)
+                await do(
+                    e.SetGroups("jobs", group_rate=rate) if of_groups else e.SetGroups("jobs", rate=rate)
+                )
 
             await have(4.0)
             await a.put(*_tasks("g", 4))
@@ -246,10 +236,10 @@ class PaceContract(QueueSessionBase):
         a = await client("a")
         ids: list[int] = []
         for group, seconds in (("g", 2.0), ("h", 4.0), ("i", 3.0)):
-            await do(SetPaused("jobs", paused=True, seconds=seconds, group=group))
+            await do(e.SetPaused("jobs", paused=True, seconds=seconds, group=group))
             ids += await a.put(*_tasks(group, 1))
         assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
-        assert await do(Move("jobs", (ids[0],), "purged")) == MovedCount(1, more=False)
+        assert await do(e.Move("jobs", (ids[0],), "purged")) == e.MovedCount(1, more=False)
         assert (await a.exchange(want=5)).ask_again_in == self.about(3.0)
         await advance(3.125)
         answer = await a.exchange(want=5)
@@ -260,7 +250,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(SetPaused("jobs", paused=True, seconds=2.0))
+        await do(e.SetPaused("jobs", paused=True, seconds=2.0))
         await advance(4)
         await a.put(*plain(1))
         await advance(1)

@@ -4,44 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import (
-    HOLDERS,
-    RESOURCES,
-    Acquire,
-    AddResource,
-    Arrive,
-    Ask,
-    Booking,
-    Claim,
-    Claimed,
-    CloseSession,
-    Count,
-    Exchange,
-    Exchanged,
-    GetResult,
-    GiveBack,
-    Granted,
-    Holdings,
-    HoldOff,
-    NewTask,
-    Operation,
-    Ping,
-    Put,
-    PutAnswer,
-    PutRequest,
-    RateLimit,
-    Refund,
-    RefundRequest,
-    Release,
-    RenewSession,
-    Reply,
-    Scan,
-    Spend,
-    SpendRequest,
-    SpendResults,
-    Waiting,
-    Withdraw,
-)
+from tenure import engine as e
 
 from ._contract import Advance, ContractBase, Do, Hints
 
@@ -54,55 +17,55 @@ class SessionContract(ContractBase):
         await advance(1.0)
         await do.hold(session, "k", "a")
         await advance(1.1 + self.margin)
-        assert await do(Acquire(session, "k", "a", 1)) is Reply.GONE
+        assert await do(e.Acquire(session, "k", "a", 1)) is e.Reply.GONE
 
     async def test_a_renewal_moves_the_end_to_a_ttl_from_now(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
         token = await do.hold(session, "k", "a")
         for _ in range(3):
             await advance(1.5)
-            assert await do(RenewSession(session)) is Reply.OK
-        assert await do(Acquire(session, "k", "a", 1)) == Granted(token)
+            assert await do(e.RenewSession(session)) is e.Reply.OK
+        assert await do(e.Acquire(session, "k", "a", 1)) == e.Granted(token)
         await advance(2.1 + self.margin)
-        assert await do(RenewSession(session)) is Reply.GONE
+        assert await do(e.RenewSession(session)) is e.Reply.GONE
 
     async def test_only_renewals_are_life_signs(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
         await advance(1.5)
         await do.hold(session, "k", "a")
         await advance(0.6 + self.margin)
-        assert await do(Ask(session, "k", ("a",))) is Reply.GONE
+        assert await do(e.Ask(session, "k", ("a",))) is e.Reply.GONE
 
     async def test_a_renewal_that_comes_late_revives_nothing(self, do: Do, advance: Advance) -> None:
         session, other = await do.open(ttl=2.0), await do.open("p2")
         token = await do.hold(session, "k", "a")
         await advance(2.1 + self.margin)
         assert await do.hold(other, "k", "b") > token
-        assert await do(Release("k", "b")) is Reply.RELEASED
+        assert await do(e.Release("k", "b")) is e.Reply.RELEASED
         for _ in range(2):
-            assert await do(RenewSession(session)) is Reply.GONE
-        assert await do.page(Scan(HOLDERS, "k")) == Holdings(())
+            assert await do(e.RenewSession(session)) is e.Reply.GONE
+        assert await do.page(e.Scan(e.HOLDERS, "k")) == e.Holdings(())
 
     async def test_an_ended_session_has_no_effect(self, do: Do) -> None:
         session = await do.open()
-        await do(CloseSession(session))
+        await do(e.CloseSession(session))
         for operation in _of_a_session(session):
-            assert await do(operation) is Reply.GONE, operation
+            assert await do(operation) is e.Reply.GONE, operation
         await self._nothing_is_left(do)
 
     async def _nothing_is_left(self, do: Do) -> None:
-        assert await do.page(Scan(HOLDERS, "k")) == Holdings(())
-        assert (await do.page(Scan(RESOURCES, "k"))).waiting == 0
-        counts = await do(Count("k", recount=True))
-        assert not isinstance(counts, Reply)
+        assert await do.page(e.Scan(e.HOLDERS, "k")) == e.Holdings(())
+        assert (await do.page(e.Scan(e.RESOURCES, "k"))).waiting == 0
+        counts = await do(e.Count("k", recount=True))
+        assert not isinstance(counts, e.Reply)
         assert (counts.put, counts.producers, counts.reserved) == (0, 0, 0)
         session = await do.open()
         spent = await do(
-            Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),))
+            e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),))
         )
-        assert isinstance(spent, SpendResults)
+        assert isinstance(spent, e.SpendResults)
         assert spent.answers[0].delay == 0
-        assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
+        assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
 
     async def test_expiry_gives_up_all_that_the_session_has(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
@@ -115,30 +78,30 @@ class SessionContract(ContractBase):
         await do.hold(session, "held", "a")
         await do.hold(other, "busy", "b")
         await do.queue(session, "busy", "a")
-        await do(AddResource("pool", "r", ()))
-        assert isinstance(await do(Claim(session, "pool", "a")), Claimed)
+        await do(e.AddResource("pool", "r", ()))
+        assert isinstance(await do(e.Claim(session, "pool", "a")), e.Claimed)
         await do.queue(session, "held", "a's other thought")
         await do.queue(session, "held", "and another")
-        assert isinstance(await do(Arrive(session, "barrier", "a", 3, "drop")), Waiting)
-        tasks = PutRequest("m", (NewTask(b"1"), NewTask(b"2")))
-        assert isinstance(await do(Put(other, do.number(), "q", (tasks,), 2)), PutAnswer)
-        waiting = PutRequest("a", (NewTask(b"3"),))
-        assert isinstance(await do(Put(session, do.number(), "q", (waiting,), 2)), PutAnswer)
-        taken = await do(Exchange(session, do.number(), "q", want=2))
-        assert isinstance(taken, Exchanged)
+        assert isinstance(await do(e.Arrive(session, "barrier", "a", 3, "drop")), e.Waiting)
+        tasks = e.PutRequest("m", (e.NewTask(b"1"), e.NewTask(b"2")))
+        assert isinstance(await do(e.Put(other, do.number(), "q", (tasks,), 2)), e.PutAnswer)
+        waiting = e.PutRequest("a", (e.NewTask(b"3"),))
+        assert isinstance(await do(e.Put(session, do.number(), "q", (waiting,), 2)), e.PutAnswer)
+        taken = await do(e.Exchange(session, do.number(), "q", want=2))
+        assert isinstance(taken, e.Exchanged)
         assert len(taken.tasks) == 2
 
     async def _all_is_given_up(self, do: Do) -> None:
-        assert await do.page(Scan(HOLDERS, "held")) == Holdings(())
-        busy = await do.page(Scan(HOLDERS, "busy"))
+        assert await do.page(e.Scan(e.HOLDERS, "held")) == e.Holdings(())
+        busy = await do.page(e.Scan(e.HOLDERS, "busy"))
         assert (len(busy.holders), len(busy.waiting)) == (1, 0)
-        assert [resource.state for resource in (await do.page(Scan(RESOURCES, "pool"))).rows] == ["free"]
-        counts = await do(Count("q", recount=True))
-        assert not isinstance(counts, Reply)
+        assert [resource.state for resource in (await do.page(e.Scan(e.RESOURCES, "pool"))).rows] == ["free"]
+        counts = await do(e.Count("q", recount=True))
+        assert not isinstance(counts, e.Reply)
         assert (counts.waiting, counts.leased, counts.producers, counts.reserved) == (2, 0, 0, 0)
         session = await do.open()
         for participant in "xy":
-            assert isinstance(await do(Arrive(session, "barrier", participant, 3, "drop")), Waiting)
+            assert isinstance(await do(e.Arrive(session, "barrier", participant, 3, "drop")), e.Waiting)
 
     async def test_sessions_end_in_the_order_of_their_expiry(
         self, do: Do, hints: Hints, advance: Advance
@@ -150,7 +113,7 @@ class SessionContract(ContractBase):
             await do.hold(session, key, "a")
             await do.queue(heir, key, "b")
         await advance(3.1 + self.margin)
-        assert await do(Ping()) is Reply.OK
+        assert await do(e.Ping()) is e.Reply.OK
         assert [hint.key for hint in await inbox.new()] == ["k2", "k1"]
         tokens = [await do.hold(heir, key, "b") for key in ("k2", "k1")]
         assert tokens == sorted(tokens)
@@ -161,7 +124,7 @@ class SessionContract(ContractBase):
         await do.hold(session, "k", "a")
         await do.queue(other, "k", "b")
         await advance(2.1 + self.margin)
-        assert await do(Ping()) is Reply.OK
+        assert await do(e.Ping()) is e.Reply.OK
         assert [(hint.key, hint.name) for hint in await inbox.new()] == [("k", "b")]
 
     async def test_names_are_never_taken_for_one_another(self, do: Do) -> None:
@@ -171,39 +134,41 @@ class SessionContract(ContractBase):
             tokens = [await do.hold(session, key, holder) for key in names for holder in (f"{key}h",)]
             assert len(set(tokens)) == len(names)
             for key in names:
-                assert [held.holder for held in (await do.page(Scan(HOLDERS, key))).holders] == [f"{key}h"]
-                assert await do(Release(key, f"{sign}h")) is Reply.UNKNOWN
-                assert await do(Release(key, f"{key}h")) is Reply.RELEASED
+                assert [held.holder for held in (await do.page(e.Scan(e.HOLDERS, key))).holders] == [
+                    f"{key}h"
+                ]
+                assert await do(e.Release(key, f"{sign}h")) is e.Reply.UNKNOWN
+                assert await do(e.Release(key, f"{key}h")) is e.Reply.RELEASED
 
     async def test_kinds_may_share_a_name(self, do: Do) -> None:
         session = await do.open()
         await do.hold(session, "k", "a")
-        await do(AddResource("k", "a", ()))
-        assert isinstance(await do(Claim(session, "k", "a")), Claimed)
-        assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
+        await do(e.AddResource("k", "a", ()))
+        assert isinstance(await do(e.Claim(session, "k", "a")), e.Claimed)
+        assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
         n = do.number()
-        put = await do(Put(session, n, "k", (PutRequest("a", (NewTask(b""),)),), 1))
-        spent = await do(Spend(session, n, "k", (SpendRequest((1.0,)),), (RateLimit("", 1.0, 1.0),)))
-        taken = await do(Exchange(session, n, "k", want=1))
-        assert [type(answer) for answer in (put, spent, taken)] == [PutAnswer, SpendResults, Exchanged]
-        assert await do(Release("k", "a")) is Reply.RELEASED
-        assert await do(GiveBack("k", "a")) is Reply.RELEASED
-        assert await do(Withdraw("k", "a")) is Reply.WITHDRAWN
+        put = await do(e.Put(session, n, "k", (e.PutRequest("a", (e.NewTask(b""),)),), 1))
+        spent = await do(e.Spend(session, n, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
+        taken = await do(e.Exchange(session, n, "k", want=1))
+        assert [type(answer) for answer in (put, spent, taken)] == [e.PutAnswer, e.SpendResults, e.Exchanged]
+        assert await do(e.Release("k", "a")) is e.Reply.RELEASED
+        assert await do(e.GiveBack("k", "a")) is e.Reply.RELEASED
+        assert await do(e.Withdraw("k", "a")) is e.Reply.WITHDRAWN
 
 
-def _of_a_session(session: str) -> tuple[Operation[Any], ...]:
+def _of_a_session(session: str) -> tuple[e.Operation[Any], ...]:
     return (
-        Acquire(session, "k", "a", 1),
-        Acquire(session, "k", "b", 1, wait=False),
-        Ask(session, "k", ("a",)),
-        Scan(HOLDERS, "k", watch=session),
-        Claim(session, "k", "a"),
-        Put(session, 1, "k", (PutRequest("m", (NewTask(b""),), cursor=("c", b"1")),), 10),
-        Exchange(session, 1, "k", want=1),
-        GetResult("k", 1, watch=session),
-        Count("k", watch=session),
-        Spend(session, 1, "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),)),
-        Refund(session, 2, "k", (RefundRequest((Booking(0.0, 1.0),)),), (RateLimit("", 1.0, 1.0),)),
-        HoldOff(session, 3, "k", 1000.0),
-        Arrive(session, "k", "c", 2),
+        e.Acquire(session, "k", "a", 1),
+        e.Acquire(session, "k", "b", 1, wait=False),
+        e.Ask(session, "k", ("a",)),
+        e.Scan(e.HOLDERS, "k", watch=session),
+        e.Claim(session, "k", "a"),
+        e.Put(session, 1, "k", (e.PutRequest("m", (e.NewTask(b""),), cursor=("c", b"1")),), 10),
+        e.Exchange(session, 1, "k", want=1),
+        e.GetResult("k", 1, watch=session),
+        e.Count("k", watch=session),
+        e.Spend(session, 1, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),)),
+        e.Refund(session, 2, "k", (e.RefundRequest((e.Booking(0.0, 1.0),)),), (e.RateLimit("", 1.0, 1.0),)),
+        e.HoldOff(session, 3, "k", 1000.0),
+        e.Arrive(session, "k", "c", 2),
     )

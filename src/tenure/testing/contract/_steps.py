@@ -7,62 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from tenure.engine import (
-    BARRIER,
-    ENTRIES,
-    GROUPS,
-    HOLDERS,
-    KEYED_TASK,
-    LIMITER,
-    RESOURCES,
-    TASK,
-    Acquire,
-    AddResource,
-    Arrive,
-    Ask,
-    Booking,
-    BreakHold,
-    Claim,
-    Claimed,
-    CloseSession,
-    Count,
-    EditClaim,
-    Exchange,
-    Exchanged,
-    GetResult,
-    GiveBack,
-    HoldOff,
-    Leave,
-    Metadata,
-    Move,
-    NewTask,
-    OpenSession,
-    Operation,
-    Ping,
-    Progress,
-    Put,
-    PutChildren,
-    PutRequest,
-    Rate,
-    RateLimit,
-    Refund,
-    RefundRequest,
-    Release,
-    RemoveResource,
-    RenewSession,
-    ResetBarrier,
-    Resize,
-    Scan,
-    SetEntry,
-    SetGroups,
-    SetPaused,
-    Settle,
-    SetValue,
-    Spend,
-    SpendRequest,
-    Verdict,
-    Withdraw,
-)
+from tenure import engine as e
 
 from ._contract import LASTING
 
@@ -75,10 +20,10 @@ QUEUES = ("q", "r")
 STATES = ("waiting", "delayed", "leased", "ended", "dead")
 KINDS = ("holds", "pools", "queues", "sessions")
 _MOVED = ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
-_METADATA: tuple[Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
+_METADATA: tuple[e.Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
 STATES_OF_FAMILIES = ("suspended", "ending")
-_WAITS = (Verdict.WAIT, Verdict.WAIT_FOR)
-_VERDICTS = (*(verdict for verdict in Verdict if verdict not in _WAITS), Verdict.DONE, Verdict.DEAD)
+_WAITS = (e.Verdict.WAIT, e.Verdict.WAIT_FOR)
+_VERDICTS = (*(verdict for verdict in e.Verdict if verdict not in _WAITS), e.Verdict.DONE, e.Verdict.DEAD)
 _ENTRIES = ("c/a", "c/b", "c/c", "d/a", "v")
 """The names of entries: the children of two blocks, and a value or signal."""
 
@@ -91,8 +36,8 @@ class Walker(Protocol):
     taken: list[tuple[str, str, int, int]]
     put: list[tuple[str, int]]
     ended: dict[str, list[int]]
-    bookings: list[tuple[str, tuple[RateLimit, ...], tuple[Booking, ...]]]
-    history: list[Operation[Any]]
+    bookings: list[tuple[str, tuple[e.RateLimit, ...], tuple[e.Booking, ...]]]
+    history: list[e.Operation[Any]]
 
     def name(self, name: str) -> str:
         """A name of this walk alone."""
@@ -102,7 +47,7 @@ class Walker(Protocol):
         """The next number for an operation of the session."""
         ...
 
-    async def send(self, *operations: Operation[Any]) -> list[Any]:
+    async def send(self, *operations: e.Operation[Any]) -> list[Any]:
         """Send operations to both engines, and return the answers of the reference."""
         ...
 
@@ -168,7 +113,7 @@ class Draw:
     def data(self, most: int = 2) -> bytes:
         return bytes(self.some(0, most, lambda: self.one_of((0, 1, 97, 255))))
 
-    def metadata(self) -> Metadata:
+    def metadata(self) -> e.Metadata:
         return self.one_of(_METADATA)
 
     def tenant(self) -> str:
@@ -190,7 +135,7 @@ class Draw:
     def ttl(self) -> float:
         return self.one_of((1.0, 4.0, 32.0, 32.0)) if self.timed else LASTING
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> e.Verdict:
         return self.one_of(_VERDICTS)
 
     def moved(self) -> frozenset[str]:
@@ -198,33 +143,33 @@ class Draw:
 
     # requests
 
-    def task(self) -> NewTask:
+    def task(self) -> e.NewTask:
         key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
         expires = self.duration() if self.number(0, 2) == 0 else None
-        task = NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
+        task = e.NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
         task = replace(task, deadline=_deadline(self))
         return task if key is None or self.flag() else self.keyed(task)
 
-    def keyed(self, task: NewTask) -> NewTask:
+    def keyed(self, task: e.NewTask) -> e.NewTask:
         """The task with its own key or "d1", and with any `on_duplicate`."""
         on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
         ttl, max_wait = self.delay_or_none(), self.delay_or_none()
         return replace(task, key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
 
-    def put_request(self) -> PutRequest:
+    def put_request(self) -> e.PutRequest:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
-        return PutRequest(self.one_of("mno"), self.some(0, 4, self.task), self.flag(), cursor)
+        return e.PutRequest(self.one_of("mno"), self.some(0, 4, self.task), self.flag(), cursor)
 
-    def limits(self) -> tuple[RateLimit, ...]:
+    def limits(self) -> tuple[e.RateLimit, ...]:
         """All numbers are powers of two: sums of such floats are exact."""
         rates = (2.0, 4.0) if self.timed else (1 / 1024,)
-        a = RateLimit("a", self.one_of(rates), self.one_of((2.0, 4.0)))
-        b = RateLimit("b\0", self.one_of(rates) / 2, 4.0)
+        a = e.RateLimit("a", self.one_of(rates), self.one_of((2.0, 4.0)))
+        b = e.RateLimit("b\0", self.one_of(rates) / 2, 4.0)
         return self.one_of(((a,), (b,), (a, b), (b, a)))
 
-    def spend_request(self, limits: int) -> SpendRequest:
+    def spend_request(self, limits: int) -> e.SpendRequest:
         costs = tuple(self.one_of((0.0, 0.5, 1.0, 8.0)) for _ in range(limits))
-        return SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
+        return e.SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
 
 
 Step = Callable[[Draw], Awaitable[object]]
@@ -237,7 +182,9 @@ async def a_session(d: Draw) -> None:
     name = d.one_of(tuple(SESSIONS))
     session, ttl = d.walk.name(name), d.ttl()
     await d.walk.send(
-        d.one_of((OpenSession(session, SESSIONS[name], ttl), RenewSession(session), CloseSession(session)))
+        d.one_of(
+            (e.OpenSession(session, SESSIONS[name], ttl), e.RenewSession(session), e.CloseSession(session))
+        )
     )
 
 
@@ -245,7 +192,7 @@ async def renew_all(d: Draw) -> None:
     """Renew all sessions."""
     ttl = 8.0 if d.timed else LASTING
     for name, process in SESSIONS.items():
-        await d.walk.send(OpenSession(d.walk.name(name), process, ttl))
+        await d.walk.send(e.OpenSession(d.walk.name(name), process, ttl))
 
 
 async def live_on(d: Draw) -> None:
@@ -254,23 +201,23 @@ async def live_on(d: Draw) -> None:
     """
     sessions, rounds = {d.walk.name(name): process for name, process in SESSIONS.items()}, d.number(1, 6)
     numbered = [operation for operation in d.walk.history[-40:] if hasattr(operation, "n")]
-    again = d.one_of(numbered) if numbered else Ping()
-    looks = [Scan(BARRIER, d.walk.name(key)) for key in KEYS] + [
-        Count(d.walk.name(queue)) for queue in QUEUES
+    again = d.one_of(numbered) if numbered else e.Ping()
+    looks = [e.Scan(e.BARRIER, d.walk.name(key)) for key in KEYS] + [
+        e.Count(d.walk.name(queue)) for queue in QUEUES
     ]
-    await d.walk.send(*(OpenSession(*of, 1.0 if d.timed else LASTING) for of in sessions.items()), again)
+    await d.walk.send(*(e.OpenSession(*of, 1.0 if d.timed else LASTING) for of in sessions.items()), again)
     for i in range(1, rounds + 1):
         if d.number(0, rounds) == 0:
             await d.one_of((pass_a_barrier, do_a_task))(d)
         await d.walk.advance(0.5)
-        await d.walk.send(*map(RenewSession, sessions), *[again] * (i % 3 == 0), *looks)
+        await d.walk.send(*map(e.RenewSession, sessions), *[again] * (i % 3 == 0), *looks)
 
 
 async def let_time_pass(d: Draw) -> None:
     """Let time pass until something may be due; sometimes an operation notices at once."""
     await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
     if d.flag():
-        await d.walk.send(Ping())
+        await d.walk.send(e.Ping())
 
 
 async def send_again(d: Draw) -> None:
@@ -292,23 +239,23 @@ async def look_around(d: Draw) -> None:
 # --------------------------------------------------------------------------------------------------------------- holds
 
 
-def hold_operation(d: Draw) -> Operation[Any]:
+def hold_operation(d: Draw) -> e.Operation[Any]:
     """An operation of the family of holds."""
     session, key, holder = d.session(), d.key(), d.holder()
     match d.number(0, 8):
         case 0 | 1:
             capacity, weight = d.one_of((1, 3, 3, 3)), d.number(1, 4)
-            return Acquire(session, key, holder, capacity, weight, d.data(), d.flag())
+            return e.Acquire(session, key, holder, capacity, weight, d.data(), d.flag())
         case 2 | 3:
-            return Acquire(session, key, holder, 3)
+            return e.Acquire(session, key, holder, 3)
         case 4:
-            return Ask(session, key, d.some(0, 4, d.holder))
+            return e.Ask(session, key, d.some(0, 4, d.holder))
         case 5 | 6:
-            return Release(key, holder)
+            return e.Release(key, holder)
         case 7:
-            return Resize(key, d.one_of((1, 2, 3, 3, 5)))
+            return e.Resize(key, d.one_of((1, 2, 3, 3, 5)))
         case _:
-            return Scan(HOLDERS, key, limit=d.number(1, 4), watch=d.watch())
+            return e.Scan(e.HOLDERS, key, limit=d.number(1, 4), watch=d.watch())
 
 
 async def hold(d: Draw) -> None:
@@ -319,16 +266,16 @@ async def hold(d: Draw) -> None:
 async def crowd(d: Draw) -> None:
     """Let several holders come at once."""
     session, key, capacity = d.session(), d.key(), d.one_of((1, 3, 3, 5))
-    await d.walk.send(*d.some(3, 8, lambda: Acquire(session, key, d.holder(), capacity, d.number(1, 4))))
+    await d.walk.send(*d.some(3, 8, lambda: e.Acquire(session, key, d.holder(), capacity, d.number(1, 4))))
 
 
 async def leave_two_lines(d: Draw) -> None:
     """Let a session end that holds two keys, which go to many waiters at once."""
     session, other, count = d.session(), d.session(), d.number(2, 5)
     for key in map(d.walk.name, KEYS):
-        await d.walk.send(Acquire(session, key, "a", 3, 3))
-        await d.walk.send(*(Acquire(other, key, holder, 3) for holder in "bcdef"[:count]))
-    await d.walk.send(CloseSession(session))
+        await d.walk.send(e.Acquire(session, key, "a", 3, 3))
+        await d.walk.send(*(e.Acquire(other, key, holder, 3) for holder in "bcdef"[:count]))
+    await d.walk.send(e.CloseSession(session))
 
 
 async def set_value(d: Draw) -> None:
@@ -337,37 +284,37 @@ async def set_value(d: Draw) -> None:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
             await d.walk.send(
-                Acquire(d.session(), key, holder, 3), Scan(HOLDERS, key, limit=4, watch=d.watch())
+                e.Acquire(d.session(), key, holder, 3), e.Scan(e.HOLDERS, key, limit=4, watch=d.watch())
             )
-        await d.walk.send(SetValue(key, holder, d.one_of((token, other[2])), d.data()))
+        await d.walk.send(e.SetValue(key, holder, d.one_of((token, other[2])), d.data()))
 
 
 async def break_a_hold(d: Draw) -> None:
     """Break the hold of a present or former holder, by a token that may be another's."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
-        await d.walk.send(BreakHold(key, holder, d.one_of((token, token, other[2]))))
+        await d.walk.send(e.BreakHold(key, holder, d.one_of((token, token, other[2]))))
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
-def claim_operation(d: Draw) -> Operation[Any]:
+def claim_operation(d: Draw) -> e.Operation[Any]:
     """An operation of the family of claims, but for `EditClaim`."""
     session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
     match d.number(0, 6):
         case 0 | 1:
-            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.one_of((1, 1, 2)))
+            return e.AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag(), d.one_of((1, 1, 2)))
         case 2:
-            return RemoveResource(pool, resource)
+            return e.RemoveResource(pool, resource)
         case 3:
-            return Claim(session, pool, holder, d.metadata(), d.delay(), d.flag(), d.tenant())
+            return e.Claim(session, pool, holder, d.metadata(), d.delay(), d.flag(), d.tenant())
         case 4:
-            return Claim(session, pool, holder, group=d.tenant())
+            return e.Claim(session, pool, holder, group=d.tenant())
         case 5:
-            return GiveBack(pool, holder)
+            return e.GiveBack(pool, holder)
         case _:
-            return Scan(RESOURCES, pool, limit=d.number(1, 4))
+            return e.Scan(e.RESOURCES, pool, limit=d.number(1, 4))
 
 
 async def claim(d: Draw) -> None:
@@ -380,32 +327,32 @@ async def edit(d: Draw) -> None:
     if d.walk.claims:
         metadata = d.metadata() if d.flag() else None
         retire = "broken" if d.number(0, 2) == 0 else None
-        await d.walk.send(EditClaim(*d.one_of(d.walk.claims[-8:]), metadata, d.delay_or_none(), retire))
+        await d.walk.send(e.EditClaim(*d.one_of(d.walk.claims[-8:]), metadata, d.delay_or_none(), retire))
 
 
 async def lend(d: Draw) -> None:
     """Claim a resource, change it, and part with it in one of several ways."""
     walk, session, holder, pool = d.walk, d.session(), d.holder(), d.walk.name("k")
     how = d.one_of(("give back", "retire", "remove", "close"))
-    await walk.send(AddResource(pool, "x", (), slots=d.number(1, 2)), AddResource(pool, "y", ()))
-    (answer,) = await walk.send(Claim(session, pool, holder, (), d.delay()))
-    if isinstance(answer, Claimed):
+    await walk.send(e.AddResource(pool, "x", (), slots=d.number(1, 2)), e.AddResource(pool, "y", ()))
+    (answer,) = await walk.send(e.Claim(session, pool, holder, (), d.delay()))
+    if isinstance(answer, e.Claimed):
         retire = "broken" if how == "retire" else None
-        await walk.send(EditClaim(pool, holder, answer.token, None, d.delay(), retire))
+        await walk.send(e.EditClaim(pool, holder, answer.token, None, d.delay(), retire))
         if how == "remove":
-            await walk.send(RemoveResource(pool, answer.resource))
-    await walk.send(CloseSession(session) if how == "close" else GiveBack(pool, holder))
+            await walk.send(e.RemoveResource(pool, answer.resource))
+    await walk.send(e.CloseSession(session) if how == "close" else e.GiveBack(pool, holder))
 
 
 async def rest(d: Draw) -> None:
     """A resource rests, is claimed again, and then rests no more."""
     session, pool, seconds = d.session(), d.key(), d.delay()
-    await d.walk.send(AddResource(pool, "x", (), 1, revive=True))
+    await d.walk.send(e.AddResource(pool, "x", (), 1, revive=True))
     for again in (False, True):
-        (answer,) = await d.walk.send(Claim(session, pool, "a", (), 0.0, d.flag()))
-        if isinstance(answer, Claimed) and not again:
-            await d.walk.send(EditClaim(pool, "a", answer.token, cool_down=seconds))
-        await d.walk.send(GiveBack(pool, "a"), Scan(RESOURCES, pool))
+        (answer,) = await d.walk.send(e.Claim(session, pool, "a", (), 0.0, d.flag()))
+        if isinstance(answer, e.Claimed) and not again:
+            await d.walk.send(e.EditClaim(pool, "a", answer.token, cool_down=seconds))
+        await d.walk.send(e.GiveBack(pool, "a"), e.Scan(e.RESOURCES, pool))
         await d.walk.advance(seconds)
 
 
@@ -414,21 +361,23 @@ async def die_with_claims(d: Draw) -> None:
     pool, names = d.walk.name("k"), [d.walk.name(name) for name in list(SESSIONS)[1::-1]]
     for ttl, resource, session in zip((0.25, 0.5), "xy", names, strict=True):
         await d.walk.send(
-            AddResource(pool, resource, (), 1, revive=True),
-            OpenSession(session, "p1", ttl if d.timed else LASTING),
+            e.AddResource(pool, resource, (), 1, revive=True),
+            e.OpenSession(session, "p1", ttl if d.timed else LASTING),
         )
-        await d.walk.send(Claim(session, pool, resource))
+        await d.walk.send(e.Claim(session, pool, resource))
     await d.walk.advance(1.0)
-    await d.walk.send(*(Claim(d.session(), pool, holder) for holder in "ab"), Scan(RESOURCES, pool))
+    await d.walk.send(*(e.Claim(d.session(), pool, holder) for holder in "ab"), e.Scan(e.RESOURCES, pool))
 
 
 async def wait_for_a_match(d: Draw) -> None:
     """Claimers with different needs wait, and something comes for some of them."""
     session, pool = d.session(), d.key()
     how = (0.0, True)
-    await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata(), *how, d.tenant())))
     await d.walk.send(
-        *d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata(), slots=d.number(1, 3)))
+        *d.some(2, 5, lambda: e.Claim(session, pool, d.holder(), d.metadata(), *how, d.tenant()))
+    )
+    await d.walk.send(
+        *d.some(1, 2, lambda: e.AddResource(pool, d.one_of("xyz"), d.metadata(), slots=d.number(1, 3)))
     )
 
 
@@ -440,7 +389,7 @@ async def spend(d: Draw) -> None:
     session, key, limits = d.session(), d.key(), d.limits()
     n = d.walk.number(session, f"spend {key}")
     requests = d.some(0, 3, lambda: d.spend_request(len(limits)))
-    await d.walk.send(Spend(session, n, key, requests, limits))
+    await d.walk.send(e.Spend(session, n, key, requests, limits))
 
 
 async def refund(d: Draw) -> None:
@@ -450,23 +399,23 @@ async def refund(d: Draw) -> None:
         session = d.session()
         n = d.walk.number(session, f"spend {key}")
 
-        def request() -> RefundRequest:
+        def request() -> e.RefundRequest:
             amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0, -1.0, -(2.0**40))) for _ in limits)
-            return RefundRequest(bookings, amounts if d.flag() else ())
+            return e.RefundRequest(bookings, amounts if d.flag() else ())
 
-        await d.walk.send(Refund(session, n, key, d.some(1, 3, request), limits))
+        await d.walk.send(e.Refund(session, n, key, d.some(1, 3, request), limits))
 
 
 async def hold_off(d: Draw) -> None:
     """Hold a limiter off, perhaps while somebody waits, perhaps for less long than it is held off already."""
     session, key = d.session(), d.key()
     n = d.walk.number(session, f"spend {key}")
-    await d.walk.send(HoldOff(session, n, key, d.delay()))
+    await d.walk.send(e.HoldOff(session, n, key, d.delay()))
 
 
 async def look(d: Draw) -> None:
     """Read the bookings of a limiter."""
-    await d.walk.send(Scan(LIMITER, d.key()))
+    await d.walk.send(e.Scan(e.LIMITER, d.key()))
 
 
 def _on_departure(d: Draw) -> str:
@@ -477,11 +426,11 @@ async def barrier(d: Draw) -> None:
     """Send an operation on a barrier."""
     session, key, holder = d.session(), d.key(), d.holder()
     operations = (
-        Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
-        Arrive(session, key, holder, 3),
-        Withdraw(key, holder),
-        ResetBarrier(key),
-        Scan(BARRIER, key),
+        e.Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
+        e.Arrive(session, key, holder, 3),
+        e.Withdraw(key, holder),
+        e.ResetBarrier(key),
+        e.Scan(e.BARRIER, key),
     )
     await d.walk.send(d.one_of(operations))
 
@@ -490,23 +439,23 @@ async def gather(d: Draw) -> None:
     """Let several participants arrive at once, and perhaps two leave."""
     session, key, on_departure = d.session(), d.key(), _on_departure(d)
     parties = d.some(2, 4, d.holder)
-    await d.walk.send(*(Arrive(session, key, party, 4, on_departure) for party in parties))
+    await d.walk.send(*(e.Arrive(session, key, party, 4, on_departure) for party in parties))
     if d.flag():
-        await d.walk.send(Withdraw(key, parties[0]), Withdraw(key, parties[1]))
+        await d.walk.send(e.Withdraw(key, parties[0]), e.Withdraw(key, parties[1]))
 
 
 async def pass_a_barrier(d: Draw) -> None:
     """Let all parties arrive and fetch their outcomes."""
     key = d.key()
-    await d.walk.send(*(Arrive(d.session(), key, party, 2) for party in "ab"))
-    await d.walk.send(*(Withdraw(key, party) for party in "ab"))
+    await d.walk.send(*(e.Arrive(d.session(), key, party, 2) for party in "ab"))
+    await d.walk.send(*(e.Withdraw(key, party) for party in "ab"))
 
 
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
-def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> Move:
-    return Move(
+def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> e.Move:
+    return e.Move(
         *(queue, tasks, "delayed"),
         delay=d.one_of((None, None, d.delay())),
         payload=d.one_of((None, d.data())),
@@ -515,34 +464,38 @@ def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> Move:
     )
 
 
-def queue_operation(d: Draw) -> Operation[Any]:
+def queue_operation(d: Draw) -> e.Operation[Any]:
     """An administrative operation on a queue."""
     queue, task = d.queue(), d.number(1, 9)
     operations = (
-        Leave(queue, d.one_of("mno")),
-        GetResult(queue, task, d.watch()),
-        Scan(TASK, queue, only=str(task), watch=d.watch()),
-        Scan(KEYED_TASK, queue, only=d.one_of(("", "d1", "d2\0\u00e4", "d3")), watch=d.watch()),
-        Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
-        Move(
+        e.Leave(queue, d.one_of("mno")),
+        e.GetResult(queue, task, d.watch()),
+        e.Scan(e.TASK, queue, only=str(task), watch=d.watch()),
+        e.Scan(e.KEYED_TASK, queue, only=d.one_of(("", "d1", "d2\0\u00e4", "d3")), watch=d.watch()),
+        e.Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
+        e.Move(
             queue,
             d.some(0, 5, lambda: d.number(1, 9)),
             d.one_of(("cancelled", "waiting", "delayed")),
             delay=d.delay(),
         ),
-        Move(queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled", "delayed"))),
+        e.Move(
+            queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled", "delayed"))
+        ),
         _edit(d, queue, d.some(0, 3, lambda: d.number(1, 9))),
-        Move(
+        e.Move(
             queue,
             d.some(1, 5, lambda: d.number(1, 9)),
             d.one_of(("cancelled", "waiting", "delayed", "purged")),
             state=d.one_of(("", *_MOVED)),
         ),
-        Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
-        SetPaused(queue, d.flag()),
-        SetPaused(queue, d.flag(), d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))) if d.timed else Ping(),
-        Count(queue, d.watch(), d.flag()),
-        Scan(GROUPS, queue, limit=d.number(1, 3)),
+        e.Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
+        e.SetPaused(queue, d.flag()),
+        e.SetPaused(queue, d.flag(), d.one_of((0.25, 1.0)), d.one_of(("", _group(d))))
+        if d.timed
+        else e.Ping(),
+        e.Count(queue, d.watch(), d.flag()),
+        e.Scan(e.GROUPS, queue, limit=d.number(1, 3)),
     )
     return d.one_of(operations)
 
@@ -557,17 +510,17 @@ async def look_through_a_queue(d: Draw) -> None:
     await d.walk.look_at_tasks(d.queue(), d.one_of(STATES), d.number(1, 4))
 
 
-async def _put(d: Draw, session: str, queue: str, *requests: PutRequest, max_size: int = 100) -> None:
-    await d.walk.send(Put(session, d.walk.number(session, f"put {queue}"), queue, requests, max_size))
+async def _put(d: Draw, session: str, queue: str, *requests: e.PutRequest, max_size: int = 100) -> None:
+    await d.walk.send(e.Put(session, d.walk.number(session, f"put {queue}"), queue, requests, max_size))
 
 
 async def _exchange(
-    d: Draw, session: str, queue: str, settle: Sequence[Settle] = (), want: int = 0, **how: Any
+    d: Draw, session: str, queue: str, settle: Sequence[e.Settle] = (), want: int = 0, **how: Any
 ) -> tuple[Any, ...]:
     """Returns the tasks that were taken."""
     n = d.walk.number(session, f"exchange {queue}")
-    (answer,) = await d.walk.send(Exchange(session, n, queue, tuple(settle), want, **how))
-    return answer.tasks if isinstance(answer, Exchanged) else ()
+    (answer,) = await d.walk.send(e.Exchange(session, n, queue, tuple(settle), want, **how))
+    return answer.tasks if isinstance(answer, e.Exchanged) else ()
 
 
 async def put(d: Draw) -> None:
@@ -582,7 +535,7 @@ async def exchange(d: Draw) -> None:
     if d.walk.taken:
         drawn = d.some(0, 3, lambda: d.one_of(d.walk.taken[-6:]))
     settle = [
-        Settle(t[2], t[3], d.verdict(), d.data(3), d.delay(), d.delay_or_none(), d.data(1)) for t in drawn
+        e.Settle(t[2], t[3], d.verdict(), d.data(3), d.delay(), d.delay_or_none(), d.data(1)) for t in drawn
     ]
     if drawn and d.flag():
         session, queue = drawn[0][:2]
@@ -600,7 +553,7 @@ async def work(d: Draw) -> None:
         mine = mine[-len(verdicts) :]
     ttl = d.one_of((5.0, None))
     settle = [
-        Settle(task, token, verdict, b"result", delay, ttl, d.data(1))
+        e.Settle(task, token, verdict, b"result", delay, ttl, d.data(1))
         for (_, _, task, token), verdict in zip(mine, verdicts, strict=False)
     ]
     await _exchange(d, session, queue, settle, d.number(0, 5))
@@ -609,28 +562,28 @@ async def work(d: Draw) -> None:
 async def do_a_task(d: Draw) -> None:
     """Do a task, and leave no record of it."""
     session, queue = d.session(), d.queue()
-    await _put(d, session, queue, PutRequest("m", (NewTask(b"x"),)))
+    await _put(d, session, queue, e.PutRequest("m", (e.NewTask(b"x"),)))
     tasks = await _exchange(d, session, queue, (), 1)
-    await _exchange(d, session, queue, [Settle(t.id, t.token, Verdict.DONE, ttl=0.0) for t in tasks])
+    await _exchange(d, session, queue, [e.Settle(t.id, t.token, e.Verdict.DONE, ttl=0.0) for t in tasks])
 
 
 async def put_and_take(d: Draw) -> None:
     """Tasks that are delayed, then due, and taken by somebody who has to stop some of them."""
     session, queue, delay, count = d.session(), d.queue(), d.delay(), d.number(1, 4)
     expires = d.duration() if d.flag() else None
-    tasks = (NewTask(b"x", delay=delay, expires=expires),) * count
-    await _put(d, session, queue, PutRequest("m", tasks))
+    tasks = (e.NewTask(b"x", delay=delay, expires=expires),) * count
+    await _put(d, session, queue, e.PutRequest("m", tasks))
     await d.walk.advance(delay)
-    settle: list[Settle] = []
+    settle: list[e.Settle] = []
     for task in (await _exchange(d, session, queue, (), count, max_deliveries=2))[::-1]:
         await d.walk.send(
-            GetResult(queue, task.id, session),
-            *[Scan(TASK, queue, only=str(task.id), watch=d.session())] * d.number(0, 1),
-            Progress(queue, task.id, task.token, b"half"),
+            e.GetResult(queue, task.id, session),
+            *[e.Scan(e.TASK, queue, only=str(task.id), watch=d.session())] * d.number(0, 1),
+            e.Progress(queue, task.id, task.token, b"half"),
         )
         if d.flag():
-            await d.walk.send(Move(queue, (task.id,), "cancelled"))
-        settle.append(Settle(task.id, task.token, d.verdict(), b"result", d.delay(), 5.0))
+            await d.walk.send(e.Move(queue, (task.id,), "cancelled"))
+        settle.append(e.Settle(task.id, task.token, d.verdict(), b"result", d.delay(), 5.0))
     del settle[d.number(0, 4) :]
     for part in (settle[:2], settle[2:], ()):
         await _exchange(d, session, queue, part, 1)
@@ -639,19 +592,19 @@ async def put_and_take(d: Draw) -> None:
 async def bury_and_revive(d: Draw) -> None:
     """Tasks die, and are made ready again."""
     session, queue, count = d.session(), d.queue(), d.number(1, 7)
-    request = PutRequest("m", (NewTask(b"x", key=d.one_of((None, "d1"))), *(NewTask(b"x"),) * count))
+    request = e.PutRequest("m", (e.NewTask(b"x", key=d.one_of((None, "d1"))), *(e.NewTask(b"x"),) * count))
     await _put(d, session, queue, request)
     for again in (True, False):
         tasks = await _exchange(d, session, queue, (), count)
         ttl, failure = d.one_of((None, None, d.duration())), d.data(2)
-        buried = [Settle(task.id, task.token, Verdict.DEAD, ttl=ttl, failure=failure) for task in tasks]
+        buried = [e.Settle(task.id, task.token, e.Verdict.DEAD, ttl=ttl, failure=failure) for task in tasks]
         await _exchange(d, session, queue, buried)
         if again:
             if d.flag():
                 await _put(d, session, queue, request)
             await d.walk.look_at_tasks(queue, "dead", 3)
             after = d.one_of((0, *d.walk.ended.get(queue, ())))
-            await d.walk.send(Move(queue, frozenset({"dead"}), "waiting", after))
+            await d.walk.send(e.Move(queue, frozenset({"dead"}), "waiting", after))
 
 
 async def wake_the_idle(d: Draw) -> None:
@@ -659,29 +612,29 @@ async def wake_the_idle(d: Draw) -> None:
     queue, delay, first, paused = d.queue(), d.delay(), d.session(), d.flag()
     for session, want in d.some(2, 4, lambda: (d.session(), d.number(1, 3))):
         await _exchange(d, session, queue, (), want)
-    await d.walk.send(*[SetPaused(queue, True)] * paused)
-    tasks = (NewTask(b"x", delay=delay),) * d.number(1, 4)
-    await _put(d, d.walk.name("s1"), queue, PutRequest("m", tasks))
+    await d.walk.send(*[e.SetPaused(queue, True)] * paused)
+    tasks = (e.NewTask(b"x", delay=delay),) * d.number(1, 4)
+    await _put(d, d.walk.name("s1"), queue, e.PutRequest("m", tasks))
     await d.walk.advance(delay)
-    await d.walk.send(*[SetPaused(queue, False)] * paused)
+    await d.walk.send(*[e.SetPaused(queue, False)] * paused)
     await _exchange(d, first, queue, (), 1)
 
 
 async def watch(d: Draw) -> None:
     """A queue until it is empty, and a task until it changes and until it ends."""
     queue = d.queue()
-    watches: list[Operation[Any]] = []
+    watches: list[e.Operation[Any]] = []
     for of, task in d.walk.put[-1:]:
-        watches += [Scan(TASK, of, only=str(task), watch=d.session()), GetResult(of, task, d.session())]
-    await d.walk.send(Count(queue, d.session()), *watches)
-    await d.walk.send(Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+        watches += [e.Scan(e.TASK, of, only=str(task), watch=d.session()), e.GetResult(of, task, d.session())]
+    await d.walk.send(e.Count(queue, d.session()), *watches)
+    await d.walk.send(e.Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
 
 async def grow_old(d: Draw) -> None:
     """Tasks of all priorities become ready one after the other, and are taken with `aging`."""
     session, queue = d.session(), d.queue()
     for priority in d.some(2, 4, lambda: d.number(-1, 1)):
-        await _put(d, session, queue, PutRequest("m", (NewTask(b"x", priority, d.delay()),)))
+        await _put(d, session, queue, e.PutRequest("m", (e.NewTask(b"x", priority, d.delay()),)))
         await d.walk.advance(d.one_of((0.0, 1 / 64, 1.0)))
     await _exchange(d, session, queue, (), d.number(1, 3), aging=d.aging())
 
@@ -691,11 +644,11 @@ async def fill(d: Draw) -> None:
     session, other, queue = d.session(), d.session(), d.queue()
     sizes = d.some(1, 4, lambda: d.number(1, 2))
     requests = [
-        PutRequest("mnop"[i], (NewTask(b"x"),) * size, cursor=("c", b"1")) for i, size in enumerate(sizes)
+        e.PutRequest("mnop"[i], (e.NewTask(b"x"),) * size, cursor=("c", b"1")) for i, size in enumerate(sizes)
     ]
     for _ in range(2):
         await _put(d, session, queue, *requests, max_size=2)
-        await d.walk.send(Move(queue, frozenset({"waiting"}), "purged"))
+        await d.walk.send(e.Move(queue, frozenset({"waiting"}), "purged"))
         requests.reverse()
     await _put(d, other, queue, *requests[:2], max_size=2)
 
@@ -714,7 +667,7 @@ async def put_in_groups(d: Draw) -> None:
     groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
     tasks = tuple(replace(task, group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
-    await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
+    await _put(d, d.session(), d.queue(), e.PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
 
 
 async def set_groups(d: Draw) -> None:
@@ -723,22 +676,22 @@ async def set_groups(d: Draw) -> None:
     per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
     rates = _rate(d), _rate(d)
     await d.walk.send(
-        SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0, *rates)
+        e.SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0, *rates)
     )
 
 
-def _rate(d: Draw) -> Rate | None:
+def _rate(d: Draw) -> e.Rate | None:
     """A rate, where both engines have the same time."""
     if not d.timed or d.flag():
         return None
-    return Rate(d.one_of((0.25, 0.5, 2.0)), d.one_of((1.0, 2.0, 4.0)))
+    return e.Rate(d.one_of((0.25, 0.5, 2.0)), d.one_of((1.0, 2.0, 4.0)))
 
 
 async def hold_tasks_off(d: Draw) -> None:
     """No task of a queue or a group starts for a while, and then one after the other."""
     if d.timed:
         queue = d.queue()
-        await d.walk.send(SetPaused(queue, False, d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))))
+        await d.walk.send(e.SetPaused(queue, False, d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))))
         await _exchange(d, d.session(), queue, (), d.number(1, 3))
         await d.walk.advance(d.delay())
         await _exchange(d, d.session(), queue, (), d.number(1, 3))
@@ -748,55 +701,57 @@ async def take_turns(d: Draw) -> None:
     """Groups of several tasks are taken from, and one task goes back or ends in one of several ways."""
     session, queue, count = d.session(), d.queue(), d.number(1, 3)
     for group in d.some(1, 3, lambda: _group(d)):
-        tasks = (NewTask(b"x", d.one_of((0, 0, 1)), group=group),) * count
-        await _put(d, session, queue, PutRequest("m", tasks, wait=False))
+        tasks = (e.NewTask(b"x", d.one_of((0, 0, 1)), group=group),) * count
+        await _put(d, session, queue, e.PutRequest("m", tasks, wait=False))
     if d.flag():
         await set_groups(d)
     for _ in range(3):
         tasks = await _exchange(d, session, queue, (), d.number(1, 4), aging=d.aging())
-        settle = [Settle(t.id, t.token, d.verdict(), b"", d.delay(), 5.0) for t in tasks]
+        settle = [e.Settle(t.id, t.token, d.verdict(), b"", d.delay(), 5.0) for t in tasks]
         await _exchange(d, session, queue, settle, d.number(0, 2), wait=d.flag())
         await d.walk.advance(d.one_of((0.0, 1 / 64, 1.0)))
-    await d.walk.send(Scan(GROUPS, queue, limit=d.number(1, 4)))
+    await d.walk.send(e.Scan(e.GROUPS, queue, limit=d.number(1, 4)))
 
 
 async def fill_a_group(d: Draw) -> None:
     """Producers wait for room in groups and in the queue; some of it is made, and they come again."""
     session, queue, max_size = d.session(), d.queue(), d.one_of((3, 5, 100))
-    await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.number(1, 2)))
+    await d.walk.send(e.SetGroups(queue, d.one_of((0, 1)), d.number(1, 2)))
     requests = [
-        PutRequest("mnopq"[i], (NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d)),) * d.number(1, 2))
+        e.PutRequest(
+            "mnopq"[i], (e.NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d)),) * d.number(1, 2)
+        )
         for i in range(d.number(2, 5))
     ]
     for _ in range(2):
         await _put(d, d.session(), queue, *requests, max_size=max_size)
         tasks = await _exchange(d, session, queue, (), d.number(1, 2), wait=False)
-        await _exchange(d, session, queue, [Settle(t.id, t.token, d.verdict()) for t in tasks], wait=False)
+        await _exchange(d, session, queue, [e.Settle(t.id, t.token, d.verdict()) for t in tasks], wait=False)
         if d.flag():
             await d.walk.send(
-                d.one_of((Leave(queue, d.one_of("mnopq")), SetGroups(queue, 0, d.number(0, 3))))
+                d.one_of((e.Leave(queue, d.one_of("mnopq")), e.SetGroups(queue, 0, d.number(0, 3))))
             )
         requests.reverse()
-    await d.walk.send(Scan(GROUPS, queue), Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+    await d.walk.send(e.Scan(e.GROUPS, queue), e.Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
 
 async def use_a_key(d: Draw) -> None:
     """Tasks with one key are put, and what becomes of them in between is seen."""
     session, queue = d.session(), d.queue()
     if d.number(0, 3) == 0:
-        await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
+        await d.walk.send(e.SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
     key, limited, group = d.one_of(("d1", "d3")), d.number(0, 3) == 0, _group(d)
     for _ in range(d.number(2, 5)):
         tasks = d.some(1, 3, lambda: d.keyed(replace(d.task(), key=key, group=d.one_of((group, _group(d))))))
-        request = PutRequest(d.one_of("mn"), tasks, d.flag())
+        request = e.PutRequest(d.one_of("mn"), tasks, d.flag())
         await _put(d, session, queue, request, max_size=d.one_of((1, 2)) if limited else 100)
         if d.flag():
-            await d.walk.send(Scan(KEYED_TASK, queue, only=key, watch=d.watch()))
+            await d.walk.send(e.Scan(e.KEYED_TASK, queue, only=key, watch=d.watch()))
         if d.flag():
             await d.walk.advance(d.one_of((1 / 64, 1.0)))
         taken = await _exchange(d, session, queue, (), d.number(0, 2), wait=d.flag(), keep=d.flag())
         if d.flag():
-            settle = [Settle(t.id, t.token, d.verdict(), b"", d.delay(), d.delay_or_none()) for t in taken]
+            settle = [e.Settle(t.id, t.token, d.verdict(), b"", d.delay(), d.delay_or_none()) for t in taken]
             await _exchange(d, session, queue, settle)
     await one_task(d)
 
@@ -805,9 +760,9 @@ async def race_for_a_cursor(d: Draw) -> None:
     """Two write it, each expecting a value that may be another."""
     session, queue = d.session(), d.queue()
     for _ in range(2):
-        task, value = NewTask(b"x", group=_group(d)), d.one_of((b"1", b"2"))
+        task, value = e.NewTask(b"x", group=_group(d)), d.one_of((b"1", b"2"))
         expected = d.one_of((None, b"", b"1", b"2"))
-        request = PutRequest(d.one_of("mn"), (task,) * d.number(0, 2), d.flag(), ("c", value), expected)
+        request = e.PutRequest(d.one_of("mn"), (task,) * d.number(0, 2), d.flag(), ("c", value), expected)
         await _put(d, session, queue, request, max_size=d.one_of((2, 100)))
 
 
@@ -816,14 +771,14 @@ async def one_task(d: Draw) -> None:
     if d.walk.put:
         queue, task = d.one_of(d.walk.put[-8:])
         operations = (
-            GetResult(queue, task, d.watch()),
-            Scan(TASK, queue, only=str(task), watch=d.watch()),
-            Scan(TASK, queue, only=str(task), watch=d.watch()),
-            Move(queue, (task,), "cancelled", ttl=5.0),
-            Move(queue, (task,), "delayed", delay=d.delay()),
-            *(Move(queue, (task,), "waiting") for _ in range(2)),
+            e.GetResult(queue, task, d.watch()),
+            e.Scan(e.TASK, queue, only=str(task), watch=d.watch()),
+            e.Scan(e.TASK, queue, only=str(task), watch=d.watch()),
+            e.Move(queue, (task,), "cancelled", ttl=5.0),
+            e.Move(queue, (task,), "delayed", delay=d.delay()),
+            *(e.Move(queue, (task,), "waiting") for _ in range(2)),
             _edit(d, queue, (task,)),
-            Move(queue, (task,), "purged", state=d.one_of(_MOVED)),
+            e.Move(queue, (task,), "purged", state=d.one_of(_MOVED)),
         )
         await d.walk.send(d.one_of(operations))
 
@@ -834,8 +789,8 @@ async def one_taken_task(d: Draw) -> None:
         (_, queue, task, token), other = d.one_of(d.walk.taken[-6:]), d.one_of(d.walk.taken[-6:])
         token = d.one_of((token, token, other[3]))
         operations = (
-            Progress(queue, task, token, d.data()),
-            Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
+            e.Progress(queue, task, token, d.data()),
+            e.Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
         )
         await d.walk.send(d.one_of(operations))
 
@@ -848,38 +803,38 @@ def _deadline(d: Draw) -> float | None:
     return d.duration() if d.number(0, 3) == 0 else None
 
 
-def _put_children(d: Draw, queue: str, task: int, token: int) -> PutChildren:
+def _put_children(d: Draw, queue: str, task: int, token: int) -> e.PutChildren:
     names = tuple(sorted(set(d.some(1, 3, lambda: d.one_of(_ENTRIES[:4])))))
     tasks = tuple(
-        NewTask(
+        e.NewTask(
             *(b"x", d.number(-1, 1), d.delay() if d.number(0, 3) == 0 else 0.0),
             group=_group_of_children(d),
             deadline=_deadline(d),
         )
         for _ in names
     )
-    return PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
+    return e.PutChildren(queue, task, token, d.queue(), names, tasks, d.one_of((2, 100, 100)))
 
 
-def _settle_with_family(d: Draw, task: int, token: int) -> Settle:
-    verdict = d.one_of((*_VERDICTS, *_WAITS, Verdict.WAIT, Verdict.RETRY))
+def _settle_with_family(d: Draw, task: int, token: int) -> e.Settle:
+    verdict = d.one_of((*_VERDICTS, *_WAITS, e.Verdict.WAIT, e.Verdict.RETRY))
     result = b"result"
-    if verdict is Verdict.WAIT:
+    if verdict is e.Verdict.WAIT:
         result = d.one_of((b"", b"c/", b"d/"))
-    elif verdict is Verdict.WAIT_FOR:
+    elif verdict is e.Verdict.WAIT_FOR:
         result = d.one_of((b"v", b"v", b"c/a"))
-    delay = d.duration() if verdict is Verdict.WAIT_FOR and d.flag() else d.delay()
-    return Settle(task, token, verdict, result, delay, d.one_of((5.0, None)))
+    delay = d.duration() if verdict is e.Verdict.WAIT_FOR and d.flag() else d.delay()
+    return e.Settle(task, token, verdict, result, delay, d.one_of((5.0, None)))
 
 
 async def raise_a_family(d: Draw) -> None:
     """A task puts children, and waits or ends; others are taken and settled, cancelled or purged meanwhile."""
     session, queue = d.session(), d.queue()
     if d.number(0, 2) == 0:
-        await d.walk.send(SetGroups(d.queue(), 1))
+        await d.walk.send(e.SetGroups(d.queue(), 1))
     key, deadline = d.one_of((None, "d1")), _deadline(d)
-    root = NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
-    await _put(d, session, queue, PutRequest("m", (root,) * d.number(1, 2), wait=False))
+    root = e.NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
+    await _put(d, session, queue, e.PutRequest("m", (root,) * d.number(1, 2), wait=False))
     for _ in range(d.number(1, 5)):
         queue = d.queue()
         tasks = await _exchange(d, session, queue, (), d.number(1, 3), max_deliveries=d.one_of((2, 20)))
@@ -887,7 +842,7 @@ async def raise_a_family(d: Draw) -> None:
             if d.flag():
                 await d.walk.send(_put_children(d, queue, task.id, task.token))
             if d.number(0, 3) == 0:
-                await d.walk.send(SetEntry(queue, task.id, task.token, "v", d.data()))
+                await d.walk.send(e.SetEntry(queue, task.id, task.token, "v", d.data()))
             if d.number(0, 3) == 0:
                 await one_task(d)
         settle = [_settle_with_family(d, task.id, task.token) for task in tasks]
@@ -903,19 +858,20 @@ async def wait_for_children(d: Draw) -> None:
         d,
         session,
         queue,
-        PutRequest("m", (NewTask(b"x", group=_group(d), deadline=_deadline(d)),), wait=False),
+        e.PutRequest("m", (e.NewTask(b"x", group=_group(d), deadline=_deadline(d)),), wait=False),
     )
     tasks = await _exchange(d, session, queue, (), 1)
     for task in tasks:
         names = _ENTRIES[: d.number(1, 4)]
-        specs = (NewTask(b"x", group=_group_of_children(d)),) * len(names)
-        await d.walk.send(PutChildren(queue, task.id, task.token, to, names, specs))
+        specs = (e.NewTask(b"x", group=_group_of_children(d)),) * len(names)
+        await d.walk.send(e.PutChildren(queue, task.id, task.token, to, names, specs))
         await d.walk.send(
-            GetResult(queue, task.id, d.session()), Scan(TASK, queue, only=str(task.id), watch=d.session())
+            e.GetResult(queue, task.id, d.session()),
+            e.Scan(e.TASK, queue, only=str(task.id), watch=d.session()),
         )
-        verdict = d.one_of((Verdict.WAIT, Verdict.WAIT, Verdict.DONE, Verdict.RETRY, Verdict.DEAD))
-        settle = Settle(
-            task.id, task.token, verdict, b"c/" if verdict is Verdict.WAIT else b"", d.delay(), 5.0
+        verdict = d.one_of((e.Verdict.WAIT, e.Verdict.WAIT, e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.DEAD))
+        settle = e.Settle(
+            task.id, task.token, verdict, b"c/" if verdict is e.Verdict.WAIT else b"", d.delay(), 5.0
         )
         await _exchange(d, session, queue, (settle,), wait=False)
     await _exchange(d, d.session(), queue, (), 1)
@@ -923,10 +879,10 @@ async def wait_for_children(d: Draw) -> None:
         taken = await _exchange(d, session, to, (), d.number(1, 2), wait=False)
         if d.number(0, 4) == 0:
             await one_task(d)
-        verdict = d.one_of((Verdict.DONE, Verdict.DONE, Verdict.DEAD, Verdict.RETRY))
-        settles = [Settle(t.id, t.token, verdict, b"result", ttl=5.0) for t in taken]
+        verdict = d.one_of((e.Verdict.DONE, e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY))
+        settles = [e.Settle(t.id, t.token, verdict, b"result", ttl=5.0) for t in taken]
         await _exchange(d, session, to, settles, wait=False)
-    await d.walk.send(Move(to, frozenset({"dead"}), "waiting"))
+    await d.walk.send(e.Move(to, frozenset({"dead"}), "waiting"))
 
 
 async def use_an_entry(d: Draw) -> None:
@@ -936,8 +892,8 @@ async def use_an_entry(d: Draw) -> None:
         token = d.one_of((token, token, d.one_of(d.walk.taken[-6:])[3]))
         name = d.one_of(("v", "v", "c/a"))
         operations = (
-            SetEntry(queue, task, 0, name, d.data()),
-            SetEntry(queue, task, token, name, d.data()),
+            e.SetEntry(queue, task, 0, name, d.data()),
+            e.SetEntry(queue, task, token, name, d.data()),
             _put_children(d, queue, task, token),
         )
         await d.walk.send(d.one_of(operations))
@@ -947,14 +903,16 @@ async def use_an_entry(d: Draw) -> None:
 async def wait_for_a_signal(d: Draw) -> None:
     """A task waits for an entry, which comes before, in time, or too late."""
     session, queue = d.session(), d.queue()
-    await _put(d, session, queue, PutRequest("m", (NewTask(b"x", deadline=_deadline(d)),), wait=False))
+    await _put(d, session, queue, e.PutRequest("m", (e.NewTask(b"x", deadline=_deadline(d)),), wait=False))
     for task in await _exchange(d, session, queue, (), 1, wait=False):
         if d.number(0, 3) == 0:
-            await d.walk.send(SetEntry(queue, task.id, 0, "v", b"early"))
-        settle = Settle(task.id, task.token, Verdict.WAIT_FOR, b"v", d.delay())
+            await d.walk.send(e.SetEntry(queue, task.id, 0, "v", b"early"))
+        settle = e.Settle(task.id, task.token, e.Verdict.WAIT_FOR, b"v", d.delay())
         await _exchange(d, session, queue, (settle,), d.number(0, 1), wait=d.flag())
         await d.walk.advance(d.delay())
-        await d.walk.send(SetEntry(queue, task.id, 0, "v", b"late"), Scan(ENTRIES, queue, only=str(task.id)))
+        await d.walk.send(
+            e.SetEntry(queue, task.id, 0, "v", b"late"), e.Scan(e.ENTRIES, queue, only=str(task.id))
+        )
         await _exchange(d, session, queue, (), 1)
 
 

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import (
-    HEALTH,
-    NAMES,
-    SESSION,
-    CloseSession,
-    Release,
-    Scan,
-    SessionItem,
-)
+from tenure import engine as e
 
 from ._contract import Advance, ContractBase, Do
 
@@ -20,7 +12,7 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
     names: list[str] = []
     after = ""
     for _ in range(10_000):
-        page = await do.page(Scan(NAMES[kind], after=after, limit=limit, only=prefix))
+        page = await do.page(e.Scan(e.NAMES[kind], after=after, limit=limit, only=prefix))
         assert len(page.rows) <= limit
         names += page.rows
         if not page.next:
@@ -29,12 +21,12 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
     raise AssertionError(f"the survey of {kind} never ends")
 
 
-async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]:
+async def inspected(do: Do, session: str, limit: int = 100) -> list[e.SessionItem]:
     """The items of a session, page by page."""
-    items: list[SessionItem] = []
+    items: list[e.SessionItem] = []
     after = ""
     for _ in range(10_000):
-        page = await do.page(Scan(SESSION, session, after, limit=limit))
+        page = await do.page(e.Scan(e.SESSION, session, after, limit=limit))
         assert len(page.rows) <= limit
         items += page.rows
         if not page.next:
@@ -50,7 +42,7 @@ class SurveyContract(ContractBase):
         lasting, closed = await do.open("p1"), await do.open("p2")
         mortal = await do.open("p3", ttl=2.0)
         assert set(await survey(do, "sessions")) == {lasting, closed, mortal}
-        await do(CloseSession(closed))
+        await do(e.CloseSession(closed))
         assert set(await survey(do, "sessions")) == {lasting, mortal}
         await advance(2.1 + self.margin)
         assert set(await survey(do, "sessions")) == {lasting}
@@ -62,18 +54,18 @@ class SurveyContract(ContractBase):
         names: list[str] = []
         after = ""
         for number in range(9):
-            page = await do.page(Scan(SESSION, session, after, limit=3))
+            page = await do.page(e.Scan(e.SESSION, session, after, limit=3))
             names += [item.name for item in page.rows]
             if not (after := page.next):
                 break
             if names:
-                await do(Release("a", names[0]))
+                await do(e.Release("a", names[0]))
             await do.hold(session, "a", f"{number} more", capacity=100)
         lasting = {item.name for item in await inspected(do, session)} & set("012345678")
         assert all(names.count(name) == 1 for name in lasting)
 
     async def test_the_engine_reports_its_health(self, do: Do) -> None:
-        examined = await do.row(Scan(HEALTH))
+        examined = await do.row(e.Scan(e.HEALTH))
         assert dict(examined.facts)["engine"]
         assert all(name and value for name, value in examined.facts)
         for problem in examined.problems:

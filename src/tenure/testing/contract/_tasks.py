@@ -4,31 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engine import (
-    CAP,
-    TASK,
-    TASKS,
-    Accepted,
-    Exchange,
-    Exchanged,
-    Hint,
-    Leave,
-    Move,
-    MovedCount,
-    NewTask,
-    Notice,
-    Outcome,
-    Ping,
-    Put,
-    PutAnswer,
-    PutRequest,
-    Queued,
-    Reply,
-    Scan,
-    Settle,
-    Taken,
-    Verdict,
-)
+from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, names, payloads, plain
@@ -39,9 +15,9 @@ async def _bury(client: QueueSession, count: int) -> None:
     """Let the next tasks end as dead letters."""
     tasks = await client.take(count)
     assert len(tasks) == count
-    for at in range(0, count, CAP):
-        part = tasks[at : at + CAP]
-        await client.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in part))
+    for at in range(0, count, e.CAP):
+        part = tasks[at : at + e.CAP]
+        await client.exchange(*(e.Settle(task.id, task.token, e.Verdict.DEAD, b"error") for task in part))
 
 
 class TaskContract(QueueSessionBase):
@@ -52,27 +28,27 @@ class TaskContract(QueueSessionBase):
     async def test_each_request_of_a_batch_is_answered_in_its_place(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
         requests = (
-            PutRequest("m", plain(2)),
-            PutRequest("n", plain(9), wait=False),
-            PutRequest("o", ()),
-            PutRequest("p", plain(1)),
+            e.PutRequest("m", plain(2)),
+            e.PutRequest("n", plain(9), wait=False),
+            e.PutRequest("o", ()),
+            e.PutRequest("p", plain(1)),
         )
-        answer = await do(Put(a.session, do.number(), "jobs", requests, 5))
-        assert isinstance(answer, PutAnswer)
+        answer = await do(e.Put(a.session, do.number(), "jobs", requests, 5))
+        assert isinstance(answer, e.PutAnswer)
         first, refused, nothing, last = answer.answers
-        assert refused is Reply.REFUSED
-        assert nothing == Accepted(())
-        assert isinstance(first, Accepted)
-        assert isinstance(last, Accepted)
+        assert refused is e.Reply.REFUSED
+        assert nothing == e.Accepted(())
+        assert isinstance(first, e.Accepted)
+        assert isinstance(last, e.Accepted)
         assert (len(first.ids), len(last.ids)) == (2, 1)
         assert (await a.count()).put == 3
 
     async def test_a_task_that_nobody_takes_expires(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
         tasks = (
-            NewTask(b"1", expires=1.0),
-            NewTask(b"2", delay=60.0, expires=1.0),
-            NewTask(b"3", expires=60.0),
+            e.NewTask(b"1", expires=1.0),
+            e.NewTask(b"2", delay=60.0, expires=1.0),
+            e.NewTask(b"3", expires=60.0),
         )
         waiting, delayed, _ = await a.put(*tasks)
         await advance(0.5)
@@ -80,7 +56,7 @@ class TaskContract(QueueSessionBase):
         await advance(0.7)
         assert payloads(await a.take(5)) == [b"3"]
         for task in (waiting, delayed):
-            assert await a.result(task) == Outcome("expired", b"", 0)
+            assert await a.result(task) == e.Outcome("expired", b"", 0)
         counts = await a.count()
         assert (counts.expired, counts.waiting, counts.delayed, counts.leased) == (2, 0, 0, 1)
 
@@ -88,11 +64,11 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        (task,) = await a.put(NewTask(b"1", expires=1.0))
+        (task,) = await a.put(e.NewTask(b"1", expires=1.0))
         taken = await a.take_one()
         await advance(1.5)
-        await a.settle(taken, Verdict.GIVE_BACK)
-        record = await a.do.page(Scan(TASK, "jobs", only=str(task)))
+        await a.settle(taken, e.Verdict.GIVE_BACK)
+        record = await a.do.page(e.Scan(e.TASK, "jobs", only=str(task)))
         assert record.rows[0].state == "waiting"
         assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
@@ -100,26 +76,26 @@ class TaskContract(QueueSessionBase):
     async def test_a_full_queue_makes_producers_wait_in_line(self, client: OpenClient, hints: Hints) -> None:
         a, b = await client("a"), await client("b")
         news_a, news_b = await hints("a"), await hints("b")
-        await a.put(NewTask(b"first"), max_size=1)
-        second, third = NewTask(b"second"), NewTask(b"third")
+        await a.put(e.NewTask(b"first"), max_size=1)
+        second, third = e.NewTask(b"second"), e.NewTask(b"third")
         places = [
             await b.request("m", second, max_size=1),
             await a.request("n", third, max_size=1),
             await b.request("m", second, max_size=1),
         ]
-        assert [place.place for place in places if isinstance(place, Queued)] == [1, 2, 1]
+        assert [place.place for place in places if isinstance(place, e.Queued)] == [1, 2, 1]
         assert (await a.count()).producers == 2
 
         await a.settle(await a.take_one())
-        assert await news_b.new() == [Hint("b", "jobs", "m", Notice.ROOM)]
+        assert await news_b.new() == [e.Hint("b", "jobs", "m", e.Notice.ROOM)]
         assert await news_a.new() == []
         counts = await a.count()
         assert (counts.reserved, counts.producers) == (1, 1)
 
-        assert isinstance(await b.request("m", second, max_size=1), Accepted)
+        assert isinstance(await b.request("m", second, max_size=1), e.Accepted)
         await b.settle(await b.take_one())
-        assert await news_a.new() == [Hint("a", "jobs", "n", Notice.ROOM)]
-        assert isinstance(await a.request("n", third, max_size=1), Accepted)
+        assert await news_a.new() == [e.Hint("a", "jobs", "n", e.Notice.ROOM)]
+        assert isinstance(await a.request("n", third, max_size=1), e.Accepted)
         counts = await a.count()
         assert (counts.reserved, counts.producers, counts.put) == (0, 0, 3)
         assert payloads(await a.take(5)) == [b"third"]
@@ -129,7 +105,7 @@ class TaskContract(QueueSessionBase):
         assert (await a.count()).max_size == 0
         await a.put(*plain(2), max_size=7)
         assert (await a.count()).max_size == 7
-        assert await a.request("m", *plain(1), max_size=2, wait=False) is Reply.REFUSED
+        assert await a.request("m", *plain(1), max_size=2, wait=False) is e.Reply.REFUSED
         assert (await a.recount()).max_size == 2
 
     @pytest.mark.parametrize("how", ["closed", "expired"])
@@ -151,9 +127,9 @@ class TaskContract(QueueSessionBase):
             await b.close()
         else:
             await advance(1.5)
-            await do(Ping())
-        assert await names(news, Notice.ROOM) == ["next"]
-        assert await do(Leave("jobs", "dead")) is Reply.UNKNOWN
+            await do(e.Ping())
+        assert await names(news, e.Notice.ROOM) == ["next"]
+        assert await do(e.Leave("jobs", "dead")) is e.Reply.UNKNOWN
         counts = await a.count()
         assert (counts.reserved, counts.producers) == (1, 0)
 
@@ -165,7 +141,7 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        await a.put(NewTask(b"late", priority=9, delay=2.0))
+        await a.put(e.NewTask(b"late", priority=9, delay=2.0))
         assert await a.take(5) == ()
         await advance(1.0)
         assert await a.take(5) == ()
@@ -178,7 +154,7 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        await a.put(NewTask(b"late", delay=1.5), NewTask(b"later", delay=60.0))
+        await a.put(e.NewTask(b"late", delay=1.5), e.NewTask(b"later", delay=60.0))
         answer = await a.exchange(want=1, wait=True)
         assert 0 < answer.ask_again_in <= 1.5
         for _ in range(3):
@@ -192,11 +168,11 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        await a.put(NewTask(b"old", priority=0))
+        await a.put(e.NewTask(b"old", priority=0))
         await advance(0.25)
-        await a.put(NewTask(b"old, low", priority=-5), NewTask(b"old, high", priority=5))
+        await a.put(e.NewTask(b"old, low", priority=-5), e.NewTask(b"old, high", priority=5))
         await advance(2.0)
-        await a.put(NewTask(b"new", priority=0), NewTask(b"new, high", priority=9))
+        await a.put(e.NewTask(b"new", priority=0), e.NewTask(b"new, high", priority=9))
         tasks = (await a.exchange(want=9, aging=1.0)).tasks
         # The oldest first, whatever their priority; those that have not aged by priority.
         assert payloads(tasks) == [b"old", b"old, low", b"old, high", b"new, high", b"new"]
@@ -270,13 +246,13 @@ class TaskContract(QueueSessionBase):
         ids = await b.put(*plain(1000))
         await a.take(1000)
         await a.begin_to_close()
-        operation = Exchange(b.session, do.number(), "jobs", want=1000)
+        operation = e.Exchange(b.session, do.number(), "jobs", want=1000)
         steps = 0
-        while (answer := (await do.engine.execute([operation]))[0]) is Reply.MORE:
+        while (answer := (await do.engine.execute([operation]))[0]) is e.Reply.MORE:
             steps += 1
             assert steps <= 1000
-        assert isinstance(answer, Exchanged)
-        assert steps >= 1, f"a loop of 1000 steps, though {CAP} is the cap"
+        assert isinstance(answer, e.Exchanged)
+        assert steps >= 1, f"a loop of 1000 steps, though {e.CAP} is the cap"
         taken = [*answer.tasks, *await b.take(1000)]
         assert [task.id for task in taken] == list(ids)
         assert {task.deliveries for task in taken} == {2}
@@ -298,8 +274,8 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, do: Do
     ) -> None:
         a = await client("a")
-        put = Put(a.session, do.number(), "jobs", (PutRequest("m", plain(2)),), 9)
-        take, again = (Exchange(a.session, do.number(), "jobs", want=1) for _ in range(2))
+        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", plain(2)),), 9)
+        take, again = (e.Exchange(a.session, do.number(), "jobs", want=1) for _ in range(2))
         _, first, second = await do.batch(put, take, again)
         assert payloads(first.tasks + second.tasks) == [b"0", b"1"]
 
@@ -312,11 +288,11 @@ class TaskContract(QueueSessionBase):
     async def test_the_counts_follow_the_time(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
         await a.put(
-            NewTask(b"first"), NewTask(b"late", delay=5.0), NewTask(b"in a group", delay=8.0, group="g")
+            e.NewTask(b"first"), e.NewTask(b"late", delay=5.0), e.NewTask(b"in a group", delay=8.0, group="g")
         )
         assert (await a.count()).oldest == self.about(0.0)
         await advance(2.0)
-        await a.put(NewTask(b"second"))
+        await a.put(e.NewTask(b"second"))
         counts = await a.recount()
         assert (counts.waiting, counts.delayed, counts.groups) == (2, 2, 1)
         assert counts.oldest == self.about(2.0)
@@ -340,23 +316,25 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        (task,) = await a.put(NewTask(b"x", priority=2))
-        await a.settle(await a.take_one(), Verdict.RETRY, delay=1.0)
+        (task,) = await a.put(e.NewTask(b"x", priority=2))
+        await a.settle(await a.take_one(), e.Verdict.RETRY, delay=1.0)
         assert await a.state(task) == "delayed"
         await advance(0.5)
         assert await a.take() == ()
         await advance(0.7)
         again = await a.take_one()
-        assert again == Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"", "")
+        assert again == e.Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"", "")
 
     async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, client: OpenClient) -> None:
         a = await client("a")
-        await a.put(*plain(CAP))
-        settle = [Settle(task.id, task.token, Verdict.DONE) for task in await a.take(CAP)]
-        with pytest.raises(ValueError, match=f"settle must hold at most {CAP} settlements, not {CAP + 1}"):
+        await a.put(*plain(e.CAP))
+        settle = [e.Settle(task.id, task.token, e.Verdict.DONE) for task in await a.take(e.CAP)]
+        with pytest.raises(
+            ValueError, match=f"settle must hold at most {e.CAP} settlements, not {e.CAP + 1}"
+        ):
             await a.exchange(*settle, settle[0])
         assert (await a.exchange(*settle)).refused == ()
-        assert (await a.count()).done == CAP
+        assert (await a.count()).done == e.CAP
 
     async def test_results_are_kept_for_their_time(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
@@ -379,8 +357,8 @@ class TaskContract(QueueSessionBase):
 
     async def test_a_listing_of_more_than_one_operation_may_look_at(self, client: OpenClient) -> None:
         a = await client("a")
-        ids = await a.put(*plain(2 * CAP + 5))
-        assert [record.id for record in await a.browse("waiting", limit=CAP)] == list(ids)
+        ids = await a.put(*plain(2 * e.CAP + 5))
+        assert [record.id for record in await a.browse("waiting", limit=e.CAP)] == list(ids)
 
     async def test_a_listing_goes_on_while_tasks_come_and_go(self, client: OpenClient) -> None:
         a = await client("a")
@@ -400,19 +378,19 @@ class TaskContract(QueueSessionBase):
             with pytest.raises(EngineError):
                 await a.page(state, "nonsense")
         with pytest.raises(ValueError, match="limit"):
-            Scan(TASKS["waiting"], "jobs", limit=0)
+            e.Scan(e.TASKS["waiting"], "jobs", limit=0)
 
     async def test_more_dead_tasks_than_one_step_requeues(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        ids = await a.put(*plain(2 * CAP + 10))
+        ids = await a.put(*plain(2 * e.CAP + 10))
         await _bury(a, len(ids))
         seqs = [record.seq for record in await a.browse("dead")]
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(
-            CAP, more=True, after=seqs[CAP - 1]
+        assert await do(e.Move("jobs", frozenset({"dead"}), "waiting")) == e.MovedCount(
+            e.CAP, more=True, after=seqs[e.CAP - 1]
         )
-        answer = await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1]))
-        assert answer == MovedCount(CAP, more=True, after=seqs[2 * CAP - 1])
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * CAP - 1])) == MovedCount(
+        answer = await do(e.Move("jobs", frozenset({"dead"}), "waiting", seqs[e.CAP - 1]))
+        assert answer == e.MovedCount(e.CAP, more=True, after=seqs[2 * e.CAP - 1])
+        assert await do(e.Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * e.CAP - 1])) == e.MovedCount(
             10, more=False
         )
         assert [task.id for task in await a.take(1000)] == list(ids)
@@ -420,29 +398,29 @@ class TaskContract(QueueSessionBase):
     async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, client: OpenClient, do: Do) -> None:
         """A requeue reads dead tasks whose keys are in use once, or they would hide the tasks behind them."""
         a = await client("a")
-        twins = [NewTask(b"old", key=f"k{n}") for n in range(CAP)]
+        twins = [e.NewTask(b"old", key=f"k{n}") for n in range(e.CAP)]
         await a.put(*twins)
-        await _bury(a, CAP)
-        (other,) = await a.put(NewTask(b"other"))
+        await _bury(a, e.CAP)
+        (other,) = await a.put(e.NewTask(b"other"))
         await _bury(a, 1)
         seqs = [record.seq for record in await a.browse("dead")]
         await a.put(*twins)
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == MovedCount(
-            0, more=True, after=seqs[CAP - 1]
+        assert await do(e.Move("jobs", frozenset({"dead"}), "waiting")) == e.MovedCount(
+            0, more=True, after=seqs[e.CAP - 1]
         )
-        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == MovedCount(
+        assert await do(e.Move("jobs", frozenset({"dead"}), "waiting", seqs[e.CAP - 1])) == e.MovedCount(
             1, more=False
         )
         assert await a.state(other) == "waiting"
 
     async def test_more_tasks_than_one_step_purges(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        ids = await a.put(*plain(CAP + 20), *plain(30, delay=60.0))
-        purge = Move("jobs", frozenset({"waiting", "delayed"}), "purged")
-        assert await do(purge) == MovedCount(CAP, more=True)
-        assert [record.id for record in await a.browse("waiting")] == list(ids[CAP : CAP + 20])
+        ids = await a.put(*plain(e.CAP + 20), *plain(30, delay=60.0))
+        purge = e.Move("jobs", frozenset({"waiting", "delayed"}), "purged")
+        assert await do(purge) == e.MovedCount(e.CAP, more=True)
+        assert [record.id for record in await a.browse("waiting")] == list(ids[e.CAP : e.CAP + 20])
         assert (await a.count()).delayed == 30
-        assert await do(purge) == MovedCount(50, more=False)
+        assert await do(purge) == e.MovedCount(50, more=False)
         # nothing is left that says anything
         assert (await a.count()).put == 0
 
@@ -450,13 +428,13 @@ class TaskContract(QueueSessionBase):
         """A purge begins with the tasks that a listing shows first."""
         a = await client("a")
         await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
-        await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))
+        await a.put(*(e.NewTask(b"", delay=60.0 - n / 16) for n in range(2 * e.CAP)))
         await advance(1.0)
-        await do(Move("jobs", frozenset({"waiting"}), "purged"))
-        listed = [record.id for record in await a.browse("delayed", limit=CAP)]
-        assert await do(Move("jobs", frozenset({"delayed"}), "purged")) == MovedCount(CAP, more=True)
-        assert [record.id for record in await a.browse("delayed", limit=CAP)] == listed[CAP:]
-        await a.put(*plain(CAP), *plain(CAP, priority=1))
-        listed = [record.id for record in await a.browse("waiting", limit=CAP)]
-        assert await do(Move("jobs", frozenset({"waiting"}), "purged")) == MovedCount(CAP, more=True)
-        assert [record.id for record in await a.browse("waiting", limit=CAP)] == listed[CAP:]
+        await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+        listed = [record.id for record in await a.browse("delayed", limit=e.CAP)]
+        assert await do(e.Move("jobs", frozenset({"delayed"}), "purged")) == e.MovedCount(e.CAP, more=True)
+        assert [record.id for record in await a.browse("delayed", limit=e.CAP)] == listed[e.CAP :]
+        await a.put(*plain(e.CAP), *plain(e.CAP, priority=1))
+        listed = [record.id for record in await a.browse("waiting", limit=e.CAP)]
+        assert await do(e.Move("jobs", frozenset({"waiting"}), "purged")) == e.MovedCount(e.CAP, more=True)
+        assert [record.id for record in await a.browse("waiting", limit=e.CAP)] == listed[e.CAP :]

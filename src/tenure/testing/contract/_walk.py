@@ -11,39 +11,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from tenure.engine import (
-    CAP,
-    ENTRIES,
-    HOLDERS,
-    NAMES,
-    RESOURCES,
-    SESSION,
-    TASKS,
-    UNFINISHED_CHILDREN,
-    Accepted,
-    Acquire,
-    Booking,
-    Claimed,
-    CloseSession,
-    Count,
-    Engine,
-    Exchanged,
-    Granted,
-    Hint,
-    Notice,
-    OpenSession,
-    Operation,
-    Ping,
-    PutAnswer,
-    PutChildren,
-    RateLimit,
-    Release,
-    Reply,
-    Scan,
-    SessionItem,
-    SessionPage,
-    SpendResults,
-)
+from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError
 
@@ -54,7 +22,7 @@ from ._steps import FAMILIES, KEYS, KINDS, QUEUES, SESSIONS, STATES, STATES_OF_F
 _PROCESSES = tuple(sorted(set(SESSIONS.values())))
 _ROUNDING = 1e-5
 """Seconds that rounding may take from a time."""
-_CLOSED = (Reply.OK, Reply.GONE)
+_CLOSED = (e.Reply.OK, e.Reply.GONE)
 _TURNS = 1000
 """The number of times that an operation may be answered MORE."""
 _REPLAYING = 30.0
@@ -67,7 +35,7 @@ Steps = Sequence[tuple[Step, str]]
 class _Reference(MemoryEngine):
     """The memory engine, whose hints are heard without a task."""
 
-    def hear(self, process: str, deliver: Callable[[Hint], None]) -> None:
+    def hear(self, process: str, deliver: Callable[[e.Hint], None]) -> None:
         self._listeners[process] = deliver
 
 
@@ -83,7 +51,7 @@ class WalkContract(ContractBase):
     replays = 300
     """The number of times that a walk that failed is tried again with fewer steps."""
 
-    cap = CAP
+    cap = e.CAP
     """The step budget of the engine's operations, if it was made with another one."""
 
     in_step = False
@@ -92,7 +60,7 @@ class WalkContract(ContractBase):
 
     @pytest.mark.parametrize("family", FAMILIES)
     async def test_it_answers_as_the_memory_engine_does(
-        self, engine: Engine, advance: Advance, links: TaskGroup, family: str
+        self, engine: e.Engine, advance: Advance, links: TaskGroup, family: str
     ) -> None:
         if family == "families" and not engine.families:
             pytest.skip(f"{engine.url} has no families of tasks")
@@ -111,27 +79,27 @@ class WalkContract(ContractBase):
 class Trail:
     """The surroundings of walks: the engine, its time and its hints."""
 
-    def __init__(self, contract: WalkContract, engine: Engine, advance: Advance) -> None:
+    def __init__(self, contract: WalkContract, engine: e.Engine, advance: Advance) -> None:
         self.contract = contract
         self.engine = engine
         self.advance = advance
         self.timed = contract.margin == 0 and advance is not anyio.sleep
         """True if time passes when the walk lets it, and only then."""
-        self.hints: list[Hint] = []
+        self.hints: list[e.Hint] = []
         self.heard = anyio.Event()
         self._walks = 0
 
-    def hear(self, hint: Hint) -> None:
+    def hear(self, hint: e.Hint) -> None:
         """Take a hint in. MISSED is left out: an engine may send it at any time."""
-        if hint.news is not Notice.MISSED:
+        if hint.news is not e.Notice.MISSED:
             self.hints.append(hint)
             self.heard.set()
 
-    async def execute(self, operation: Operation[Any]) -> Any:
+    async def execute(self, operation: e.Operation[Any]) -> Any:
         """Apply an operation to the engine, to its end."""
         for _ in range(_TURNS):
             (answer,) = await self.engine.execute([operation])
-            if answer is not Reply.MORE:
+            if answer is not e.Reply.MORE:
                 return answer
         raise AssertionError(f"{operation} was answered MORE {_TURNS} times")
 
@@ -142,10 +110,10 @@ class Trail:
         await walk.go(steps)
         try:
             for session in map(walk.name, SESSIONS):
-                await self.execute(CloseSession(session))
+                await self.execute(e.CloseSession(session))
             if self.timed:
                 await self.advance(7300.0)
-            await self.execute(Ping())
+            await self.execute(e.Ping())
         except Exception as problem:  # noqa: BLE001 - as in `go`
             walk.trouble = walk.trouble or f"at the end of all sessions: {problem!r}"
         return walk
@@ -174,20 +142,20 @@ class Walk:
         """The first difference, if there is one."""
         self.done = 0
         """The number of steps that were taken to their end."""
-        self.history: list[Operation[Any]] = []
+        self.history: list[e.Operation[Any]] = []
         self.grants: list[tuple[str, str, int]] = []
         self.claims: list[tuple[str, str, int]] = []
         self.taken: list[tuple[str, str, int, int]] = []
         self.put: list[tuple[str, int]] = []
         self.parents: dict[tuple[str, int], None] = {}
         self.ended: dict[str, list[int]] = {}
-        self.bookings: list[tuple[str, tuple[RateLimit, ...], tuple[Booking, ...]]] = []
+        self.bookings: list[tuple[str, tuple[e.RateLimit, ...], tuple[e.Booking, ...]]] = []
         self._trail = trail
         self._contract = trail.contract
         self._prefix = prefix
         self._now = 0.0
         self._model = _Reference(clock=lambda: self._now, cap=self._contract.cap)
-        self._hints: list[Hint] = []
+        self._hints: list[e.Hint] = []
         for process in _PROCESSES:
             self._model.hear(process, self._hints.append)
         self._numbers = Numbers(_ROUNDING, same_tokens=trail.timed)
@@ -195,7 +163,7 @@ class Walk:
         self._began = anyio.current_time()
         self._story: list[str] = []
         # one operation after the other, where they cannot share a moment or end at the same turn
-        self._in_batches = self._contract.in_step or (trail.timed and self._contract.cap == CAP)
+        self._in_batches = self._contract.in_step or (trail.timed and self._contract.cap == e.CAP)
 
     def report(self) -> str:
         """The operations that were sent, and the difference."""
@@ -230,14 +198,14 @@ class Walk:
             self._now += seconds
             self._story.append(f"{seconds} s pass")
 
-    async def send(self, *operations: Operation[Any]) -> list[Any]:
+    async def send(self, *operations: e.Operation[Any]) -> list[Any]:
         if self._in_batches:
             return await self._send(operations)
         return [(await self._send([operation]))[0] for operation in operations]
 
     async def look_at_tasks(self, queue: str, state: str, limit: int) -> None:
         await self._clear_up()
-        own, wanted = await self._pages(lambda after: Scan(TASKS[state], queue, after, limit), limit)
+        own, wanted = await self._pages(lambda after: e.Scan(e.TASKS[state], queue, after, limit), limit)
         self._agree(f"the tasks in {queue} that are {state}", tuple(own), tuple(wanted))
         if state in {"dead", "ended"}:
             self.ended[queue] = [record.seq for record in wanted]
@@ -245,23 +213,23 @@ class Walk:
     async def look_at_entries(self, queue: str, task: int, limit: int) -> None:
         await self._clear_up()
         own, wanted = await self._pages(
-            lambda after: Scan(ENTRIES, queue, after, limit, only=str(task)), limit
+            lambda after: e.Scan(e.ENTRIES, queue, after, limit, only=str(task)), limit
         )
         self._agree(f"the entries of {task} in {queue}", tuple(own), tuple(wanted))
         own, wanted = await self._pages(
-            lambda after: Scan(UNFINISHED_CHILDREN, queue, after, limit, only=str(task)), limit
+            lambda after: e.Scan(e.UNFINISHED_CHILDREN, queue, after, limit, only=str(task)), limit
         )
         self._agree(f"the unfinished children of {task} in {queue}", tuple(own), tuple(wanted))
 
     async def look_at_session(self, session: str, limit: int) -> None:
         await self._clear_up()
-        own, wanted = await self._pages(lambda after: Scan(SESSION, session, after, limit=limit), limit)
+        own, wanted = await self._pages(lambda after: e.Scan(e.SESSION, session, after, limit=limit), limit)
         self._agree(f"what {session} has", tuple(sorted(own, key=_rank)), tuple(sorted(wanted, key=_rank)))
 
     async def look_at_names(self, kind: str, prefix: str, limit: int) -> None:
         await self._clear_up()
         own, wanted = await self._pages(
-            lambda after: Scan(NAMES[kind], after=after, limit=limit, only=prefix), limit
+            lambda after: e.Scan(e.NAMES[kind], after=after, limit=limit, only=prefix), limit
         )
         self._agree(
             f"the {kind} that begin with {prefix!r}", tuple(sorted(set(own))), tuple(sorted(set(wanted)))
@@ -272,21 +240,21 @@ class Walk:
     async def _begin(self) -> None:
         """Find out the engine's time, which is in its tokens, and open the sessions."""
         probe = self.name("probe")
-        await self._trail.execute(OpenSession(probe, "nobody", LASTING))
-        granted = await self._trail.execute(Acquire(probe, probe, probe, 1))
-        await self._trail.execute(CloseSession(probe))
-        assert isinstance(granted, Granted), f"a free key was answered {granted}"
+        await self._trail.execute(e.OpenSession(probe, "nobody", LASTING))
+        granted = await self._trail.execute(e.Acquire(probe, probe, probe, 1))
+        await self._trail.execute(e.CloseSession(probe))
+        assert isinstance(granted, e.Granted), f"a free key was answered {granted}"
         self._now = granted.token / 1e6
         self._trail.hints.clear()
         # a token of this moment was given out
-        self._model.apply(OpenSession(probe, "nobody", LASTING))
-        self._model.apply(Acquire(probe, probe, probe, 1))
-        self._model.apply(CloseSession(probe))
+        self._model.apply(e.OpenSession(probe, "nobody", LASTING))
+        self._model.apply(e.Acquire(probe, probe, probe, 1))
+        self._model.apply(e.CloseSession(probe))
         ttl = 32.0 if self._trail.timed else LASTING
         for session, process in SESSIONS.items():
-            await self.send(OpenSession(self.name(session), process, ttl))
+            await self.send(e.OpenSession(self.name(session), process, ttl))
 
-    async def _send(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+    async def _send(self, operations: Sequence[e.Operation[Any]]) -> list[Any]:
         wanted: list[Any] = []
         for operation in operations:
             if not self._trail.timed:
@@ -299,9 +267,9 @@ class Walk:
         assert len(answers) == len(operations), f"{len(answers)} answers to {len(operations)} operations"
         for i, operation in enumerate(operations):
             answer = answers[i]
-            if answer is Reply.MORE and wanted[i] is not Reply.MORE:
+            if answer is e.Reply.MORE and wanted[i] is not e.Reply.MORE:
                 answer = await self._trail.execute(translated[i])
-            if self._contract.cap < CAP and isinstance(operation, CloseSession) and answer in _CLOSED:
+            if self._contract.cap < e.CAP and isinstance(operation, e.CloseSession) and answer in _CLOSED:
                 # a session that ends in several turns may be gone at the last of them
                 answer = wanted[i] if wanted[i] in _CLOSED else answer
             self._story.append(f"{operation} -> {wanted[i]}")
@@ -310,9 +278,9 @@ class Walk:
         self.history += operations
         return wanted
 
-    def _finished(self, operation: Operation[Any]) -> Any:
+    def _finished(self, operation: e.Operation[Any]) -> Any:
         for _ in range(_TURNS):
-            if (answer := self._model.apply(operation)) is not Reply.MORE:
+            if (answer := self._model.apply(operation)) is not e.Reply.MORE:
                 return answer
         raise AssertionError(f"the memory engine answered {operation} with MORE {_TURNS} times")
 
@@ -325,25 +293,25 @@ class Walk:
     def _note(self, operation: Any, answer: Any) -> None:
         """Remember tokens and the like, which later operations use."""
         match answer:
-            case Granted(token):
+            case e.Granted(token):
                 self.grants.append((operation.key, operation.holder, token))
-            case Claimed(token=token):
+            case e.Claimed(token=token):
                 self.claims.append((operation.key, operation.holder, token))
-            case Exchanged(tasks=tasks):
+            case e.Exchanged(tasks=tasks):
                 self.taken += [(operation.session, operation.key, task.id, task.token) for task in tasks]
-            case Accepted(ids) if isinstance(operation, PutChildren):
+            case e.Accepted(ids) if isinstance(operation, e.PutChildren):
                 self.put += [(operation.to, i) for i in ids if isinstance(i, int)]
                 self.parents[operation.key, operation.id] = None
-            case PutAnswer(answers):
+            case e.PutAnswer(answers):
                 ids = [
                     i
                     for answer in answers
-                    if isinstance(answer, Accepted)
+                    if isinstance(answer, e.Accepted)
                     for i in answer.ids
                     if isinstance(i, int)
                 ]
                 self.put += [(operation.key, i) for i in ids]
-            case SpendResults(spendings):
+            case e.SpendResults(spendings):
                 self.bookings += [
                     (operation.key, operation.limits, spending.bookings)
                     for spending in spendings
@@ -354,7 +322,7 @@ class Walk:
 
     async def _clear_up(self) -> None:
         for _ in range(_TURNS):
-            if await self.send(Ping()) != [Reply.MORE]:
+            if await self.send(e.Ping()) != [e.Reply.MORE]:
                 return
         raise AssertionError("clearing up never ends")
 
@@ -362,9 +330,9 @@ class Walk:
         await self._clear_up()
         keys, queues = [self.name(key) for key in KEYS], [self.name(queue) for queue in QUEUES]
         for key in keys:
-            await self.send(Scan(HOLDERS, key), Scan(RESOURCES, key))
+            await self.send(e.Scan(e.HOLDERS, key), e.Scan(e.RESOURCES, key))
         for queue in queues:
-            await self.send(Count(queue), Count(queue, recount=True))
+            await self.send(e.Count(queue), e.Count(queue, recount=True))
             for state in (*STATES, *(STATES_OF_FAMILIES if self._trail.engine.families else ())):
                 await self.look_at_tasks(queue, state, 100)
         for queue, task in self.parents:
@@ -374,7 +342,7 @@ class Walk:
         for kind in KINDS:
             await self.look_at_names(kind, self._prefix, 100)
 
-    async def _pages(self, ask: Callable[[str], Operation[Any]], limit: int) -> tuple[list[Any], list[Any]]:
+    async def _pages(self, ask: Callable[[str], e.Operation[Any]], limit: int) -> tuple[list[Any], list[Any]]:
         """The whole listing of the engine and of the reference, page by page; no time passes."""
         own: list[Any] = []
         wanted: list[Any] = []
@@ -383,12 +351,12 @@ class Walk:
             for _ in range(_TURNS):
                 operation = self._numbers.translated(ask(after)) if own_pages else ask(after)
                 page = await self._trail.execute(operation) if own_pages else self._model.apply(operation)
-                if isinstance(page, Reply | EngineError):
+                if isinstance(page, e.Reply | EngineError):
                     pages.append(page)
                     break
                 entries = (
                     [(page.process, item) for item in page.rows]
-                    if isinstance(page, SessionPage)
+                    if isinstance(page, e.SessionPage)
                     else page.rows
                 )
                 assert len(entries) <= limit, f"{operation} was answered by {len(entries)} entries"
@@ -406,11 +374,11 @@ class Walk:
             session = self.name(f"hints of {process}")
             last.add(session)
             await self.send(
-                OpenSession(session, process, LASTING),
-                Acquire(session, session, "first", 1),
-                Acquire(session, session, "last", 1),
-                Release(session, "first"),
-                CloseSession(session),
+                e.OpenSession(session, process, LASTING),
+                e.Acquire(session, session, "first", 1),
+                e.Acquire(session, session, "last", 1),
+                e.Release(session, "first"),
+                e.CloseSession(session),
             )
         trail = self._trail
         with anyio.move_on_after(self._contract.hint_timeout):
@@ -433,24 +401,24 @@ class Walk:
 
 def _rank(entry: Any) -> Any:
     """The order in which what a session has is compared; numbers in names are in their own order."""
-    if isinstance(entry, Reply | EngineError):
+    if isinstance(entry, e.Reply | EngineError):
         return ("",)
-    item: SessionItem = entry[1]
+    item: e.SessionItem = entry[1]
     name = tuple(map(int, item.name.split())) if item.family == "tasks" else item.name
     return item.family, item.key, name
 
 
-def _changes_apart(hints: Iterable[Hint]) -> tuple[list[Hint], list[Hint]]:
+def _changes_apart(hints: Iterable[e.Hint]) -> tuple[list[e.Hint], list[e.Hint]]:
     """The hints in their order, and those that tasks changed by task: each comes once, and when is not compared."""
-    others: list[Hint] = []
-    changes: list[Hint] = []
+    others: list[e.Hint] = []
+    changes: list[e.Hint] = []
     for hint in hints:
-        (changes if hint.news is Notice.CHANGED and hint.name else others).append(hint)
+        (changes if hint.news is e.Notice.CHANGED and hint.name else others).append(hint)
     return others, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
 
 
-def _by_object(hints: Sequence[Hint]) -> list[Hint]:
-    by_object: dict[tuple[str, str], list[Hint]] = defaultdict(list)
+def _by_object(hints: Sequence[e.Hint]) -> list[e.Hint]:
+    by_object: dict[tuple[str, str], list[e.Hint]] = defaultdict(list)
     for hint in hints:
         by_object[hint.process, hint.key].append(hint)
     return [hint for _, hints in sorted(by_object.items()) for hint in hints]
