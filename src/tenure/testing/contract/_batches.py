@@ -59,10 +59,7 @@ class BatchContract(ContractBase):
         assert isinstance(first, e.Granted)
         assert again == first
         assert spent_again == spent
-        (spent,) = await do.batch(
-            e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 2.0),))
-        )
-        assert spent.answers[0].delay == 0
+        assert (await do.spend(session, "k", rate=0.001, burst=2.0)).delay == 0
 
     async def test_an_operation_that_fails_fails_alone(self, do: Do) -> None:
         """The engine answers an operation that it cannot apply with an error in its place, and applies all the

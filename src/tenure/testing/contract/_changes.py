@@ -72,11 +72,13 @@ class ChangeContract(QueueSessionBase):
         await b.request("m", e.NewTask(b"3", group="g"))
         assert await do(e.Move("jobs", (first,), "delayed", delay=None, group="h")) == ONE
         assert await names(inbox, e.Notice.ROOM) == ["m"]
-        rows = (await do.page(e.Scan(e.GROUPS, "jobs"))).rows
-        assert [(row.group, row.waiting, row.delayed) for row in rows] == [("g", 1, 0), ("h", 0, 1)]
+        assert [(row.group, row.waiting, row.delayed) for row in await a.groups()] == [
+            ("g", 1, 0),
+            ("h", 0, 1),
+        ]
         assert payloads(await a.take(5)) == [b"2"]
         assert await do(e.Move("jobs", (first,), "delayed", delay=None, group="")) == ONE
-        assert [row.group for row in (await do.page(e.Scan(e.GROUPS, "jobs"))).rows] == ["g"]
+        assert [row.group for row in await a.groups()] == ["g"]
         await a.recount()
 
     async def test_only_tasks_that_wait_are_changed(self, client: OpenClient, do: Do) -> None:

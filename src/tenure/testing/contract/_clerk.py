@@ -110,14 +110,11 @@ class QueueSession:
 
     async def count(self) -> e.QueueCounts:
         """The state of the queue."""
-        counts = await self.do(e.Count(self.queue))
-        assert isinstance(counts, e.QueueCounts)
-        return counts
+        return await self.do.count(self.queue)
 
     async def recount(self) -> e.QueueCounts:
         """The state of the queue by its tasks, which must be the same, but for the time that has passed."""
-        counts, recounted = await self.count(), await self.do(e.Count(self.queue, recount=True))
-        assert isinstance(recounted, e.QueueCounts)
+        counts, recounted = await self.count(), await self.do.count(self.queue, recount=True)
         assert _timeless(recounted) == _timeless(counts)
         assert recounted.group_counter == recounted.groups
         return recounted
@@ -130,15 +127,11 @@ class QueueSession:
 
     async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[e.Record, ...]:
         """The tasks in a state, page by page."""
-        records: list[e.Record] = []
-        for _ in range(10_000):
-            page = await self.page(state, after, limit)
-            records += page.rows
-            if not page.next:
-                return tuple(records)
-            assert page.next != after
-            after = page.next
-        raise AssertionError(f"the listing of {state} never ends")
+        return tuple(await self.do.rows(e.Scan(e.TASKS[state], self.queue, after, limit)))
+
+    async def groups(self) -> tuple[e.GroupCounts, ...]:
+        """The counts of the groups."""
+        return (await self.do.page(e.Scan(e.GROUPS, self.queue))).rows
 
     async def result(self, task: int, watch: str = "") -> e.Outcome | e.Unfinished | e.Reply:
         """The result of a task."""

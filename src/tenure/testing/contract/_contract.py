@@ -7,6 +7,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
@@ -66,6 +67,48 @@ class Do:
         """Read the only row of an index."""
         (row,) = (await self.page(scan)).rows
         return row
+
+    async def rows(self, scan: e.Scan[P]) -> list[Any]:
+        """Read an index, page by page."""
+        rows: list[Any] = []
+        for _ in range(_REPEATS):
+            page = await self.page(scan)
+            assert len(page.rows) <= scan.limit
+            rows += page.rows
+            if not page.next:
+                return rows
+            assert page.next != scan.after
+            scan = replace(scan, after=page.next)
+        raise AssertionError(f"the pages of {scan} never end")
+
+    async def count(self, queue: str, *, recount: bool = False) -> e.QueueCounts:
+        """Read the counts of a queue, or count its tasks."""
+        counts = await self(e.Count(queue, recount=recount))
+        assert isinstance(counts, e.QueueCounts)
+        return counts
+
+    async def spend(
+        self,
+        session: str,
+        key: str,
+        cost: float = 1.0,
+        *,
+        rate: float,
+        burst: float = 1.0,
+        most: float | None = None,
+    ) -> e.Spending:
+        """Book in a limiter with one limit, to wait for `most` seconds."""
+        request, limit = e.SpendRequest((cost,), most), e.RateLimit("", rate, burst)
+        spent = await self(e.Spend(session, self.number(), key, (request,), (limit,)))
+        assert isinstance(spent, e.SpendResults)
+        assert spent.answers[0].booked
+        return spent.answers[0]
+
+    async def take(self, session: str, queue: str, want: int) -> tuple[e.Taken, ...]:
+        """Take up to so many tasks."""
+        answer = await self(e.Exchange(session, self.number(), queue, want=want))
+        assert isinstance(answer, e.Exchanged)
+        return answer.tasks
 
     async def batch(self, *operations: e.Operation[Any]) -> list[Any]:
         """Execute operations as one batch; what was answered MORE is sent again alone, in its turn."""

@@ -38,18 +38,7 @@ class DurationContract(ContractBase):
         claimed = await do(e.Claim(session, "p", "a", (), long))
         assert isinstance(claimed, e.Claimed)
         await do(e.EditClaim("p", "a", claimed.token, cool_down=long))
-        spent = await do(
-            e.Spend(
-                session,
-                do.number(),
-                "k",
-                (e.SpendRequest((1.0,), long),),
-                (e.RateLimit("", 1 / min(long, 1e300), 1.0),),
-            )
-        )
-        assert isinstance(spent, e.SpendResults)
-        assert spent.answers[0].booked
-        assert spent.answers[0].delay == 0
+        assert (await do.spend(session, "k", rate=1 / min(long, 1e300), most=long)).delay == 0
         assert await do(e.HoldOff(session, do.number(), "held", long)) is e.Reply.OK
         # and all the rest goes on
         await advance(0.5)

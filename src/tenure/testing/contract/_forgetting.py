@@ -39,8 +39,7 @@ class ForgettingContract(QueueSessionBase):
         for _ in range(2):
             await self._live_on(do, advance, session, 1.5 * _TTL)
             assert [await do(operation) for operation in operations] == first
-        counts = await do(e.Count("q"))
-        assert not isinstance(counts, e.Reply)
+        counts = await do.count("q")
         assert (counts.put, counts.leased) == (1, 1)
 
     # barriers
@@ -93,11 +92,8 @@ class ForgettingContract(QueueSessionBase):
     # queues
 
     async def _put_of(self, do: Do) -> int:
-        counts = await do(e.Count("jobs"))
-        recounted = await do(e.Count("jobs", recount=True))
-        assert not isinstance(counts, e.Reply)
-        assert not isinstance(recounted, e.Reply)
-        assert recounted.put == counts.put
+        counts = await do.count("jobs")
+        assert (await do.count("jobs", recount=True)).put == counts.put
         assert await survey(do, "queues") == ["jobs"] * bool(counts.put)
         return counts.put
 

@@ -13,11 +13,6 @@ def _tasks(group: str, count: int, first: int = 0) -> tuple[e.NewTask, ...]:
     return tuple(e.NewTask(b"%s%d" % (group.encode(), n), group=group) for n in range(first, first + count))
 
 
-async def _groups(client: QueueSession) -> tuple[e.GroupCounts, ...]:
-    page = await client.do.page(e.Scan(e.GROUPS, client.queue))
-    return page.rows
-
-
 async def _all(client: QueueSession) -> str:
     """The groups of all tasks that can be taken, in the order of taking."""
     return " ".join(task.group or "-" for task in await client.take(100))
@@ -201,7 +196,7 @@ class GroupContract(QueueSessionBase):
         await a.put(*_tasks("a", 1), *_tasks("b", 3), *_tasks("c", 1), *_tasks("", 9))
         await a.put(e.NewTask(b"", delay=1000.0, group="c"))
         await a.take(3)
-        assert await _groups(a) == (
+        assert await a.groups() == (
             e.GroupCounts("b", 2, 0, 1),
             e.GroupCounts("c", 1, 1, 0),
             e.GroupCounts("a", 0, 0, 1),
@@ -216,7 +211,7 @@ class GroupContract(QueueSessionBase):
             await a.put(*_tasks(f"g{n}", 1))
         for task in await a.take(100):
             await a.settle(task, ttl=0.0)
-        assert await _groups(a) == ()
+        assert await a.groups() == ()
         assert (await a.recount()).groups == 0
 
     async def test_records_name_the_group_to_the_end(self, client: OpenClient) -> None:

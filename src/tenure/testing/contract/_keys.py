@@ -428,9 +428,6 @@ class KeyContract(QueueSessionBase):
 
     # groups
 
-    async def _groups(self, a: QueueSession) -> tuple[e.GroupCounts, ...]:
-        return (await a.do.page(e.Scan(e.GROUPS, "jobs"))).rows
-
     @pytest.mark.parametrize("delays", [(0.0, 0.0), (60.0, 0.0), (0.0, 60.0), (60.0, 60.0)])
     async def test_a_replacement_goes_from_one_group_to_another(
         self, client: OpenClient, delays: tuple[float, float]
@@ -442,18 +439,18 @@ class KeyContract(QueueSessionBase):
             return (e.GroupCounts(group, int(not delay), int(delay > 0), 0),)
 
         (first,) = await a.put(_task(b"1", delay=before, group="a"))
-        assert await self._groups(a) == counts("a", before)
+        assert await a.groups() == counts("a", before)
         assert await _ids(a, _task(b"2", delay=after, group="b")) == (first,)
-        assert await self._groups(a) == counts("b", after)
+        assert await a.groups() == counts("b", after)
         assert await _ids(a, _task(b"3", delay=after, group="b")) == (first,)
-        assert await self._groups(a) == counts("b", after)
+        assert await a.groups() == counts("b", after)
         assert await _ids(a, _task(b"4", delay=after)) == (first,)
-        assert await self._groups(a) == ()
+        assert await a.groups() == ()
         assert (await a.recount()).groups == 0
         assert await _ids(a, _task(b"5", group="c")) == (first,)
         (taken,) = await a.take(5)
         assert (taken.payload, taken.group) == (b"5", "c")
-        assert await self._groups(a) == (e.GroupCounts("c", 0, 0, 1),)
+        assert await a.groups() == (e.GroupCounts("c", 0, 0, 1),)
         (record,) = await a.browse("leased")
         assert record.group == "c"
 
@@ -484,7 +481,7 @@ class KeyContract(QueueSessionBase):
         assert await a.take(5) == ()
         await a.settle(taken, e.Verdict.RETRY, delay=60.0)
         assert payloads(await a.take(5)) == [b"2"]
-        assert await self._groups(a) == (e.GroupCounts("a", 0, 0, 1),)
+        assert await a.groups() == (e.GroupCounts("a", 0, 0, 1),)
 
     async def test_who_waits_for_the_group_that_it_leaves_goes_on(
         self, client: OpenClient, hints: Hints
@@ -502,7 +499,7 @@ class KeyContract(QueueSessionBase):
         await _ids(a, _task(b"5", group="b"))
         assert await news.new() == [e.Hint("a", "jobs", "waits", e.Notice.ROOM)]
         assert isinstance(await a.request("waits", e.NewTask(b"3", group="a")), e.Accepted)
-        assert {(g.group, g.waiting) for g in await self._groups(a)} == {("a", 1), ("b", 2)}
+        assert {(g.group, g.waiting) for g in await a.groups()} == {("a", 1), ("b", 2)}
         assert (await a.recount()).reserved == 0
 
     async def test_keys_leave_nothing(self, client: OpenClient, do: Do, advance: Advance) -> None:

@@ -241,14 +241,11 @@ class OddArgumentContract(ContractBase):
         session = await do.open()
         tasks = tuple(e.NewTask(payload) for payload in _PAYLOADS)
         await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),), 100))
-        exchanged = await do(e.Exchange(session, do.number(), "q", want=100))
-        assert isinstance(exchanged, e.Exchanged)
-        assert [task.payload for task in exchanged.tasks] == list(_PAYLOADS)
-        settle = tuple(
-            e.Settle(task.id, task.token, e.Verdict.DONE, task.payload) for task in exchanged.tasks
-        )
+        taken = await do.take(session, "q", 100)
+        assert [task.payload for task in taken] == list(_PAYLOADS)
+        settle = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, task.payload) for task in taken)
         await do(e.Exchange(session, do.number(), "q", settle))
-        for task in exchanged.tasks:
+        for task in taken:
             outcome = await do(e.GetResult("q", task.id))
             assert isinstance(outcome, e.Outcome)
             assert outcome.result == task.payload
@@ -256,17 +253,7 @@ class OddArgumentContract(ContractBase):
     async def test_a_slow_rate_lets_the_first_one_in(self, do: Do) -> None:
         session = await do.open()
         for rate in (1e-3, 1e-9, 1e-12):
-            spend = e.Spend(
-                session,
-                do.number(),
-                f"k{rate}",
-                (e.SpendRequest((1.0,), 0.0),),
-                (e.RateLimit("", rate, 1.0),),
-            )
-            spent = await do(spend)
-            assert isinstance(spent, e.SpendResults)
-            assert spent.answers[0].booked
-            assert spent.answers[0].delay == 0
+            assert (await do.spend(session, f"k{rate}", rate=rate, most=0.0)).delay == 0
 
     async def _prepare(self, do: Do) -> None:
         """Give odd operations something to work on."""
@@ -321,9 +308,7 @@ class OddArgumentContract(ContractBase):
         assert isinstance(put, e.PutAnswer)
         assert isinstance(put.answers[0], e.Accepted)
         assert await do(e.Leave(key, "m")) is e.Reply.UNKNOWN
-        exchanged = await do(e.Exchange(session, do.number(), key, want=1))
-        assert isinstance(exchanged, e.Exchanged)
-        (task,) = exchanged.tasks
+        (task,) = await do.take(session, key, 1)
         assert task.payload == b"1"
         assert await do(e.Progress(key, task.id, task.token, b"p")) is e.Reply.OK
         settle = (e.Settle(task.id, task.token, e.Verdict.DEAD, b"e"),)
@@ -339,8 +324,7 @@ class OddArgumentContract(ContractBase):
         assert purged.count == 2
         for paused in (True, False):
             assert await do(e.SetPaused(key, paused)) is e.Reply.OK
-        counts = await do(e.Count(key, recount=True))
-        assert isinstance(counts, e.QueueCounts)
+        counts = await do.count(key, recount=True)
         assert (counts.put, counts.cancelled, counts.purged) == (3, 1, 2)
         # counters
         limits = (e.RateLimit(key, 1.0, 1.0),)

@@ -145,8 +145,7 @@ class PaceContract(QueueSessionBase):
         a = await client("a")
 
         async def groups() -> dict[str, object]:
-            rows = (await do.page(e.Scan(e.GROUPS, "jobs"))).rows
-            return {row.group: self.about(row.starts_in) for row in rows}
+            return {row.group: self.about(row.starts_in) for row in await a.groups()}
 
         counts = await a.count()
         assert (counts.starts_in, counts.rate, counts.group_rate) == (0, None, None)

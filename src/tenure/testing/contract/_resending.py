@@ -68,8 +68,7 @@ class ResendingContract(ContractBase):
         done = e.Settle(task.id, task.token, e.Verdict.DONE, b"result")
         (settled,) = await self._twice(do, e.Exchange(session, do.number(), "q", (done,)))
         assert settled.refused == ()
-        counts = await do(e.Count("q", recount=True))
-        assert not isinstance(counts, e.Reply)
+        counts = await do.count("q", recount=True)
         assert (counts.put, counts.waiting, counts.leased, counts.done) == (2, 1, 0, 1)
 
     async def test_spendings_may_be_asked_for_again(self, do: Do) -> None:
@@ -80,9 +79,7 @@ class ResendingContract(ContractBase):
         last = spent.answers[-1].bookings
         await self._twice(do, e.Refund(session, do.number(), "k", (e.RefundRequest(last),), limits))
         await self._twice(do, e.Refund(session, do.number(), "k", (e.RefundRequest(last, (-2.0,)),), limits))
-        spent = await do(e.Spend(session, do.number(), "k", (e.SpendRequest((2.0,)),), limits))
-        assert isinstance(spent, e.SpendResults)
-        assert spent.answers[0].delay == self.about(3.0)
+        assert (await do.spend(session, "k", 2.0, rate=1.0, burst=3.0)).delay == self.about(3.0)
         before = await do.row(e.Scan(e.LIMITER, "k"))
         await self._twice(do, e.HoldOff(session, do.number(), "k", 5.0))
         assert (await do.row(e.Scan(e.LIMITER, "k"))).held - before.held == self.about(5.0)
@@ -142,11 +139,7 @@ class ResendingContract(ContractBase):
         answers = await do.batch(*batch)
         assert [type(answer) for answer in answers] == [e.Granted, e.SpendResults, e.PutAnswer]
         assert isinstance(answers[2].answers[0], e.Accepted)
-        spent = await do(
-            e.Spend(session, do.number(), "k", (e.SpendRequest((2.0,)),), (e.RateLimit("", 1.0, 2.0),))
-        )
-        assert isinstance(spent, e.SpendResults)
-        assert spent.answers[0].delay == self.about(1.0)
+        assert (await do.spend(session, "k", 2.0, rate=1.0, burst=2.0)).delay == self.about(1.0)
         assert (await do.page(e.Scan(e.HOLDERS, "k"))).used == 1
 
     async def test_a_hand_over_to_many_loses_none_of_them(self, do: Do, hints: Hints) -> None:
@@ -158,11 +151,7 @@ class ResendingContract(ContractBase):
             await do.queue(session, "k", reader, 2**30)
         await do(e.Release("k", "writer"))
         await do(e.Ping())
-        page = await do.page(e.Scan(e.HOLDERS, "k"))
-        held = list(page.rows)
-        while page.next:
-            page = await do.page(e.Scan(e.HOLDERS, "k", page.next))
-            held += page.rows
+        held = await do.rows(e.Scan(e.HOLDERS, "k"))
         assert [holder.holder for holder in held] == readers
         tokens = [holder.token for holder in held]
         assert tokens == sorted(set(tokens))

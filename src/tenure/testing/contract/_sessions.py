@@ -56,15 +56,10 @@ class SessionContract(ContractBase):
     async def _nothing_is_left(self, do: Do) -> None:
         assert await do.page(e.Scan(e.HOLDERS, "k")) == e.Holdings(())
         assert (await do.page(e.Scan(e.RESOURCES, "k"))).waiting == 0
-        counts = await do(e.Count("k", recount=True))
-        assert not isinstance(counts, e.Reply)
+        counts = await do.count("k", recount=True)
         assert (counts.put, counts.producers, counts.reserved) == (0, 0, 0)
         session = await do.open()
-        spent = await do(
-            e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),))
-        )
-        assert isinstance(spent, e.SpendResults)
-        assert spent.answers[0].delay == 0
+        assert (await do.spend(session, "k", rate=0.001)).delay == 0
         assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
 
     async def test_expiry_gives_up_all_that_the_session_has(self, do: Do, advance: Advance) -> None:
@@ -87,17 +82,14 @@ class SessionContract(ContractBase):
         assert isinstance(await do(e.Put(other, do.number(), "q", (tasks,), 2)), e.PutAnswer)
         waiting = e.PutRequest("a", (e.NewTask(b"3"),))
         assert isinstance(await do(e.Put(session, do.number(), "q", (waiting,), 2)), e.PutAnswer)
-        taken = await do(e.Exchange(session, do.number(), "q", want=2))
-        assert isinstance(taken, e.Exchanged)
-        assert len(taken.tasks) == 2
+        assert len(await do.take(session, "q", 2)) == 2
 
     async def _all_is_given_up(self, do: Do) -> None:
         assert await do.page(e.Scan(e.HOLDERS, "held")) == e.Holdings(())
         busy = await do.page(e.Scan(e.HOLDERS, "busy"))
         assert (len(busy.holders), len(busy.waiting)) == (1, 0)
         assert [resource.state for resource in (await do.page(e.Scan(e.RESOURCES, "pool"))).rows] == ["free"]
-        counts = await do(e.Count("q", recount=True))
-        assert not isinstance(counts, e.Reply)
+        counts = await do.count("q", recount=True)
         assert (counts.waiting, counts.leased, counts.producers, counts.reserved) == (2, 0, 0, 0)
         session = await do.open()
         for participant in "xy":

@@ -133,8 +133,6 @@ class TaskContract(QueueSessionBase):
         counts = await a.count()
         assert (counts.reserved, counts.producers) == (1, 0)
 
-    # ------------------------------------------------------------------------------------------ sending again
-
     # taking
 
     async def test_a_delayed_task_is_not_taken_before_it_is_due(
@@ -350,8 +348,6 @@ class TaskContract(QueueSessionBase):
         assert [await a.state(task) for task in (short, long, for_good)] == ["unknown", "unknown", "done"]
         # They count all the same.
         assert (await a.count()).done == 3
-
-    # ------------------------------------------------------------------------------------------ cancelling
 
     # many at once
 
