@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._waits import name_and_coroutine
+from ._waits import library_files, name_and_coroutine, suspended
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -110,12 +110,13 @@ def where(coroutine: Any) -> str:
     """The place in which a task waits: the innermost line outside of the loops' own libraries, with its text."""
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
-    frame = _innermost(coroutine)
-    return "waits" if frame is None else f"waits in {_place(frame)}"
+    hidden = (*library_files(), OWN)
+    shown = [frame for frame in suspended(coroutine)[0] if not frame.f_code.co_filename.startswith(hidden)]
+    return f"waits in {_place(shown[-1])}" if shown else "waits"
 
 
 def _raised_in(frame: FrameType | None) -> str:
-    folders = _folders()
+    folders = library_files()
     while frame is not None and frame.f_code.co_filename.startswith(folders):
         frame = frame.f_back
     # Below the loop there are our own frames.
@@ -127,24 +128,3 @@ def _place(frame: FrameType) -> str:
     code = frame.f_code
     text = linecache.getline(code.co_filename, frame.f_lineno).strip()
     return f"{code.co_name}, {Path(code.co_filename).name}:{frame.f_lineno}: {text}"
-
-
-def _innermost(awaitable: Any) -> FrameType | None:
-    folders = _folders()
-    innermost = None
-    while awaitable is not None:
-        for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
-            frame = getattr(awaitable, f"{prefix}_frame", None)
-            if frame is not None:
-                if not frame.f_code.co_filename.startswith((*folders, OWN)):
-                    innermost = frame
-                awaitable = getattr(awaitable, following, None)
-                break
-        else:
-            break
-    return innermost
-
-
-def _folders() -> tuple[str, ...]:
-    loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
-    return tuple(f"{Path(file).parent}{os.sep}" for file in loops if file)

@@ -89,7 +89,7 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
 
 def library_files() -> tuple[str, ...]:
     """The beginnings of the paths of files that are not shown as the cause of a wait."""
-    files = [sys.modules[name].__file__ for name in LOOPS if name in sys.modules]
+    files = [module.__file__ for name in LOOPS if (module := sys.modules.get(name))]
     return contextlib.__file__, *(f"{Path(file).parent}{os.sep}" for file in files if file)
 
 
