@@ -10,21 +10,8 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_durations, handlers
-from tenure.engines.rules import (
-    Barriers,
-    Claims,
-    Families,
-    Holds,
-    Producers,
-    Rates,
-    Room,
-    Scans,
-    Sessions,
-    Settling,
-    Takers,
-    Tasks,
-)
+from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_durations
+from tenure.engines.rules import Rules
 from tenure.errors import EngineError
 
 from ._admin import Admin
@@ -54,53 +41,10 @@ class MemoryEngine(Engine):
         self._state = state = State(cap)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._another = None if clock else partial(Lifeline, state)
-        self._rates = Rates(state)
-        self._barriers = barriers = Barriers(state)
-        self._holds = holds = Holds(state)
-        self._claims = claims = Claims(state)
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
-        room = Room(state, queues)
-        takers = Takers(state, queues, rows)
-        self._settling = settling = Settling(state, queues, rows, room, takers)
-        self._families = families = Families(state, queues, rows, takers, settling)
-        self._sessions = sessions = Sessions(
-            state,
-            [
-                (state.of_session("hold"), holds.drop),
-                (state.of_session("claim"), claims.drop),
-                (state.of_session("participant"), barriers.drop),
-                (state.of_session("producer"), room.drop),
-                (rows.first_of_session, settling.drop),
-                (state.of_session("taker"), takers.drop),
-                (state.first_watch, state.unwatch),
-            ],
-        )
-        tasks = Tasks(state, queues, rows, room, takers, settling)
-        self._handlers = handlers(
-            sessions=sessions,
-            holds=holds,
-            claims=claims,
-            producers=Producers(state, queues, rows, room, takers, settling),
-            tasks=tasks,
-            admin=Admin(state, queues, rows, takers, settling, families),
-            families=families,
-            rates=self._rates,
-            barriers=barriers,
-            scans=Scans(
-                state,
-                holds,
-                claims,
-                barriers,
-                self._rates,
-                room,
-                takers,
-                tasks,
-                families,
-                rows,
-                Survey(state, queues),
-            ),
-        )
+        self._rules = Rules(state, queues, rows, Survey(state, queues), partial(Admin, state, queues, rows))
+        self._handlers = self._rules.handlers
 
     def __repr__(self) -> str:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
@@ -119,7 +63,7 @@ class MemoryEngine(Engine):
             try:
                 answer = self._handlers[type(operation)](clamp_durations(operation))
                 if state.next_due <= state.now and state.is_due("sweep"):
-                    self._families.sweep()
+                    self._rules.families.sweep()
             except (ValueError, TypeError, LookupError) as problem:
                 raise EngineError(
                     f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
@@ -162,31 +106,31 @@ class MemoryEngine(Engine):
         due = state.next_due <= state.now
         state.replies_due.check(state.now, A_FEW)
         if due and state.is_due("limiter"):
-            self._rates.forget(A_FEW)
+            self._rules.rates.forget(A_FEW)
         if due and state.is_due("barrier"):
-            self._barriers.forget(A_FEW)
+            self._rules.barriers.forget(A_FEW)
         self._rows.forget()
         self._queues.forget()
         if due and state.is_due("line"):
-            self._holds.serve_unserved()
+            self._rules.holds.serve_unserved()
         # one after the other: a task that an ended session still seems to have would not expire
         if not state.unfinished and state.soonest_expiry <= state.now:
-            self._sessions.end_expired()
+            self._rules.sessions.end_expired()
         if not state.unfinished:
-            self._settling.expire()
+            self._rules.settling.expire()
         if not state.unfinished:
             self._rows.delete_letters()
         if state.next_due <= state.now:  # what has ended may have begun a sweep
             self._clear_up_families()
         if due and not state.unfinished and state.is_due("rest"):
-            self._claims.clear_up()
+            self._rules.claims.clear_up()
         return not state.unfinished
 
     def _clear_up_families(self) -> None:
         state = self._state
         if state.is_due("family"):
-            self._families.forget(A_FEW)
+            self._rules.families.forget(A_FEW)
         if not state.unfinished and state.is_due("sweep"):
-            self._families.sweep()
+            self._rules.families.sweep()
         if not state.unfinished and state.is_due("timeout"):
-            self._families.time_out()
+            self._rules.families.time_out()

@@ -101,11 +101,6 @@ class State:
             self.tables[layout.name] = MemoryTable(layout)
         return self.tables[layout.name]
 
-    def of_session(self, table: str) -> Callable[[Session], Any]:
-        """Finds the first row of a table that a session has."""
-        rows = self.tables[table]
-        return lambda session: rows.first("session", session.number)
-
     def wake_at(self, kind: str, when: float | None) -> None:
         if when is None:
             self.soonest.pop(kind, None)

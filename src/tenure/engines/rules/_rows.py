@@ -205,6 +205,10 @@ class TaskRows(Protocol):
         """Keep a record of a task that has ended instead of the task. Hint those that wait for its end."""
         ...
 
+    def first_of_session(self, session: Any, /) -> tuple[str, int] | None:
+        """The queue and the id of the task that the session took first."""
+        ...
+
     def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]:
         """The tokens of the session's tasks whose cancellation was requested, in the order of the requests."""
         ...

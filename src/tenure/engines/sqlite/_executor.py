@@ -22,28 +22,9 @@ from tenure.engine import (
     PutOne,
     Reply,
     clamp_durations,
-    handlers,
     how_many_to_forget,
 )
-from tenure.engines.rules import (
-    CLAIMERS,
-    HOLDS,
-    PARTICIPANTS,
-    PRODUCERS,
-    TAKERS,
-    Barriers,
-    Claims,
-    Families,
-    Holds,
-    Producers,
-    Rates,
-    Room,
-    Scans,
-    Sessions,
-    Settling,
-    Takers,
-    Tasks,
-)
+from tenure.engines.rules import Rules
 from tenure.errors import StoreUnavailable
 
 from ._admin import Admin
@@ -52,8 +33,7 @@ from ._clock import Clocks
 from ._errors import explain, is_full
 from ._hints import write_hints
 from ._queue import Queues
-from ._room import Room as RoomOnDisk
-from ._sql import SESSIONS, TASKS
+from ._room import Room
 from ._state import State
 from ._survey import Survey
 from ._tasks import TaskRows
@@ -84,60 +64,18 @@ class Executor:
         self._retry = retry or BusyRetry(path, 5.0)
         self._served = served
         self._path = path
-        self._room = RoomOnDisk(db, path)
+        self._room = Room(db, path)
         self._state = state = State(db, clocks, cap)
-        self._rates = Rates(state)
-        self._barriers = barriers = Barriers(state)
-        self._holds = holds = Holds(state)
-        self._claims = claims = Claims(state)
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
-        room = Room(state, queues)
-        takers = Takers(state, queues, rows)
-        self._settling = settling = Settling(state, queues, rows, room, takers)
-        self._families = families = Families(state, queues, rows, takers, settling)
-        producers = Producers(state, queues, rows, room, takers, settling)
-        tasks = Tasks(state, queues, rows, room, takers, settling)
-        self._sessions = sessions = Sessions(
-            state,
-            [
-                (state.of_session(HOLDS), holds.drop),
-                (state.of_session(CLAIMERS), claims.drop),
-                (state.of_session(PARTICIPANTS), barriers.drop),
-                (state.of_session(PRODUCERS), room.drop),
-                (state.of_session(TASKS.next_of_session), settling.drop),
-                (state.of_session(TAKERS), takers.drop),
-                (state.of_session(SESSIONS.next_watch), state.unwatch),
-            ],
+        self._rules = rules = Rules(
+            state, queues, rows, Survey(state, queues, path), partial(Admin, state, queues, rows)
         )
-        self._handlers = handlers(
-            sessions=sessions,
-            holds=holds,
-            claims=claims,
-            producers=producers,
-            tasks=tasks,
-            admin=Admin(state, queues, rows, takers, settling, families),
-            families=families,
-            rates=self._rates,
-            barriers=barriers,
-            scans=Scans(
-                state,
-                holds,
-                claims,
-                barriers,
-                self._rates,
-                room,
-                takers,
-                tasks,
-                families,
-                rows,
-                Survey(state, queues, path),
-            ),
-        )
+        self._handlers = rules.handlers
         self._handlers |= {
-            PutOne: producers.put_one,
-            Complete: tasks.complete,
-            CompleteAll: tasks.complete_all,
+            PutOne: rules.producers.put_one,
+            Complete: rules.tasks.complete,
+            CompleteAll: rules.tasks.complete_all,
         }
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], set[str]]:
@@ -202,7 +140,7 @@ class Executor:
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
         """The return value of `step`, its effects written, and the other processes for which hints were written."""
-        state = self._state
+        state, rules = self._state, self._rules
         state.begin()
         self._queues.begin()
         self._rows.begin()
@@ -210,9 +148,9 @@ class Executor:
         few = how_many_to_forget(state.operations)
         self._rows.forget_records()
         for what, forget in (
-            ("limiter", self._rates.forget),
-            ("barrier", self._barriers.forget),
-            ("family", self._families.forget),
+            ("limiter", rules.rates.forget),
+            ("barrier", rules.barriers.forget),
+            ("family", rules.families.forget),
         ):
             due = getattr(state.soonest, what)
             if due is not None and due <= state.now:
@@ -232,22 +170,22 @@ class Executor:
         if not state.unfinished:
             answer = self._handlers[type(operation)](operation)
             if state.soonest.sweep is not None and state.soonest.sweep <= state.now:
-                self._families.sweep()
+                self._rules.families.sweep()
         return Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
         """Do what time has made due, as far as the step budget goes."""
-        state = self._state
+        state, rules = self._state, self._rules
         if state.soonest.line is not None:
-            self._holds.serve_unserved()
+            rules.holds.serve_unserved()
         # one after the other: an ended session leaves tasks that expire, and dead letters that may be outdated at once
         for what, now, clear_up in (
-            ("session", state.boot, self._sessions.end_expired),
-            ("task", state.moment, self._settling.expire),
+            ("session", state.boot, rules.sessions.end_expired),
+            ("task", state.moment, rules.settling.expire),
             ("letter", state.moment, self._rows.delete_letters),
-            ("sweep", state.now, self._families.sweep),
-            ("timeout", state.now, self._families.time_out),
-            ("rest", state.now, self._claims.clear_up),
+            ("sweep", state.now, rules.families.sweep),
+            ("timeout", state.now, rules.families.time_out),
+            ("rest", state.now, rules.claims.clear_up),
         ):
             due = getattr(state.soonest, what)
             if not state.unfinished and due is not None and due <= now:

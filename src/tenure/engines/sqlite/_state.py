@@ -7,7 +7,7 @@ once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -183,15 +183,12 @@ class State:
             self._processes[session] = self.one(SESSIONS.process, id=session)[0]
         return self._processes[session]
 
-    def of_session(self, find: str | Layout) -> Callable[[Session], Any]:
-        """Finds the first thing that a session has, by a statement or in a table."""
-        if isinstance(find, str):
-            return lambda session: self.one(find, session=session.number)
-        rows = self.table(find)
-        return lambda session: rows.first("session", session.number)
+    def first_watch(self, session: Session) -> Any:
+        """The watch that a session began first."""
+        return self.one(SESSIONS.next_watch, session=session.number)
 
     def unwatch(self, thing: Any) -> None:
-        """Forget a watch, found by its statement."""
+        """Forget a watch of a session."""
         self.run(SESSIONS.unwatch, id=thing[0])
 
     def open(self, name: str, process: str, ttl: float) -> None:

@@ -184,6 +184,9 @@ class TaskRows(NewTasks, Keys, Endings):
     def set_failure(self, lease: Task, failure: bytes) -> None:
         self._state.run(TASKS.set_failure, id=lease.id, failure=failure)
 
+    def first_of_session(self, session: Session) -> tuple[str, int] | None:
+        return self._state.one(TASKS.next_of_session, session=session.number)
+
     def stops(self, queue: Queue, session: Session) -> tuple[int, ...]:
         rows = self._state.all(TASKS.stops, queue=queue.id, session=session.number)
         return tuple([row[0] for row in rows])

@@ -1,0 +1,94 @@
+"""The rules put together: each part, and the parts on which it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tenure.engine import handlers
+
+from ._barriers import PARTICIPANTS, Barriers
+from ._claims import CLAIMERS, Claims
+from ._families import Families
+from ._holds import HOLDS, Holds
+from ._producers import Producers
+from ._queues import Queues
+from ._rates import Rates
+from ._room import PRODUCERS, Room
+from ._rows import TaskRows
+from ._scans import Scans, Survey
+from ._sessions import Sessions, SessionState
+from ._settling import Settling
+from ._state import Session, State
+from ._tables import Layout
+from ._takers import TAKERS, Takers
+from ._tasks import Tasks
+
+
+class EngineState(State, SessionState, Protocol):
+    """The state of an engine, with its sessions and their watches."""
+
+    def first_watch(self, session: Any, /) -> Any:
+        """The watch that a session began first."""
+        ...
+
+    def unwatch(self, watch: Any, /) -> None:
+        """Forget a watch of a session."""
+        ...
+
+
+class Rules:
+    """The rules over the state, queues and tasks of one engine, and the `handlers` of its operations.
+
+    `admin` makes the administration of queues, which each engine has of its own.
+    """
+
+    def __init__(
+        self,
+        state: EngineState,
+        queues: Queues,
+        rows: TaskRows,
+        survey: Survey,
+        admin: Callable[[Takers, Settling, Families], object],
+    ) -> None:
+        self.rates = rates = Rates(state)
+        self.barriers = barriers = Barriers(state)
+        self.holds = holds = Holds(state)
+        self.claims = claims = Claims(state)
+        room = Room(state, queues)
+        takers = Takers(state, queues, rows)
+        self.settling = settling = Settling(state, queues, rows, room, takers)
+        self.families = families = Families(state, queues, rows, takers, settling)
+        self.producers = Producers(state, queues, rows, room, takers, settling)
+        self.tasks = tasks = Tasks(state, queues, rows, room, takers, settling)
+        self.sessions = Sessions(
+            state,
+            [
+                (_first_of_session(state, HOLDS), holds.drop),
+                (_first_of_session(state, CLAIMERS), claims.drop),
+                (_first_of_session(state, PARTICIPANTS), barriers.drop),
+                (_first_of_session(state, PRODUCERS), room.drop),
+                (rows.first_of_session, settling.drop),
+                (_first_of_session(state, TAKERS), takers.drop),
+                (state.first_watch, state.unwatch),
+            ],
+        )
+        readers = (holds, claims, barriers, rates, room, takers, tasks, families, rows, survey)
+        self.handlers = handlers(
+            sessions=self.sessions,
+            holds=holds,
+            claims=claims,
+            producers=self.producers,
+            tasks=tasks,
+            admin=admin(takers, settling, families),
+            families=families,
+            rates=rates,
+            barriers=barriers,
+            scans=Scans(state, *readers),
+        )
+
+
+def _first_of_session(state: State, layout: Layout) -> Callable[[Session], Any]:
+    """Finds the first row of a table that a session has."""
+    rows = state.table(layout)
+    return lambda session: rows.first("session", session.number)
