@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 
@@ -23,24 +24,16 @@ from ._task import Task
 from ._tasks import TaskRows
 
 
+@dataclass(frozen=True, slots=True)
 class Admin:
     """Administration of queues."""
 
-    def __init__(
-        self,
-        state: State,
-        queues: Queues,
-        rows: TaskRows,
-        takers: Takers,
-        settling: Settling,
-        families: Families,
-    ) -> None:
-        self._state = state
-        self._queues = queues
-        self._rows = rows
-        self._takers = takers
-        self._settling = settling
-        self._families = families
+    _state: State
+    _queues: Queues
+    _rows: TaskRows
+    _takers: Takers
+    _settling: Settling
+    _families: Families
 
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
@@ -141,30 +134,16 @@ class Admin:
             suspended, ending = states["suspended"], states["ending"]
             dead = queue.records.count("dead")
             groups = len({task.group for task in queue.tasks.values()} - {""})
-        return QueueCounts(
-            put=queue.put,
+        return queue.counts(
             waiting=waiting,
             delayed=delayed,
             leased=leased,
-            done=queue.done,
             dead=dead,
-            cancelled=queue.cancelled,
-            expired=queue.expired,
-            discarded=queue.discarded,
-            purged=queue.purged,
-            reserved=queue.reserved,
-            producers=queue.producers + queue.groups.producers,
             groups=groups,
-            paused=queue.paused,
             oldest=now - queue.oldest(now),
             cursors=tuple(sorted(queue.cursors.items())),
             ask_again_in=self._state.ask_again_in(),
             now=self._state.wall_time(),
-            max_size=queue.max_size if queue.put else 0,
-            group_counter=queue.groups.unfinished,
             suspended=suspended,
             ending=ending,
-            starts_in=queue.groups.starts_in(),
-            rate=queue.groups.rate,
-            group_rate=queue.groups.group_rate,
         )

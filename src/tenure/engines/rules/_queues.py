@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tenure.engine import QueueCounts
+
 from ._groups import Groups
 from ._state import Moment
 
@@ -62,6 +64,27 @@ class Queue:
         """True if the queue lasts; time, idle takers and the cursors of producers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
         return bool(keeps or self.groups.are_kept)
+
+    def counts(self, **measured: Any) -> QueueCounts:
+        """The counts of the queue; those that are `measured` are read by each engine in its own way."""
+        groups = self.groups
+        return QueueCounts(
+            put=self.put,
+            done=self.done,
+            cancelled=self.cancelled,
+            expired=self.expired,
+            discarded=self.discarded,
+            purged=self.purged,
+            reserved=self.reserved,
+            producers=self.producers + groups.producers,
+            paused=bool(self.paused),
+            max_size=self.max_size if self.put else 0,
+            group_counter=groups.unfinished,
+            starts_in=groups.starts_in(),
+            rate=groups.rate,
+            group_rate=groups.group_rate,
+            **measured,
+        )
 
     def count(self, state: str) -> None:
         """Count a task that has ended in this state."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tenure.engine import (
     CAP,
     Count,
@@ -30,24 +32,16 @@ from ._state import State
 from ._tasks import TaskRows
 
 
+@dataclass(frozen=True, slots=True)
 class Admin:
     """Administration of queues."""
 
-    def __init__(
-        self,
-        state: State,
-        queues: Queues,
-        rows: TaskRows,
-        takers: Takers,
-        settling: Settling,
-        families: Families,
-    ) -> None:
-        self._state = state
-        self._queues = queues
-        self._rows = rows
-        self._takers = takers
-        self._settling = settling
-        self._families = families
+    _state: State
+    _queues: Queues
+    _rows: TaskRows
+    _takers: Takers
+    _settling: Settling
+    _families: Families
 
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
@@ -232,32 +226,18 @@ class Admin:
             waiting, delayed, leased, suspended, ending, dead, unfinished = recounted
         if delayed:
             due = len(state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=CAP))
-        return QueueCounts(
-            put=queue.put,
+        return queue.counts(
             waiting=waiting + due,
             delayed=delayed - due,
             leased=leased,
-            done=queue.done,
             dead=dead,
-            cancelled=queue.cancelled,
-            expired=queue.expired,
-            discarded=queue.discarded,
-            purged=queue.purged,
-            reserved=queue.reserved,
-            producers=queue.producers + groups.producers,
             groups=unfinished,
-            paused=bool(queue.paused),
             oldest=self._oldest(queue),
             cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
             ask_again_in=state.ask_again_in(),
             now=seconds(state.moment),
-            max_size=queue.max_size if queue.put else 0,
-            group_counter=groups.unfinished,
             suspended=suspended,
             ending=ending,
-            starts_in=groups.starts_in(),
-            rate=groups.rate,
-            group_rate=groups.group_rate,
         )
 
     def _oldest(self, queue: Queue) -> float:
