@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import (
-    Acquire,
-    AddResource,
-    Ask,
-    BreakHold,
-    Claim,
-    CloseSession,
-    EditClaim,
-    GiveBack,
-    HoldStatuses,
-    OpenSession,
-    Ping,
-    Release,
-    RemoveResource,
-    RenewSession,
-    Resize,
-    Scan,
-    SetValue,
-)
+from tenure import engine as e
 
 from ._codec import Codec, Codecs, answer_of
 from ._counters import COUNTERS
@@ -29,31 +11,31 @@ from ._scans import page, scan
 from ._tasks import TASKS
 
 _SESSIONS: Codecs = {
-    Ping: Codec("ping", lambda _: ()),
-    OpenSession: Codec("open_session"),
-    RenewSession: Codec("renew_session"),
-    CloseSession: Codec("close_session"),
+    e.Ping: Codec("ping", lambda _: ()),
+    e.OpenSession: Codec("open_session"),
+    e.RenewSession: Codec("renew_session"),
+    e.CloseSession: Codec("close_session"),
 }
 
 
 _HOLDS: Codecs = {
-    Acquire: Codec("acquire"),
-    Ask: Codec("ask", answer=lambda rows: HoldStatuses(tuple(map(answer_of, rows[1:])))),
-    Release: Codec("release"),
-    SetValue: Codec("set_value"),
-    BreakHold: Codec("break_hold"),
-    Resize: Codec("resize"),
+    e.Acquire: Codec("acquire"),
+    e.Ask: Codec("ask", answer=lambda rows: e.HoldStatuses(tuple(map(answer_of, rows[1:])))),
+    e.Release: Codec("release"),
+    e.SetValue: Codec("set_value"),
+    e.BreakHold: Codec("break_hold"),
+    e.Resize: Codec("resize"),
 }
 
 
 _CLAIMS: Codecs = {
-    AddResource: Codec("add_resource"),
-    RemoveResource: Codec("remove_resource"),
-    Claim: Codec("claim"),
-    GiveBack: Codec("give_back"),
-    EditClaim: Codec("edit_claim"),
+    e.AddResource: Codec("add_resource"),
+    e.RemoveResource: Codec("remove_resource"),
+    e.Claim: Codec("claim"),
+    e.GiveBack: Codec("give_back"),
+    e.EditClaim: Codec("edit_claim"),
 }
 
 CODECS: Codecs = (
-    _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | FAMILIES | {Scan: Codec("scan", scan, page)}
+    _SESSIONS | _HOLDS | _CLAIMS | COUNTERS | TASKS | FAMILIES | {e.Scan: Codec("scan", scan, page)}
 )

@@ -5,95 +5,60 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from tenure.engine import (
-    Acquire,
-    AddResource,
-    Arrive,
-    Ask,
-    BreakHold,
-    Claim,
-    CloseSession,
-    Count,
-    EditClaim,
-    Exchange,
-    GetResult,
-    GiveBack,
-    HoldOff,
-    Leave,
-    Move,
-    OpenSession,
-    Operation,
-    Ping,
-    Progress,
-    Put,
-    PutChildren,
-    Refund,
-    Release,
-    RemoveResource,
-    RenewSession,
-    ResetBarrier,
-    Resize,
-    Scan,
-    SetEntry,
-    SetGroups,
-    SetPaused,
-    SetValue,
-    Spend,
-    Withdraw,
-)
+from tenure import engine as e
 
 from ._codec import Codecs, codec
 from ._rates import refund, spend, spent
 from ._scans import PAGES, page, scan
 from ._tasks import exchange, exchanged, move, put, put_answer, put_children, set_groups
 
-_SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
-    AddResource: ("claims add_resource", "ok"),
-    Arrive: ("barriers arrive", "waiting tripped broken mismatch gone"),
-    Ask: ("holds ask", "asked gone"),
-    BreakHold: ("holds break_hold", "ok refused"),
-    Claim: ("claims claim", "claimed queued refused gone"),
-    CloseSession: ("sweep", "ok gone"),
-    Count: ("records count", "counts gone"),
-    EditClaim: ("claims edit_claim", "ok refused"),
-    GetResult: ("records get_result", "outcome unfinished unknown gone"),
-    GiveBack: ("claims give_back", "released left unknown"),
-    HoldOff: ("rates hold_off", "ok gone"),
-    Leave: ("records leave", "left released unknown"),
-    OpenSession: ("sessions open_session", "ok"),
-    Ping: ("sessions ping", "ok"),
-    Progress: ("records progress", "ok refused requested"),
-    RemoveResource: ("claims remove_resource", "ok unknown"),
-    RenewSession: ("sessions renew_session", "ok gone"),
-    ResetBarrier: ("barriers reset_barrier", "ok"),
-    Resize: ("holds resize", "ok"),
-    SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
-    SetPaused: ("records set_paused", "ok"),
-    SetValue: ("holds set_value", "ok refused"),
-    Withdraw: ("barriers withdraw", "withdrawn tripped broken unknown"),
+_SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
+    e.AddResource: ("claims add_resource", "ok"),
+    e.Arrive: ("barriers arrive", "waiting tripped broken mismatch gone"),
+    e.Ask: ("holds ask", "asked gone"),
+    e.BreakHold: ("holds break_hold", "ok refused"),
+    e.Claim: ("claims claim", "claimed queued refused gone"),
+    e.CloseSession: ("sweep", "ok gone"),
+    e.Count: ("records count", "counts gone"),
+    e.EditClaim: ("claims edit_claim", "ok refused"),
+    e.GetResult: ("records get_result", "outcome unfinished unknown gone"),
+    e.GiveBack: ("claims give_back", "released left unknown"),
+    e.HoldOff: ("rates hold_off", "ok gone"),
+    e.Leave: ("records leave", "left released unknown"),
+    e.OpenSession: ("sessions open_session", "ok"),
+    e.Ping: ("sessions ping", "ok"),
+    e.Progress: ("records progress", "ok refused requested"),
+    e.RemoveResource: ("claims remove_resource", "ok unknown"),
+    e.RenewSession: ("sessions renew_session", "ok gone"),
+    e.ResetBarrier: ("barriers reset_barrier", "ok"),
+    e.Resize: ("holds resize", "ok"),
+    e.SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
+    e.SetPaused: ("records set_paused", "ok"),
+    e.SetValue: ("holds set_value", "ok refused"),
+    e.Withdraw: ("barriers withdraw", "withdrawn tripped broken unknown"),
 }
 """The script of an operation, and the words with which its replies begin."""
 
 CODECS: Codecs = {
     **{operation: codec(*its, operation) for operation, its in _SCRIPTS.items()},
-    Scan: codec("scan", f"{PAGES} unknown gone", Scan, arguments=scan, answer=page),
-    Move: codec("records", "changed", Move, arguments=move),
-    SetGroups: codec("records", "ok", SetGroups, arguments=set_groups),
-    Refund: codec("rates", "ok gone", Refund, arguments=refund),
-    Spend: codec("rates", "spent gone", Spend, arguments=spend, answer=spent),
+    e.Scan: codec("scan", f"{PAGES} unknown gone", e.Scan, arguments=scan, answer=page),
+    e.Move: codec("records", "changed", e.Move, arguments=move),
+    e.SetGroups: codec("records", "ok", e.SetGroups, arguments=set_groups),
+    e.Refund: codec("rates", "ok gone", e.Refund, arguments=refund),
+    e.Spend: codec("rates", "spent gone", e.Spend, arguments=spend, answer=spent),
     # what each lock needs, without a step in Python
-    Acquire: codec(
+    e.Acquire: codec(
         "acquire",
         "granted queued refused mismatch gone",
-        Acquire,
+        e.Acquire,
         # the number that is True, or False
         arguments=attrgetter("key", "session", "holder", "capacity", "weight", "value", "wait.real"),
     ),
-    Release: codec("release", "released left unknown", Release, arguments=attrgetter("key", "holder")),
+    e.Release: codec("release", "released left unknown", e.Release, arguments=attrgetter("key", "holder")),
     # the two that carry many tasks: their scripts read and return flat lists
-    Put: codec("put", "put gone", Put, arguments=put, answer=put_answer),
-    PutChildren: codec(
-        "families", "accepted entry toomany refused requested", PutChildren, arguments=put_children
+    e.Put: codec("put", "put gone", e.Put, arguments=put, answer=put_answer),
+    e.PutChildren: codec(
+        "families", "accepted entry toomany refused requested", e.PutChildren, arguments=put_children
     ),
-    Exchange: codec("exchange", "exchanged gone", Exchange, arguments=exchange, answer=exchanged),
+    e.Exchange: codec("exchange", "exchanged gone", e.Exchange, arguments=exchange, answer=exchanged),
 }
