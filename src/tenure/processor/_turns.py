@@ -35,7 +35,7 @@ class RunnerGate:
         self._places = places
         self._permits = permits
         self._busy = 0
-        self._resting: Line[None, None] = Line(_nothing)
+        self._resting: Line[None, None] = Line(lambda _: None)
         if places is not None:
             places.on_change(kind, self._adjust)
 
@@ -125,7 +125,3 @@ class Slot:
     def idled(self) -> None:
         """No task has come in that time."""
         self._gate.idled()
-
-
-def _nothing(_: object) -> None:
-    pass

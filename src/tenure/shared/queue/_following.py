@@ -75,7 +75,7 @@ class Feed:
             while not self.over:
                 session = await self._store.session(self._store.ttl, self._key)
                 watched = Scan(TASK, self._key, only=str(self.task_id), watch=session.id)
-                with Watch(self._hints, session, _nothing) as watch:
+                with Watch(self._hints, session, lambda: None) as watch:
                     answer = await self._store.call(watched)
                     if isinstance(answer, Reply):
                         session.lose("gone")
@@ -160,7 +160,3 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
             if feed.over:
                 raise StopAsyncIteration
             await feed.followers.wait(feed.followers.join(None))
-
-
-def _nothing() -> None:
-    pass

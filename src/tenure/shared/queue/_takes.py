@@ -55,7 +55,7 @@ class Takers(Held):
         self.max_deliveries = 20
         self.keep = False
         self.dead_ttl: float | None = None
-        self.user: Callable[[], object | None] = _nobody
+        self.user: Callable[[], object | None] = lambda: None
         self._store = store
         self._home = store.home
         self._key = key
@@ -411,8 +411,4 @@ class Takers(Held):
 
 
 def _nothing(_: object) -> None:
-    pass
-
-
-def _nobody() -> None:
     pass
