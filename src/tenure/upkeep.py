@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from tenure.pages import doc_page
 from tenure.waiting import this_task
 
-__all__ = ("Job", "Upkeep", "in_one_task", "unwrapped_task_group")
+__all__ = ("Job", "Upkeep", "in_one_task", "leaves", "unwrapped_task_group")
 
 
 @asynccontextmanager
@@ -33,6 +33,15 @@ async def unwrapped_task_group() -> AsyncGenerator[TaskGroup]:
     else:
         return
     raise failure
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, of groups in it too; or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from leaves(part)
+    else:
+        yield error
 
 
 @asynccontextmanager

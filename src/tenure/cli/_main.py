@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import cast
 
 from tenure.errors import TenureError
 from tenure.observe import printable, printable_lines
+from tenure.upkeep import leaves
 
 from ._errors import Interrupted, UsageError
 
@@ -156,18 +156,12 @@ def _end_in_spite_of_threads(code: int) -> None:
 
 def _worst(problem: BaseException) -> BaseException | None:
     """The most severe of the errors raised together, to be reported; None if it is a bug."""
-    leaves = list(_leaves(problem))
-    if not all(isinstance(leaf, (UsageError, Interrupted, TenureError, OSError)) for leaf in leaves):
+    errors = list(leaves(problem))
+    if not all(isinstance(error, (UsageError, Interrupted, TenureError, OSError)) for error in errors):
         return None
-    return min(leaves, key=lambda leaf: (not isinstance(leaf, UsageError), not isinstance(leaf, Interrupted)))
-
-
-def _leaves(problem: BaseException) -> Iterator[BaseException]:
-    if isinstance(problem, BaseExceptionGroup):
-        for part in cast("BaseExceptionGroup[BaseException]", problem).exceptions:
-            yield from _leaves(part)
-    else:
-        yield problem
+    return min(
+        errors, key=lambda error: (not isinstance(error, UsageError), not isinstance(error, Interrupted))
+    )
 
 
 def _one_line(problem: BaseException) -> str:

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from tenure.arguments import check_name
-from tenure.engine import Count, QueueCounts
 from tenure.shared import QueueStatistics, WorkQueue, statistics_of
-from tenure.store import Store
+from tenure.store import Store, read_counts
 
 from ._arguments import checked, whole_number
 from ._errors import UsageError
@@ -56,8 +55,7 @@ def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T
 
 async def known(queue: WorkQueue) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
-    counts = await queue.store.call(Count(queue.key))
-    assert isinstance(counts, QueueCounts)
+    counts = await read_counts(queue.store, queue.key)
     if not counts.known:
         raise UsageError(
             f"there is no queue {queue.name} in namespace {queue.store.namespace};"

@@ -8,10 +8,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from tenure.engine import Count, QueueCounts
 from tenure.observe import printable
 from tenure.shared import PutOptions, ScheduleRecord, Schedules, WorkQueue, schedules_in
-from tenure.store import Store, names
+from tenure.store import Store, names, read_counts
 from tenure.web import read_queues
 
 from ._answer import answer, say
@@ -190,8 +189,7 @@ def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 async def _known(args: argparse.Namespace, store: Store) -> ScheduleRecord:
-    counts = await store.call(Count(WorkQueue(store, args.queue).key))
-    assert isinstance(counts, QueueCounts)
+    counts = await read_counts(store, store.key("queue", args.queue))
     for record in schedules_in(counts, store.codec):
         if record.name == args.name:
             return record

@@ -116,7 +116,7 @@ from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
-from ._pages import names, read_pages, together
+from ._pages import names, read_counts, read_pages, together
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers
@@ -146,6 +146,7 @@ __all__ = (
     "jittered",
     "names",
     "numbers",
+    "read_counts",
     "read_pages",
     "together",
 )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tenure.engine import CAP, NAMES, Page, Reply, Scan
+from tenure.engine import CAP, NAMES, Count, Page, QueueCounts, Reply, Scan
 from tenure.upkeep import unwrapped_task_group
 
 from ._store import Store
@@ -30,6 +30,13 @@ async def read_pages(store: Store, scan: Scan[P], most: int | None = None) -> P:
         if not page.next or len(rows) == most:
             return replace(page, rows=tuple(rows))
         scan = replace(scan, after=page.next)
+
+
+async def read_counts(store: Store, key: str) -> QueueCounts:
+    """The counts of a queue. Raises `EngineError`, `StoreClosed`. Cancellation: no effect."""
+    counts = await store.call(Count(key))
+    assert isinstance(counts, QueueCounts)
+    return counts
 
 
 async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:

@@ -12,6 +12,8 @@ from itertools import count
 from random import Random
 from time import monotonic
 
+from tenure.upkeep import leaves
+
 from ._chance import ChanceDirector
 from ._report import first_line, report
 from ._runs import (
@@ -19,7 +21,6 @@ from ._runs import (
     By,
     checked_backends,
     is_asyncios_own,
-    leaves,
     run_once,
     why_alone,
     without_asyncio,

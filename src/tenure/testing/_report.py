@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tenure.upkeep import leaves
+
 from ._deadlock import DeadlockError
-from ._runs import hint, leaves
+from ._runs import hint
 
 if TYPE_CHECKING:
     from ._trace import Line, Trace

@@ -8,12 +8,13 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import anyio.lowlevel
 
 from tenure.lazy import extra
+from tenure.upkeep import leaves
 
 from ._asyncio_time import AsyncioTime
 from ._cancellable import Cancellable
@@ -21,7 +22,7 @@ from ._director import MAX_TURNS, Director, directing
 from ._trio_time import TrioTime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
 By = bool | Literal["scope", "native"]
 
@@ -118,15 +119,6 @@ def _is_of(loop: str, error: BaseException) -> bool:
     if any(name.partition(".")[0] == loop for name in frames):
         return True
     return loop == "asyncio" and any(words in str(error) for words in _WORDS)
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, of groups in it too; or the error itself."""
-    if isinstance(error, BaseExceptionGroup):
-        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from leaves(part)
-    else:
-        yield error
 
 
 def run_once(

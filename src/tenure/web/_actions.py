@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_task_id
-from tenure.engine import CAP, TASK, Count, Move, MovedCount, QueueCounts, Scan, SetPaused
+from tenure.engine import CAP, TASK, Move, MovedCount, Scan, SetPaused
 from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
 from tenure.shared import (
@@ -20,7 +20,7 @@ from tenure.shared import (
     move_selected,
     queue_of,
 )
-from tenure.store import Store
+from tenure.store import Store, read_counts
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _BREAKABLE = ("lock", "rwlock", "semaphore", "election")
@@ -88,8 +88,8 @@ class Actions:
     async def _change(self, action: str, body: dict[str, Any]) -> int:
         name = check_name("queue", body.get("queue"))
         key = self._store.key("queue", name)
-        counts = await self._store.call(Count(key))
-        if not isinstance(counts, QueueCounts) or not counts.known:
+        counts = await read_counts(self._store, key)
+        if not counts.known:
             raise ValueError(f"there is no queue {name}")
         match action:
             case "pause" | "resume":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import TASKS, Count, Page, QueueCounts, Record, Scan
-from tenure.store import Store, read_pages
+from tenure.engine import TASKS, Page, Record, Scan
+from tenure.store import Store, read_counts, read_pages
 
 
 class Newest:
@@ -51,8 +51,7 @@ class Newest:
 
     async def _end(self, limit: int) -> int:
         """A rank above the ranks of all tasks, by at most about `limit`."""
-        counts = await self._store.call(Count(self._key))
-        assert isinstance(counts, QueueCounts)
+        counts = await read_counts(self._store, self._key)
         # a task that was requeued has had more ranks than endings are counted
         low, step = counts.done + counts.dead + counts.cancelled + counts.expired + counts.discarded, limit
         while await self._any_above(low + step):

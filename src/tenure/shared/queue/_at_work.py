@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tenure.engine import SESSION, Count, QueueCounts, Scan, SessionPage
-from tenure.store import Store, names, read_pages, together
+from tenure.engine import SESSION, Scan, SessionPage
+from tenure.store import Store, names, read_counts, read_pages, together
 from tenure.waiting import now
 
 _THIRTY_YEARS = 1e9
@@ -34,8 +34,7 @@ class QueueWorker:
 
 async def read_workers(store: Store, key: str) -> list[QueueWorker]:
     """The processes whose sessions have or wait for tasks of a queue, by name. Raises `EngineError`, `StoreClosed`."""
-    counts = await store.call(Count(key))
-    assert isinstance(counts, QueueCounts)
+    counts = await read_counts(store, key)
     sessions = await names(store, "sessions")
     pages: list[SessionPage] = await together(
         *(partial(read_pages, store, Scan(SESSION, session)) for session in sessions)

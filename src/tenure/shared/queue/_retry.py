@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import cast
 
 from tenure.arguments import check_count, check_flag, check_number, check_seconds
 from tenure.handlers import describe
+from tenure.upkeep import leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Retry:
         """The reason why no further try follows this error, however many attempts are left; None if a try may
         follow.
         """
-        for leaf in _leaves(error):
+        for leaf in leaves(error):
             if isinstance(leaf, self.never):
                 return f"not tried again: {type(leaf).__name__} is in never={_shown(self.never)}"
             if not isinstance(leaf, self.on):
@@ -141,11 +141,3 @@ def _shown(option: object) -> str:
         return repr(option)
     names = [kind.__name__ for kind in cast("tuple[type[BaseException], ...]", option)]
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(part)
-    else:
-        yield error

@@ -12,9 +12,9 @@ from typing import Any, Generic, Literal, NamedTuple, Unpack, cast
 import anyio
 
 from tenure.arguments import LONGEST, LONGEST_NAME, check_seconds, check_text, shows_options
-from tenure.engine import Count, Hint, QueueCounts, SessionItem
+from tenure.engine import Hint, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
-from tenure.store import Session, decoded
+from tenure.store import Session, decoded, read_counts
 from tenure.waiting import Line
 
 from ._as_json import readable
@@ -62,7 +62,7 @@ class Alarm:
     """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
 
     def __init__(self) -> None:
-        self._line: Line[None, None] = Line(_nothing)
+        self._line: Line[None, None] = Line(lambda _: None)
 
     async def sleep(self, seconds: float) -> None:
         """Raises `StoreClosed`."""
@@ -252,8 +252,7 @@ class Schedule(Generic[P]):
     # inside
 
     async def _look(self) -> State:
-        counts = await self.queue.store.call(Count(self.queue.key))
-        assert isinstance(counts, QueueCounts)
+        counts = await read_counts(self.queue.store, self.queue.key)
         stored = dict(counts.cursors).get(self._cursor)
         if stored is None:
             return State(None, None, False, counts.now)
@@ -319,7 +318,3 @@ def _moment(name: str, time: object, zone: tzinfo, without: float) -> float:
     if not isinstance(time, datetime):
         raise TypeError(f"{name} must be a datetime, not {type(time).__name__}")
     return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
-
-
-def _nothing(_: object) -> None:
-    pass

@@ -11,10 +11,9 @@ from typing import Any, Generic, Unpack
 import anyio
 
 from tenure.arguments import LONGEST_NAME, check_text, shows_options
-from tenure.engine import Count, QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
-from tenure.store import decoded
+from tenure.store import decoded, read_counts
 
 from ._options import PutOptions
 from ._payload import P
@@ -120,7 +119,9 @@ class Schedules(Generic[P]):
 
     async def list(self) -> list[ScheduleRecord]:
         """All schedules of the queue, by name. Raises `StoreClosed`, `EngineError`."""
-        return schedules_in(await self._count(), self.queue.store.codec, self.queue.codec)
+        return schedules_in(
+            await read_counts(self.queue.store, self.queue.key), self.queue.store.codec, self.queue.codec
+        )
 
     async def pause(self, name: str) -> bool:
         """Put nothing at the ticks of a schedule until `resume`. Returns False if there is no such schedule.
@@ -181,7 +182,7 @@ class Schedules(Generic[P]):
 
     async def _step(self) -> float:
         """Put what is due; return the seconds after which to check again."""
-        soonest, counts = _PERIOD, await self._count()
+        soonest, counts = _PERIOD, await read_counts(self.queue.store, self.queue.key)
         stored = dict(counts.cursors)
         for record in schedules_in(counts, self.queue.store.codec, self.queue.codec):
             if not record.kept_in_store or record.paused:
@@ -227,7 +228,7 @@ class Schedules(Generic[P]):
         """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
         store, cursor, unsure = self.queue.store, CURSOR + name, False
         while True:
-            counts = await self._count()
+            counts = await read_counts(self.queue.store, self.queue.key)
             stored = dict(counts.cursors).get(cursor)
             before = None if stored is None else decoded(store.codec, f"{self.queue.key}: {cursor}", stored)
             after = change(before, counts.now)
@@ -244,11 +245,6 @@ class Schedules(Generic[P]):
                 unsure = True
             else:
                 return True
-
-    async def _count(self) -> QueueCounts:
-        counts = await self.queue.store.call(Count(self.queue.key))
-        assert isinstance(counts, QueueCounts)
-        return counts
 
 
 def _checked(name: object) -> str:
