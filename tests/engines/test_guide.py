@@ -39,7 +39,8 @@ def script_of(operation):
     if codec is None:
         return "-"
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation.__name__).lower()
-    for part in _scripts.parts_of(codec.script):
+    files = [part for part in _scripts._PARTS[codec.script] if isinstance(part, str)]
+    for part in files:
         if f"function operations.{name}(" in (ENGINES / "redis/lua" / f"{part}.lua").read_text("utf-8"):
             return f"{part} {name}"
     return codec.script

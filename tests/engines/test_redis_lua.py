@@ -87,7 +87,7 @@ def test_a_file_says_what_it_reads_and_writes_of_the_files_before_it(path):
 
 def test_luacheck_finds_nothing_in_the_scripts():
     unused, has, found = Counter(), Counter(), []
-    for name in _scripts.names():
+    for name in _scripts._PARTS:
         source = _scripts.script(name).source.decode()
         has.update(made_by(source))
         lines = source.splitlines()

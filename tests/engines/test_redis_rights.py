@@ -73,7 +73,7 @@ async def test_a_server_that_refuses_undeclared_keys_is_refused(redis_server, mo
     source = source.replace(called, answer)
     planted = _scripts.Script(source, sha1(source).hexdigest().encode())
     monkeypatch.setattr("tenure.engines.redis._handshake.script", lambda _: planted)
-    monkeypatch.setattr("tenure.engines.redis._handshake.all_scripts", lambda: (planted,))
+    monkeypatch.setattr("tenure.engines.redis._handshake.loads", lambda: [("SCRIPT", "LOAD", source)])
     with pytest.raises(EngineError, match="refuses keys that a script has not declared, with .*DEL.*managed"):
         await use(redis_server.url)
 

@@ -17,7 +17,7 @@ from tenure.pages import doc_page
 
 from ._endpoint import Endpoint
 from ._resp import Command, pack
-from ._scripts import all_scripts, script
+from ._scripts import loads, script
 
 OLDEST = (6, 2)
 TRANSIENT = (
@@ -81,9 +81,8 @@ async def handshake(
     greeting = Greeting(info.get("run_id", ""), number, version)
     # on another server the number is somebody else's
     own = former.number if former and former.server == greeting.server else _NOBODY
-    loads = (("SCRIPT", "LOAD", script.source) for script in all_scripts())
     subscriptions = (("SUBSCRIBE", channel) for channel in channels)
-    await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads, *subscriptions)
+    await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads(), *subscriptions)
     await _probe(stream, reader, address, probes)
     return greeting
 

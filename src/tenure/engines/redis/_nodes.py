@@ -20,7 +20,7 @@ from ._connection import Connection
 from ._endpoint import Address
 from ._handshake import TRANSIENT, UNEXPECTED, asked, code_of, refusal, unexpected_server
 from ._resp import pack
-from ._scripts import all_scripts
+from ._scripts import loads
 from ._shards import homes, prefix_of, tags, target
 
 LOOK_UP = 1.0
@@ -164,9 +164,7 @@ class Nodes:
             case "ASK":
                 return self._node(target(node.where, str(error)))
             case "NOSCRIPT":
-                await node.connection.execute(
-                    [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
-                )
+                await node.connection.execute([pack([load]) for load in loads()])
             case _:
                 self.recheck()
         return None

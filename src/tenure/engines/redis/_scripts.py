@@ -154,17 +154,11 @@ def _making(name: str, text: str, used: set[str]) -> str:
     end"""
 
 
-def names() -> tuple[str, ...]:
-    """The names of all scripts."""
-    return tuple(_PARTS)
-
-
-def parts_of(name: str) -> list[str]:
-    """The files in `lua/` that a script consists of, apart from those that they include."""
-    modules = [Module("", (part,)) if isinstance(part, str) else part for part in _PARTS[name]]
-    return [file for module in modules for file in (module.first, *module.parts) if file]
-
-
 def all_scripts() -> list[Script]:
     """Every script there is."""
     return [script(name) for name in _PARTS]
+
+
+def loads() -> list[tuple[str, str, bytes]]:
+    """The commands by which a server gets to know every script."""
+    return [("SCRIPT", "LOAD", script.source) for script in all_scripts()]

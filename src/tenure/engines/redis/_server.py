@@ -13,7 +13,7 @@ from ._connection import Connection
 from ._endpoint import Endpoint
 from ._handshake import TRANSIENT, code_of
 from ._resp import pack
-from ._scripts import all_scripts
+from ._scripts import loads
 
 _CHANNEL = "tenure:"
 
@@ -68,9 +68,7 @@ class Server:
                 elif code_of(reply) in TRANSIENT:
                     raise StoreUnavailable(f"{self}: {reply}")
         if lost:
-            await self._connection.execute(
-                [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
-            )
+            await self._connection.execute([pack([load]) for load in loads()])
             for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost], mark), strict=True):
                 replies[i] = reply
         return replies
