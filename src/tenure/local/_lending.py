@@ -53,10 +53,9 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         max_waiting: int | None,
         leak_after: float | None,
     ) -> None:
-        super().__init__(hooks.close_timeout)
+        super().__init__(hooks.close_timeout, hooks.reporter)
         self._hooks = hooks
         self._state = state
-        self._reporter = hooks.reporter
         self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._reaper: Job | None = None
