@@ -788,8 +788,10 @@ def test_arguments_are_checked(options, error, message):
 def test_a_pool_needs_a_function_that_creates_and_a_timeout_that_is_one():
     with pytest.raises(TypeError, match="create must be a function, not 1"):
         Pool(1, close=print)
-    with pytest.raises(ValueError, match="timeout must be seconds, 0 or more, or None, not -1"):
+    with pytest.raises(ValueError, match="timeout must be 0 or more seconds, or None, not -1"):
         Pool(list, close=print).acquire(timeout=-1)
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None, not '5'"):
+        Pool(list, close=print).acquire(timeout="5")
 
 
 # another size

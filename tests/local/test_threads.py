@@ -6,6 +6,7 @@ import time
 from collections import deque
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 
 import anyio
 import anyio.from_thread
@@ -481,4 +482,12 @@ async def test_the_timeout_is_checked_by_name(timeout):
     with pytest.raises(ValueError, match="^timeout must be"):
         await Threads(1).run(abs, 1, timeout=timeout)
     with pytest.raises(ValueError, match="^timeout must be"):
+        await Threads(1).map(abs, [1], timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", ["5", True, Decimal("0.01")])
+async def test_a_timeout_that_is_no_number_is_refused(timeout):
+    with pytest.raises(TypeError, match="^timeout must be a number of seconds"):
+        await Threads(1).run(abs, 1, timeout=timeout)
+    with pytest.raises(TypeError, match="^timeout must be a number of seconds"):
         await Threads(1).map(abs, [1], timeout=timeout)

@@ -17,9 +17,9 @@ import anyio
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import BulkheadFull
+from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
-from tenure.local._pool_limits import seconds
 from tenure.local._pool_loans import Loans
 from tenure.waiting import Expired, checkpoint, now
 

@@ -27,6 +27,7 @@ import anyio.to_thread
 
 from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
+from tenure.local._limits import seconds
 from tenure.local._slots import Slots
 from tenure.observe import Reporter, is_ours
 from tenure.waiting import checkpoint, loop_caller
@@ -163,7 +164,7 @@ class Threads:
         Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
         runs on and keeps its slot until it ends.
         """
-        _check_timeout(timeout)
+        seconds("timeout", timeout)
         await self._admit()
         return await self._run(fn, *args, timeout=timeout)
 
@@ -183,7 +184,7 @@ class Threads:
 
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """
-        _check_timeout(timeout)
+        seconds("timeout", timeout)
         await self._admit()
         todo = list(items)
         if not todo:
@@ -373,8 +374,3 @@ def _nowhere(_: Callable[[], None]) -> None:
 
 def _name(fn: object) -> str:
     return getattr(fn, "__qualname__", None) or repr(fn)
-
-
-def _check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be more than 0 seconds, or None, not {timeout!r}")
