@@ -104,7 +104,7 @@ class _Call(anyio.CapacityLimiter):
         self.ended = False
         self.abandoned = False
         self.thread = 0  # in which it runs
-        self.failures: list[BaseException] = []  # what it has raised, until the caller or the log has it
+        self.failures: list[BaseException] = []  # its exception, until the caller or the log has it
 
     async def __aenter__(self) -> None:
         pass
@@ -269,7 +269,7 @@ class Threads:
                 f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned"
             )
         except BaseException as error:
-            # a StopIteration becomes the cause of what a coroutine can raise
+            # a coroutine raises a RuntimeError in place of a StopIteration, which is its cause
             if call.failures and (call.failures[0] is error or call.failures[0] is error.__cause__):
                 call.failures.clear()
             if where := _where(call.thread):
@@ -308,7 +308,7 @@ class Threads:
             call.abandoned = True
             self._abandoned += 1
             self._collect()
-        # what the caller did not get, of a thread that ended before it was abandoned
+        # the caller did not get the exception of a thread that ended before it was abandoned
         if call.failures:
             self._log_failure(call, fn, args)
 
@@ -344,7 +344,7 @@ def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """True for what `anyio.from_thread.check_cancelled` raises in the thread of a call that was cancelled."""
+    """True for an exception that `anyio.from_thread.check_cancelled` raises in the thread of a cancelled call."""
     if isinstance(error, Exception):
         return False
     try:

@@ -79,7 +79,7 @@ class TrioTime:
         # Only another thread could still help.
         alone = self.is_ordered and no_thread_can_help()
         if self._stuck_since is None or alone is not self._alone:
-            # One that has just become idle may have helped since trio last looked.
+            # A thread that has just become idle may have helped since trio last looked.
             self._stuck_since, self._alone = now, alone
         elif alone or now - self._stuck_since >= self.deadlock_timeout:
             self._stuck_since = None

@@ -172,7 +172,7 @@ def call_at(when: float, function: Callable[[], object], context: Context) -> Ca
 
 
 def context_of_callbacks() -> Context:
-    """Make a context without any variable but the one that tells callbacks which loop runs here."""
+    """Make a context with a single variable: it tells callbacks which loop runs here."""
     return _known_in(Context())
 
 

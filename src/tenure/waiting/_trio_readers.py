@@ -30,7 +30,7 @@ async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
         while True:
             reader.task.custom_sleep_data = reader
             await wait_readable(number)
-            # trio removes an instrument in which an exception occurred, such as that of a handler of a signal
+            # trio removes an instrument in which an exception occurred: the handler of a signal may raise it
             if reader.task.custom_sleep_data is None:
                 reader.call_back()
             if reader.problem is not None:
