@@ -339,6 +339,7 @@ async def test_calls_each_of_which_was_started_from_the_one_before_are_not_kept(
     async with anyio.create_task_group() as group:
         group.start_soon(later)
         await over.wait()
+        gc.collect()
         kept = [each for each in gc.get_objects() if isinstance(each, _Call) and each.owner is threads]
         assert len(kept) <= 3
 
