@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from weakref import ref
 
 import anyio
 import pytest
@@ -78,6 +80,23 @@ def test_a_lease_that_is_lost_ends_no_body_but_the_block_raises(store):
                 lease.check()
             goes_on = True
     assert goes_on
+
+
+def test_the_error_of_a_block_is_not_kept(store):
+    lock, errors = blocking.Lock(store, "report"), []
+    gc.disable()
+    try:
+        try:
+            with lock as lease:
+                lock.break_holder(lease.token)
+                while lease.lost is None:
+                    pass
+        except tenure.LeaseLost as lost:
+            errors.append(ref(lost))
+        del lease
+        assert errors[0]() is None, "it is no part of a circle of references"
+    finally:
+        gc.enable()
 
 
 def test_what_the_body_raises_leaves_the_block(store):

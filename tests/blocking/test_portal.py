@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from weakref import ref
 
@@ -84,3 +87,21 @@ def test_calls_are_made_by_tasks_that_are_kept_and_keep_nothing():
         del argument
         portal.call_plain(int)
         assert alive() is None
+
+
+def test_an_open_store_keeps_nothing_of_the_context_of_the_call_that_opened_it():
+    variable = ContextVar("variable")
+    store = blocking.open_store("memory:")
+
+    def call():
+        value = Failing()
+        variable.set(value)
+        store.ping()
+        return ref(value)
+
+    with ThreadPoolExecutor(1) as threads:
+        alive = threads.submit(call).result()
+    store.ping()
+    gc.collect()
+    assert alive() is None
+    store.close()

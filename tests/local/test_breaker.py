@@ -97,6 +97,22 @@ async def test_slow_calls_open_it_though_none_failed(virtual_clock):
     assert (statistics.failures, statistics.slow_calls, statistics.slow_call_rate) == (0, 2, 0.5)
 
 
+@pytest.mark.parametrize("kind", ["call", "block"])
+async def test_a_success_that_completes_the_calls_to_judge_opens_it_for_as_long_as_a_failure(
+    virtual_clock, kind
+):
+    await anyio.sleep(1000)
+    breaker = CircuitBreaker(slow_call_seconds=inf, failure_rate=0.5, min_calls=4, window=10, open_seconds=60)
+    await fail(breaker, times=3)
+    if kind == "call":
+        await breaker.call(good)
+    else:
+        async with breaker:
+            await good()
+    assert breaker.state == "open"
+    assert await refusal(breaker) == 60
+
+
 async def test_a_slow_failure_counts_as_both(virtual_clock):
     breaker = CircuitBreaker(slow_call_seconds=2, window=4)
     await fail(breaker, seconds=3)

@@ -169,7 +169,8 @@ class Walk(RuleBasedStateMachine):
 
     def end(self, come, failed):
         permit, since, call, unseen = come
-        self.states.settle(permit, since, self.model.now if self.states.timed or failed else ANY_TIME, failed)
+        timed = self.states.timed or failed or self.states.window.failures
+        self.states.settle(permit, since, self.model.now if timed else ANY_TIME, failed)
         if not unseen:
             self.model.settle(call, failed)
 

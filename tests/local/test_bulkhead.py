@@ -1,6 +1,7 @@
 """So many at once, so many in line, each kind its share, and nothing lost in any window of cancellation."""
 
 from contextlib import AsyncExitStack
+from decimal import Decimal
 
 import anyio
 import anyio.lowlevel
@@ -328,5 +329,11 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(options, name, error):
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_that_makes_no_sense_is_refused(timeout):
-    with pytest.raises(ValueError, match="^timeout must"):
+    with pytest.raises(ValueError, match="^timeout must be 0 or more seconds"):
+        Bulkhead(1).enter(timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", ["5", True, Decimal("0.01"), [1]])
+def test_a_timeout_that_is_no_number_is_refused(timeout):
+    with pytest.raises(TypeError, match="^timeout must be a number of seconds"):
         Bulkhead(1).enter(timeout=timeout)

@@ -647,3 +647,5 @@ def test_the_key_and_the_timeout_are_checked():
         pool.acquire([])
     with pytest.raises(ValueError, match="timeout must be"):
         pool.acquire("a", timeout=-1)
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        pool.acquire("a", timeout=True)

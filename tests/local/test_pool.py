@@ -96,7 +96,9 @@ async def test_a_creation_that_fails_is_raised_by_all_waiters_if_nothing_can_com
         await works.use(pool.acquire())
 
 
-async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_is_tried_again(virtual_clock):
+async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_is_tried_again(
+    virtual_clock, caplog
+):
     works = Works()
     async with pool_of(works) as pool:
         async with pool.acquire():
@@ -110,6 +112,9 @@ async def test_a_waiter_that_can_be_served_by_a_return_waits_on_while_creating_i
                 await anyio.sleep(1)
                 works.errors = []
         assert len(works.things) == 2
+        failures = pool.statistics().create_failures
+    assert len(caplog.records) == 11, "ten lines, and the number of the others when the pool is closed"
+    assert caplog.messages[-1] == f"pool.create_failed left_out={failures - 10}"
 
 
 async def test_when_the_last_one_breaks_during_a_pause_creating_is_tried_at_once(virtual_clock):
@@ -783,8 +788,10 @@ def test_arguments_are_checked(options, error, message):
 def test_a_pool_needs_a_function_that_creates_and_a_timeout_that_is_one():
     with pytest.raises(TypeError, match="create must be a function, not 1"):
         Pool(1, close=print)
-    with pytest.raises(ValueError, match="timeout must be seconds, 0 or more, or None, not -1"):
+    with pytest.raises(ValueError, match="timeout must be 0 or more seconds, or None, not -1"):
         Pool(list, close=print).acquire(timeout=-1)
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None, not '5'"):
+        Pool(list, close=print).acquire(timeout="5")
 
 
 # another size

@@ -1,9 +1,11 @@
 """Bounded threads: what runs, what waits, what is abandoned, and what never starts."""
 
 import threading
+import time
 from collections import deque
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 
 import anyio
 import anyio.from_thread
@@ -13,7 +15,7 @@ from callers import EVERY_WAY, Caller
 
 from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
-from tenure.local._threads import Done
+from tenure.local._threads import Done, _inside
 from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
 
@@ -212,6 +214,77 @@ async def test_what_an_abandoned_function_raises_is_logged(how, caplog):
     assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
 
 
+@EVERY_WAY
+async def test_what_a_function_raises_just_before_its_caller_gives_up_is_logged(how, caplog):
+    """The thread has ended, but the loop has not taken its outcome in when the caller is cancelled."""
+    threads, block = Threads(1), Failing()
+    async with running(threads, block, how) as (_, caller):
+        block.go.set()
+        while not threads._returned:
+            time.sleep(0.001)  # not a turn of the loop
+        caller.cancel()
+    assert caller.cancelled
+    (record,) = caplog.records
+    assert record.message.startswith("threads.abandoned_failed function=")
+    assert record.exc_info[0] is KeyError
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_an_abandoned_item_raises_is_logged(late, caplog):
+    threads, block = Threads(1), Failing()
+    async with anyio.create_task_group() as group:
+        caller = Caller()
+        group.start_soon(caller.run, threads.map, block, ["item"])
+        await until(block.started.is_set)
+        if late:
+            caller.cancel()
+            await until(lambda: threads.statistics().abandoned)
+            block.go.set()
+        else:
+            block.go.set()
+            while not threads._returned:
+                time.sleep(0.001)
+            caller.cancel()
+    await idle(threads)
+    (record,) = caplog.records
+    assert record.message.startswith("threads.abandoned_failed function=<")
+    assert "Failing object" in record.message
+    assert record.exc_info[0] is KeyError
+
+
+async def test_a_failure_that_its_caller_gets_is_not_logged(caplog):
+    def stop():
+        raise StopIteration
+
+    threads = Threads(1)
+    with pytest.raises(RuntimeError) as caught:
+        await threads.run(stop)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    with pytest.raises(ValueError, match="invalid literal"):
+        await threads.run(int, "x", timeout=30)
+    assert len((await threads.map(int, ["x"])).done) == 1
+    assert caplog.records == []
+
+
+async def test_a_function_that_asks_may_end_once_its_caller_has_given_up_and_nothing_is_logged(caplog):
+    threads, block = Threads(1), Blocker()
+
+    def asking():
+        block()
+        anyio.from_thread.check_cancelled()
+        pytest.fail("it was cancelled")
+
+    async with anyio.create_task_group() as group:
+        caller = Caller()
+        group.start_soon(caller.run, threads.run, asking)
+        await until(block.started.is_set)
+        caller.cancel()
+        await until(lambda: threads.statistics().abandoned)
+        block.go.set()
+        await idle(threads)
+    assert caplog.records == []
+
+
 async def test_a_call_from_inside_one_of_the_own_threads_is_refused():
     threads, other = Threads(1), Threads(1)
 
@@ -243,6 +316,32 @@ async def test_what_a_thread_has_started_may_call_once_the_thread_has_ended():
         await threads.run(anyio.from_thread.run_sync, group.start_soon, later)
         ended.set()
     assert results == [1]
+
+
+async def test_calls_each_of_which_was_started_from_the_one_before_are_not_kept():
+    threads, around, over = Threads(1), [], anyio.Event()
+
+    def step():
+        call, calls = _inside.get().outer, 0
+        while call is not None:
+            call, calls = call.outer, calls + 1
+        around.append(calls)
+        anyio.from_thread.run_sync(go_on)
+
+    def go_on():
+        if len(around) < 20:
+            group.start_soon(later)
+        else:
+            over.set()
+
+    async def later():
+        await until(lambda: threads.statistics().busy == 0)
+        await threads.run(step)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(later)
+        await over.wait()
+    assert max(around) <= 1
 
 
 async def test_map_returns_results_and_errors_in_the_order_of_the_items():
@@ -384,4 +483,12 @@ async def test_the_timeout_is_checked_by_name(timeout):
     with pytest.raises(ValueError, match="^timeout must be"):
         await Threads(1).run(abs, 1, timeout=timeout)
     with pytest.raises(ValueError, match="^timeout must be"):
+        await Threads(1).map(abs, [1], timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", ["5", True, Decimal("0.01")])
+async def test_a_timeout_that_is_no_number_is_refused(timeout):
+    with pytest.raises(TypeError, match="^timeout must be a number of seconds"):
+        await Threads(1).run(abs, 1, timeout=timeout)
+    with pytest.raises(TypeError, match="^timeout must be a number of seconds"):
         await Threads(1).map(abs, [1], timeout=timeout)

@@ -450,6 +450,26 @@ def test_an_idle_thread_of_trio_cannot_help():
     assert not trio.run(anyio.to_thread.run_sync, no_thread_can_help)
 
 
+def test_a_thread_that_helps_as_the_clock_looks_at_the_threads_has_helped(monkeypatch):
+    """It has told trio of its result, which trio takes in when it looks next, and is idle again."""
+    go, looks = threading.Event(), []
+
+    def look():
+        looks.append(None)
+        if len(looks) > 1 and not go.is_set():
+            go.set()
+            while not no_thread_can_help():
+                time.sleep(0.001)
+        return no_thread_can_help()
+
+    async def scenario():
+        assert await anyio.to_thread.run_sync(go.wait, 30)
+
+    monkeypatch.setattr("tenure.testing._trio_time.no_thread_can_help", look)
+    explore(scenario, backends=["trio"], seeds=[1], cancel=False)
+    assert go.is_set()
+
+
 STUCK_SUITE = """
 import anyio, pytest
 from tenure.testing import VirtualClock

@@ -344,7 +344,7 @@ async def test_waiters_that_have_left_do_not_pile_up_until_their_time(virtual_cl
         for n in range(50):
             await line_up_with_limit(group, virtual_clock, owner, n)
             owner.line.grant(list(owner.line)[-1], n)
-        assert len(owner.line._deadlines._heap) <= 4
+        assert len(owner.line._deadlines.heap) <= 4
         owner.give("last")
     assert anyio.current_time() < 1, "the timer was taken back"
 

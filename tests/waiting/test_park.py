@@ -16,6 +16,7 @@ import trio
 from tenure.testing import assert_no_checkpoints
 from tenure.waiting import (
     NOTHING,
+    _trio_readers,
     checkpoint,
     clock,
     loop_caller,
@@ -423,3 +424,49 @@ async def test_a_task_that_a_callback_wakes_runs_in_the_same_turn_of_trio():
             assert read == [turns.number]
             group.cancel_scope.cancel()
     trio.lowlevel.remove_instrument(turns)
+
+
+@pytest.mark.backends("trio")
+async def test_sockets_are_read_although_trio_has_removed_the_instrument():
+    """As trio does after an exception in it, such as that of a signal's handler: it logs that, and goes on without."""
+    near, far = socket.socketpair()
+    other, far_other = socket.socketpair()
+    turns, heard = 0, []
+
+    class Turns(trio.abc.Instrument):
+        def before_io_wait(self, timeout):
+            nonlocal turns
+            turns += 1
+
+    async def hear(number):
+        while len(heard) < number:
+            await anyio.lowlevel.checkpoint()
+
+    counter = Turns()
+    with near, far, other, far_other:
+        async with anyio.create_task_group() as group:
+            group.start_soon(on_readable, near, lambda: heard.append(near.recv(9)))
+            await anyio.wait_all_tasks_blocked()
+            trio.lowlevel.remove_instrument(_trio_readers._of_a_run.get())
+            far.send(b"one")
+            with anyio.fail_after(5):
+                await hear(1)
+            trio.lowlevel.add_instrument(counter)
+            await anyio.wait_all_tasks_blocked()
+            assert turns < 9, "it waits for what comes next"
+            trio.lowlevel.remove_instrument(counter)
+            group.start_soon(on_readable, other, lambda: heard.append(other.recv(9)))
+            await anyio.wait_all_tasks_blocked()
+            assert _trio_readers._of_a_run.get() in current_instruments()
+            far.send(b"two")
+            far_other.send(b"three")
+            with anyio.fail_after(5):
+                await hear(3)
+            trio.lowlevel.remove_instrument(_trio_readers._of_a_run.get())
+            group.cancel_scope.cancel()
+    assert heard[0] == b"one"
+    assert sorted(heard[1:]) == [b"three", b"two"]
+
+
+def current_instruments():
+    return trio._core._run.GLOBAL_RUN_CONTEXT.runner.instruments["_all"]

@@ -164,6 +164,9 @@ class Block(SyncBlock, NotAwaited, Caller):
             # it was given back before the body had ended
             if error is None and hold.value is not None:
                 raise LeaseLost(getattr(hold.value, "key", None) or repr(hold.value), "closed")
-        elif hold.problem is not None and hold.problem is not error:
-            raise hold.problem
+        elif (problem := hold.problem) is not None and problem is not error:
+            try:
+                raise problem
+            finally:
+                del hold.problem, problem  # its traceback knows this frame
         return hold.swallows

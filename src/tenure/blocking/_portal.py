@@ -14,7 +14,7 @@ from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from importlib import import_module
 from threading import Thread, get_ident
@@ -97,6 +97,7 @@ class Portal:
         self._idle: list[Idle] = []
         self._upkeep: Upkeep
         self._spawn: Callable[..., object]
+        self._context: Context
 
     def start(self) -> None:
         """Start the thread, if it is not started yet."""
@@ -215,7 +216,8 @@ class Portal:
         if link is None or link.ended:
             link = self._links[key] = Link(make)
             self._open += 1
-            self._upkeep.start("store", self._keep, link)
+            # not in the context of the call that happens to open it: the store's jobs would keep that
+            self._context.run(self._upkeep.start, "store", self._keep, link)
         link.handles.add(handle)
         return await link.opened()
 
@@ -306,8 +308,8 @@ class Portal:
         async with unwrapped_task_group() as group:
             self._upkeep = Upkeep(group)
             self._spawn = group.start_soon
-            call_soon, context = loop_caller(), copy_context()
-            self._wake = partial(call_soon, partial(context.run, self._take_in))
+            self._context = copy_context()
+            self._wake = partial(loop_caller(), partial(self._context.run, self._take_in))
             self._ready.release()
             self._take_in()
             await ending.wait()

@@ -206,11 +206,13 @@ class CircuitBreaker(AsyncBlock):
             result = await awaitable
         except BaseException as error:
             failed = self._verdict(error)
-            states.settle(permit, since, time() if time else now() if failed else 0.0, failed)
+            states.settle(
+                permit, since, time() if time else now() if failed or states.window.failures else 0.0, failed
+            )
             if isinstance(error, TypeError) and not (awaitable is None or isawaitable(awaitable)):
                 raise TypeError(f"fn must be an async function, but {fn!r} returned {awaitable!r}") from None
             raise
-        states.settle(permit, since, time() if time else 0.0, False)
+        states.settle(permit, since, time() if time else now() if states.window.failures else 0.0, False)
         return result
 
     def __aenter__(self) -> CoroutineType[Any, Any, None]:
@@ -234,7 +236,10 @@ class CircuitBreaker(AsyncBlock):
         _, permit, since, time, outer = inside
         _inside.set(outer)
         failed = error is not None and self._outcome(error)
-        self._states.settle(permit, since, time() if time else now() if failed else 0.0, failed)
+        states = self._states
+        states.settle(
+            permit, since, time() if time else now() if failed or states.window.failures else 0.0, failed
+        )
         return NOTHING
 
     def __call__(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -66,7 +66,11 @@ class States:
     passing: int
     """The permit of each call in a state that lets all calls in, else REFUSED."""
     timed: bool
-    """True if the times of calls that begin or succeed count in this state; if not, they may be any number."""
+    """True if the times of all calls count in this state.
+
+    If not, the times at which calls begin may be any number, and those at which calls succeed while no call in the
+    window has failed.
+    """
     window: CountWindow | TimeWindow
     """The calls of this era: the probes while half open, the calls that opened it while open."""
     probes: dict[int, float]

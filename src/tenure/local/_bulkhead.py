@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
+from tenure.local._limits import seconds
 from tenure.waiting import Expired, Line, checkpoint
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ class Bulkhead:
         state = self._kinds.get(kind)
         if state is None:
             raise ValueError(f"kind must be one of {', '.join(map(repr, self._kinds))}, not {kind!r}")
-        if timeout is not None and not timeout >= 0:
-            raise ValueError(f"timeout must be a number of seconds from 0, or None, not {timeout!r}")
-        return _Entrance(self, state, inf if timeout is None else timeout)
+        # without a call where there is nothing to check
+        limit = inf if timeout is None else seconds("timeout", timeout, zero=True)
+        return _Entrance(self, state, limit)
 
     def statistics(self) -> BulkheadStatistics:
         """Return the current state."""

@@ -21,8 +21,8 @@ from typing import Generic, Literal, TypeVar
 from tenure.arguments import check_count, check_flag
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
+from tenure.local._limits import check_callable, seconds
 from tenure.local._pool_hooks import Hooks, bounded
-from tenure.local._pool_limits import check_callable, timeout_seconds
 from tenure.local._pool_state import PoolState
 from tenure.local._subpool import Asked, KeyedEntry, SlotQueue, SubPool, Want
 from tenure.observe import Observer
@@ -183,12 +183,12 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed. In the
         body, see `KeyedPool`. Leaving is not cancelled.
         """
-        seconds = timeout_seconds(timeout)
+        limit = seconds("timeout", timeout, zero=True)
         try:
             hash(key)
         except TypeError:
             raise TypeError(f"key must be hashable, not {key!r}") from None
-        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), seconds)
+        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), limit)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""

@@ -17,9 +17,9 @@ import anyio
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import BulkheadFull
+from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
-from tenure.local._pool_limits import seconds
 from tenure.local._pool_loans import Loans
 from tenure.waiting import Expired, checkpoint, now
 
@@ -50,10 +50,9 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         max_waiting: int | None,
         leak_after: float | None,
     ) -> None:
-        super().__init__(hooks.close_timeout)
+        super().__init__(hooks.close_timeout, hooks.reporter)
         self._hooks = hooks
         self._state = state
-        self._reporter = hooks.reporter
         self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._reaper: Job | None = None

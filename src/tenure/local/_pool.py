@@ -22,9 +22,9 @@ import anyio
 from tenure.arguments import check_count
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
+from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_hooks import Hooks
-from tenure.local._pool_limits import timeout_seconds
 from tenure.local._pool_state import PoolState
 from tenure.observe import Observer
 from tenure.waiting import Line, Waiter, now
@@ -179,7 +179,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, and what it
         makes goes to the next. In a check, the resource is closed. In the body, see `Pool`. Leaving is not cancelled.
         """
-        return Loan(self, None, timeout_seconds(timeout))
+        return Loan(self, None, seconds("timeout", timeout, zero=True))
 
     def reload(self) -> None:
         """Replace everything: close idle resources now, and lent resources when they come back. Goes on lending."""

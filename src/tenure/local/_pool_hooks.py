@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
-from tenure.local._pool_limits import check_callable, seconds
+from tenure.local._limits import check_callable, seconds
 from tenure.observe import Reporter
 
 if TYPE_CHECKING:

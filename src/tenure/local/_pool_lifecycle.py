@@ -12,6 +12,7 @@ from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import AsyncBlock
 from tenure.errors import PoolClosed
+from tenure.observe import Reporter
 from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line, Waiter, checkpoint
 
@@ -26,8 +27,9 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
     Thread safety: none; all on the thread of one loop.
     """
 
-    def __init__(self, close_timeout: float) -> None:
+    def __init__(self, close_timeout: float, reporter: Reporter) -> None:
         self._close_timeout = close_timeout
+        self._reporter = reporter
         self._phase = "new"
         self._upkeep: Upkeep | None = None
         self._emptied: Line[None, None] = Line(_nothing)
@@ -94,20 +96,23 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         if self._phase != "new":
             raise RuntimeError("a pool can be opened only once; make a new one")
         self._phase = "opening"
-        async with in_one_task("pool"), unwrapped_task_group() as group:
-            self._upkeep = Upkeep(group)
-            try:
-                await self._begin()
-                self._phase = "open"
-                self._start_jobs()
-                yield self
-            finally:
-                self._begin_closing()
+        try:
+            async with in_one_task("pool"), unwrapped_task_group() as group:
+                self._upkeep = Upkeep(group)
                 try:
-                    with anyio.move_on_after(self._close_timeout, shield=True):
-                        await self._until_empty()
+                    await self._begin()
+                    self._phase = "open"
+                    self._start_jobs()
+                    yield self
                 finally:
-                    self._close_lent()
+                    self._begin_closing()
+                    try:
+                        with anyio.move_on_after(self._close_timeout, shield=True):
+                            await self._until_empty()
+                    finally:
+                        self._close_lent()
+        finally:
+            self._reporter.settle()
 
 
 def _nothing(_: Waiter[None, None]) -> None: ...

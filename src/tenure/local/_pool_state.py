@@ -13,8 +13,8 @@ from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
-from tenure.local._pool_limits import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

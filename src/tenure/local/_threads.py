@@ -22,10 +22,12 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 
 from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
+from tenure.local._limits import seconds
 from tenure.local._slots import Slots
 from tenure.observe import Reporter, is_ours
 from tenure.waiting import checkpoint, loop_caller
@@ -89,7 +91,7 @@ class ThreadsStatistics:
 class _Call(anyio.CapacityLimiter):
     # the limiter that anyio wants for each call: a real one would make another checkpoint, and `Slots` is the limit
 
-    __slots__ = ("abandoned", "claim", "ended", "outer", "owner", "thread")
+    __slots__ = ("abandoned", "claim", "ended", "failures", "outer", "owner", "thread")
 
     def __new__(cls, owner: Threads, outer: _Call | None) -> Self:
         del owner, outer
@@ -102,6 +104,7 @@ class _Call(anyio.CapacityLimiter):
         self.ended = False
         self.abandoned = False
         self.thread = 0  # in which it runs
+        self.failures: list[BaseException] = []  # its exception, until the caller or the log has it
 
     async def __aenter__(self) -> None:
         pass
@@ -161,7 +164,7 @@ class Threads:
         Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
         runs on and keeps its slot until it ends.
         """
-        _check_timeout(timeout)
+        seconds("timeout", timeout)
         await self._admit()
         return await self._run(fn, *args, timeout=timeout)
 
@@ -181,7 +184,7 @@ class Threads:
 
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """
-        _check_timeout(timeout)
+        seconds("timeout", timeout)
         await self._admit()
         todo = list(items)
         if not todo:
@@ -229,11 +232,11 @@ class Threads:
     async def _admit(self) -> None:
         self._on_loop = loop_caller()
         self._collect()
-        call = _inside.get()
+        call = _running(_inside.get())
         while call is not None:
-            if call.owner is self and not call.ended:
+            if call.owner is self:
                 raise RuntimeError(f"{self!r} was called from inside one of its own threads: a deadlock")
-            call = call.outer
+            call.outer = call = _running(call.outer)
         slots = self._slots
         # asked first, it unlinks those in front that were cancelled in this turn: they are no reason to refuse anybody
         if self._max_waiting is not None and not slots.fits() and slots.waiting >= self._max_waiting:
@@ -249,24 +252,31 @@ class Threads:
             self._slots.take_nowait()  # anyio makes the checkpoint
         else:
             await self._slots.take()
-        call = _Call(self, _inside.get())
+        call = _Call(self, _running(_inside.get()))
         try:
             started = anyio.to_thread.run_sync(
                 self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=call
             )
             if timeout is None:
-                return await started
+                result = await started
+                call.failures.clear()
+                return result
             with anyio.move_on_after(timeout):
-                return await started
+                result = await started
+                call.failures.clear()
+                return result
             raise TimeoutError(
                 f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned"
             )
         except BaseException as error:
+            # a coroutine raises a RuntimeError in place of a StopIteration, which is its cause
+            if call.failures and (call.failures[0] is error or call.failures[0] is error.__cause__):
+                call.failures.clear()
             if where := _where(call.thread):
                 error.add_note(f"The thread that was abandoned is at:\n{where}")
             raise
         finally:
-            self._settle(call)
+            self._settle(call, fn, args)
 
     def _in_thread(self, call: _Call, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
         if not call.claim.acquire(blocking=False):
@@ -276,26 +286,37 @@ class Threads:
         try:
             return fn(*args)
         except BaseException as error:
-            if call.abandoned:
-                self._reporter.warn("threads.abandoned_failed", function=_name(fn), error=error)
+            if not _is_cancellation(error):
+                call.failures.append(error)
             raise
         finally:
             call.thread = 0
             self._returned.append(call)
             # a caller that still waits collects it
             if call.abandoned:
+                self._log_failure(call, fn, args)
                 # a loop that has ended has no task in line for the slot; another may use this object by now
                 with suppress(RuntimeError):
                     self._on_loop(self._collect)
 
-    def _settle(self, call: _Call) -> None:
+    def _settle(self, call: _Call, fn: Callable[..., object], args: tuple[object, ...]) -> None:
         if call.claim.acquire(blocking=False):
             self._slots.give_back()
-        elif not call.ended:
+            return
+        if not call.ended:
             # in this order: a thread that ends meanwhile sees that it is abandoned, or is collected here
             call.abandoned = True
             self._abandoned += 1
             self._collect()
+        # the caller did not get the exception of a thread that ended before it was abandoned
+        if call.failures:
+            self._log_failure(call, fn, args)
+
+    def _log_failure(self, call: _Call, fn: Callable[..., object], args: tuple[object, ...]) -> None:
+        with suppress(IndexError):
+            error = call.failures.pop()
+            function = args[0] if fn is _recorded else fn
+            self._reporter.warn("threads.abandoned_failed", function=_name(function), error=error)
 
     def _collect(self) -> None:
         while self._returned:
@@ -305,11 +326,32 @@ class Threads:
             self._slots.give_back()
 
 
+def _running(call: _Call | None) -> _Call | None:
+    """The innermost of a call and those around it that has not ended."""
+    while call is not None and call.ended:
+        call = call.outer
+    return call
+
+
 def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
     try:
         return Done(item, fn(item), None)
-    except Exception as error:  # noqa: BLE001 - returned to the caller of map
+    except Exception as error:  # noqa: BLE001 - returned to the caller of map, or logged
+        call = _inside.get()
+        assert call is not None
+        call.failures.append(error)
         return Done(item, None, error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """True for an exception that `anyio.from_thread.check_cancelled` raises in the thread of a cancelled call."""
+    if isinstance(error, Exception):
+        return False
+    try:
+        anyio.from_thread.check_cancelled()
+    except BaseException as cancellation:  # noqa: BLE001 - the loops have different classes
+        return type(error) is type(cancellation)
+    return False
 
 
 def _where(thread: int) -> str:
@@ -330,10 +372,5 @@ def _nowhere(_: Callable[[], None]) -> None:
     raise RuntimeError("no loop has used these threads")
 
 
-def _name(fn: Callable[..., object]) -> str:
+def _name(fn: object) -> str:
     return getattr(fn, "__qualname__", None) or repr(fn)
-
-
-def _check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be more than 0 seconds, or None, not {timeout!r}")

@@ -40,6 +40,7 @@ class TrioTime:
         self._mock = MockClock(autojump_threshold=settle)
         self.deadlock: DeadlockError | None = None
         self._stuck_since: float | None = None
+        self._alone = False
 
     def options(self) -> dict[str, Any]:
         return {"clock": self._mock, "instruments": [self]}
@@ -76,10 +77,11 @@ class TrioTime:
             return
         now = time.perf_counter()
         # Only another thread could still help.
-        deadlock_timeout = 0 if self.is_ordered and no_thread_can_help() else self.deadlock_timeout
-        if self._stuck_since is None:
-            self._stuck_since = now
-        elif now - self._stuck_since >= deadlock_timeout:
+        alone = self.is_ordered and no_thread_can_help()
+        if self._stuck_since is None or alone is not self._alone:
+            # A thread that has just become idle may have helped since trio last looked.
+            self._stuck_since, self._alone = now, alone
+        elif alone or now - self._stuck_since >= self.deadlock_timeout:
             self._stuck_since = None
             self._give_up()
         else:

@@ -233,7 +233,7 @@ class Line(Generic[T, V]):
                     limit = time_limit(timeout)
                     if limit is None:
                         if self._deadlines is None or self._deadlines.loop is not this_loop():
-                            self._deadlines = Deadlines(self, self._expire)
+                            self._deadlines = Deadlines(self._expire)
                         self._deadlines.add(waiter, timeout)
                         await parked
                     else:
@@ -283,5 +283,5 @@ class Line(Generic[T, V]):
             waiter.following = None
         waiter.linked = False
         self._count -= 1
-        if self._deadlines is not None and not self._count:
-            self._deadlines.stop()
+        if self._deadlines is not None and len(self._deadlines.heap) > 2 * self._count:
+            self._deadlines.tidy()

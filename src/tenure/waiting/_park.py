@@ -7,7 +7,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
 - `now` and `clock`: the loop's clock, as ``anyio.current_time`` without its look-up;
-- `call_at`: a timer of asyncio, and `time_limit`: a scope of trio, which has no timers;
+- `call_at`: a timer of asyncio, in a `context_of_callbacks`, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
@@ -47,6 +47,7 @@ __all__ = (
     "call_at",
     "checkpoint",
     "clock",
+    "context_of_callbacks",
     "loop_caller",
     "new_scope",
     "now",
@@ -162,12 +163,17 @@ def clock() -> Callable[[], float]:
     return asyncio.get_running_loop().time
 
 
-def call_at(when: float, function: Callable[[], object]) -> Callable[[], None]:
+def call_at(when: float, function: Callable[[], object], context: Context) -> Callable[[], None]:
     """Call `function` when the clock of the running loop of asyncio shows `when`; return the timer's `cancel`.
 
-    The function runs outside any task and must not raise.
+    The function runs in the context, outside any task, and must not raise. uvloop may call it a millisecond early.
     """
-    return asyncio.get_running_loop().call_at(when, function).cancel
+    return asyncio.get_running_loop().call_at(when, function, context=context).cancel
+
+
+def context_of_callbacks() -> Context:
+    """Make a context with a single variable: it tells callbacks which loop runs here."""
+    return _known_in(Context())
 
 
 def time_limit(seconds: float) -> AbstractContextManager[object] | None:

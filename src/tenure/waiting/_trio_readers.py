@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -26,25 +27,40 @@ async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
     reader, number, readers = _Reader(callback), source.fileno(), _readers_of_this_run()
     readers.add(reader)
     try:
-        while reader.problem is None:
+        while True:
             reader.task.custom_sleep_data = reader
             await wait_readable(number)
-        raise reader.problem
+            # trio removes an instrument in which an exception occurred: the handler of a signal may raise it
+            if reader.task.custom_sleep_data is None:
+                reader.call_back()
+            if reader.problem is not None:
+                raise reader.problem
     finally:
         readers.remove(reader)
-        # its traceback holds this frame: let go of it, or both wait for the garbage collector
-        reader.problem = None
+        # each of these refers to the reader: let go of them, or all wait for the garbage collector
+        reader.problem = reader.task.custom_sleep_data = None
 
 
 class _Reader:
-    """A task that waits until a socket can be read, and the function that is then called."""
+    """A task that waits until a socket can be read, and the function that is then called.
 
-    __slots__ = ("call", "problem", "task")
+    The task's `custom_sleep_data` is the reader, until trio sets it to None as it wakes the task, and again once the
+    function was called.
+    """
+
+    __slots__ = ("_call", "problem", "task")
 
     def __init__(self, callback: Callable[[], None]) -> None:
-        self.call: Callable[[], object] = partial(copy_context().run, callback)
+        self._call: Callable[[], object] = partial(copy_context().run, callback)
         self.problem: BaseException | None = None
         self.task = current_task()
+
+    def call_back(self) -> None:
+        self.task.custom_sleep_data = self
+        try:
+            self._call()
+        except BaseException as problem:  # noqa: BLE001 the task raises it
+            self.problem = problem
 
 
 class _Readers(Instrument):
@@ -60,23 +76,19 @@ class _Readers(Instrument):
         self._readers: dict[_Reader, None] = {}
 
     def add(self, reader: _Reader) -> None:
-        if not self._readers:
-            add_instrument(self)
+        add_instrument(self)  # does nothing if trio has it already
         self._readers[reader] = None
 
     def remove(self, reader: _Reader) -> None:
         del self._readers[reader]
         if not self._readers:
-            remove_instrument(self)
+            with suppress(KeyError):  # trio has removed it
+                remove_instrument(self)
 
     def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 the name that trio gave it
         for reader in self._readers:
-            # trio sets it to None when it wakes the task
             if reader.task.custom_sleep_data is None:
-                try:
-                    reader.call()
-                except BaseException as problem:  # noqa: BLE001 the task raises it
-                    reader.problem = problem
+                reader.call_back()
 
 
 _of_a_run: RunVar[_Readers | None] = RunVar("tenure readers", default=None)

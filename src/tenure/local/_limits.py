@@ -1,19 +1,10 @@
-"""The checks of a pool's durations and functions."""
+"""The checks of durations and functions."""
 
 from __future__ import annotations
 
 from math import inf
 
-__all__ = ("check_callable", "seconds", "timeout_seconds")
-
-
-def timeout_seconds(value: float | None) -> float:
-    """Return a time limit in seconds: `inf` for None. ValueError for less than 0."""
-    if value is None:
-        return inf
-    if not value >= 0:
-        raise ValueError(f"timeout must be seconds, 0 or more, or None, not {value!r}")
-    return value
+__all__ = ("check_callable", "seconds")
 
 
 def seconds(name: str, value: object, *, zero: bool = False) -> float:
