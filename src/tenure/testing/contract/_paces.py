@@ -13,6 +13,7 @@ from tenure.engine import (
     Scan,
     SetGroups,
     SetPaused,
+    Settle,
     Verdict,
 )
 
@@ -258,6 +259,21 @@ class PaceContract(QueueSessionBase):
         answer = await a.exchange(want=5)
         assert [task.group for task in answer.tasks] == ["i"]
         assert answer.ask_again_in == self.about(0.875)
+
+    async def test_a_taker_does_not_ask_again_for_a_group_that_went_after_many_others(
+        self, client: OpenClient, do: Do
+    ) -> None:
+        a = await client("a")
+        await a.put(*(NewTask(b"x", group=f"g{n}") for n in range(300)))
+        first, last, *rest = [*await a.take(150), *await a.take(150)]
+        for some in (rest[:150], rest[150:]):
+            await a.exchange(*(Settle(task.id, task.token, Verdict.DONE) for task in some))
+        await a.settle(last, Verdict.GIVE_BACK)
+        await do(SetPaused("jobs", paused=True, seconds=2.0, group=last.group))
+        assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+        assert await do(Move("jobs", (last.id,), "purged")) == MovedCount(1, more=False)
+        assert (await a.exchange(want=5)).ask_again_in > 3.0
+        await a.settle(first)
 
     async def test_a_queue_that_is_held_off_is_as_old_as_its_oldest_task(
         self, client: OpenClient, do: Do, advance: Advance
