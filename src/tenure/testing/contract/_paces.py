@@ -138,6 +138,21 @@ class PaceContract(QueueSessionBase):
             assert len(await b.take(5)) == 3
             await advance(10)
 
+    async def test_no_idle_taker_asks_for_what_is_due_behind_the_next_start(
+        self, client: OpenClient, do: Do, hints: Hints
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        inbox = await hints("b")
+        await do(SetGroups("jobs", rate=Rate(4.0, 2.0)))
+        await a.put(*plain(2))
+        first, last = await a.take(2)
+        await b.idle()
+        await a.exchange(
+            Settle(first.id, first.token, Verdict.RETRY),
+            Settle(last.id, last.token, Verdict.POSTPONE, delay=8.0),
+        )
+        assert await inbox.new() == []
+
     async def test_what_was_held_off_starts_one_by_one(
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
