@@ -300,6 +300,16 @@ class FamilyContract(QueueSessionBase):
         await family.settle(grandchild)
         assert await family.state(middle) == "cancelled"
 
+    async def test_who_begins_a_sweep_does_not_ask_again_at_once(self, family: _Family) -> None:
+        begins, waits = await family.root(), await family.root()
+        await family.bear(begins, "c/a")
+        await family.bear(waits, "c/a")
+        answer = await family.exchange(
+            e.Settle(begins.id, begins.token, _RETRY),
+            e.Settle(waits.id, waits.token, e.Verdict.WAIT_FOR, b"v", delay=4.5),
+        )
+        assert answer.ask_again_in == self.about(e.SWEEP_PAUSE)
+
     async def test_a_sweep_of_many_goes_on_with_later_operations_and_holds_up_none(
         self, family: _Family, advance: Advance
     ) -> None:

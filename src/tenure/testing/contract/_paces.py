@@ -122,6 +122,21 @@ class PaceContract(QueueSessionBase):
             assert len(await b.take(5)) == 3
             await advance(10)
 
+    async def test_no_idle_taker_asks_for_what_is_due_behind_the_next_start(
+        self, client: OpenClient, do: Do, hints: Hints
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        inbox = await hints("b")
+        await do(e.SetGroups("jobs", rate=e.Rate(4.0, 2.0)))
+        await a.put(*plain(2))
+        first, last = await a.take(2)
+        await b.idle()
+        await a.exchange(
+            e.Settle(first.id, first.token, e.Verdict.RETRY),
+            e.Settle(last.id, last.token, e.Verdict.POSTPONE, delay=8.0),
+        )
+        assert await inbox.new() == []
+
     async def test_what_was_held_off_starts_one_by_one(
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
@@ -244,6 +259,21 @@ class PaceContract(QueueSessionBase):
         answer = await a.exchange(want=5)
         assert [task.group for task in answer.tasks] == ["i"]
         assert answer.ask_again_in == self.about(0.875)
+
+    async def test_a_taker_does_not_ask_again_for_a_group_that_went_after_many_others(
+        self, client: OpenClient, do: Do
+    ) -> None:
+        a = await client("a")
+        await a.put(*(e.NewTask(b"x", group=f"g{n}") for n in range(300)))
+        first, last, *rest = [*await a.take(150), *await a.take(150)]
+        for some in (rest[:150], rest[150:]):
+            await a.exchange(*(e.Settle(task.id, task.token, e.Verdict.DONE) for task in some))
+        await a.settle(last, e.Verdict.GIVE_BACK)
+        await do(e.SetPaused("jobs", paused=True, seconds=2.0, group=last.group))
+        assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
+        assert await do(e.Move("jobs", (last.id,), "purged")) == e.MovedCount(1, more=False)
+        assert (await a.exchange(want=5)).ask_again_in > 3.0
+        await a.settle(first)
 
     async def test_a_queue_that_is_held_off_is_as_old_as_its_oldest_task(
         self, client: OpenClient, do: Do, advance: Advance

@@ -976,6 +976,7 @@ _TASKS: tuple[Step, ...] = (
     set_groups,
     take_turns,
     take_turns,
+    hold_tasks_off,
     fill_a_group,
     use_a_key,
     use_a_key,
@@ -1004,7 +1005,7 @@ FAMILIES: dict[str, tuple[Step, ...]] = {
     "holds": _ALWAYS + _HOLDS,
     "claims": _ALWAYS + _CLAIMS,
     "counters": _ALWAYS + _COUNTERS,
-    "tasks": (*_ALWAYS, *_TASKS, hold_tasks_off),
+    "tasks": _ALWAYS + _TASKS,
     "families": _ALWAYS + _FAMILIES,
     "all": (*_ALWAYS, *_HOLDS, *_CLAIMS, *_COUNTERS, *_TASKS, batch),
 }

@@ -62,18 +62,19 @@ BEGIN
 END $$;
 
 -- How many tasks of these groups can be taken now: none that may not start yet, and of a group with a rate at most one.
+-- The pace of a group whose row has gone is awaited no more.
 CREATE FUNCTION tenure.hold_paced(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
 BEGIN
     WITH counted AS (
         SELECT g.ctid AS place, g.name, g.waiting, g.held, g.cost, p.ctid AS pace, p.starts_at, p.awaited,
-            tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, _q.per_group = 1 AND _q.keep_order
+            coalesce(tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, _q.per_group = 1 AND _q.keep_order
                 AND g.pinned > 0 AND (SELECT t.delayed OR coalesce(t.session = 0, false) FROM tenure.task t
-                    WHERE t.queue = _q.name AND t.id = g.pinned)) AS free
+                    WHERE t.queue = _q.name AND t.id = g.pinned)), 0) AS free
         FROM (SELECT DISTINCT u.name FROM unnest(_names) u (name) WHERE u.name <> '') n
         CROSS JOIN LATERAL (SELECT tenure.place_of_group(_q, n.name) AS place OFFSET 0) o
-        JOIN tenure.task_group g ON g.ctid = o.place
+        LEFT JOIN tenure.task_group g ON g.ctid = o.place
         CROSS JOIN LATERAL (SELECT tenure.place_of_pace(_q, n.name) AS place OFFSET 0) s
         LEFT JOIN tenure.pace p ON p.ctid = s.place
     ), looked AS (

@@ -171,12 +171,18 @@ end
 
 -- places
 
+-- The first time at which asking again could help is another one. A sweep that begins in this operation goes on in a while.
+local function look_up_expiry()
+    local time = set_expiry()
+    expiry = time > 0 and time or now + SWEEP_PAUSE
+end
+
 -- A task waits until a time.
 local function set_timeout(family, time)
     call('ZADD', P .. 'timeouts', time, member_of(family))
     update(family, {timed = 1})
     due_at(time)
-    expiry = set_expiry()
+    look_up_expiry()
 end
 
 -- It does so no longer.
@@ -184,7 +190,7 @@ local function untime(family)
     if family.timed ~= '' then
         call('ZREM', P .. 'timeouts', member_of(family))
         update(family, {timed = ''})
-        expiry = set_expiry()
+        look_up_expiry()
     end
 end
 

@@ -6,7 +6,7 @@
 -- a pace; the time at which the first awaited pace is due (0: the set has to be read); and a time before which every other
 -- pace still has an effect. `awaited` is a sorted set of groups, by the time from which their next task may start: the
 -- groups from which tasks could be taken otherwise. `paces` is the same for all other groups with a pace.
--- Reads: CAP, groups, now, set
+-- Reads: CAP, groups, now, set, write
 -- Writes: paced
 
 local NEVER = 2 ^ 53
@@ -157,6 +157,7 @@ local function start_in_queue(pace, count)
 end
 
 local function count_waiting(queue)
+    write()
     return call('ZCARD', queue.key .. ':ready') + queue.ranked + call('ZCARD', queue.key .. ':turns')
 end
 
