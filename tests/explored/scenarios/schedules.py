@@ -82,6 +82,7 @@ async def several_run_a_schedule(world):
     "shared.Schedules.run_now",
     "shared.Schedules.run",
     "shared.Schedules.drain",
+    "store.read_counts",
 )
 async def several_run_a_schedule_of_the_store(world):
     from_nought(world)
