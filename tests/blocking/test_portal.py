@@ -101,7 +101,10 @@ def test_an_open_store_keeps_nothing_of_the_context_of_the_call_that_opened_it()
 
     with ThreadPoolExecutor(1) as threads:
         alive = threads.submit(call).result()
+    del threads  # from Python 3.14 on, a thread that has ended keeps its context
     store.ping()
     gc.collect()
-    assert alive() is None
-    store.close()
+    try:
+        assert alive() is None
+    finally:
+        store.close()
