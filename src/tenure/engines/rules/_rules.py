@@ -43,6 +43,17 @@ class Rules:
     `admin` makes the administration of queues, which each engine has of its own.
     """
 
+    rates: Rates
+    barriers: Barriers
+    holds: Holds
+    claims: Claims
+    settling: Settling
+    families: Families
+    producers: Producers
+    tasks: Tasks
+    sessions: Sessions
+    handlers: dict[type[Any], Callable[[Any], Any]]
+
     def __init__(
         self,
         state: EngineState,
@@ -51,16 +62,16 @@ class Rules:
         survey: Survey,
         admin: Callable[[Takers, Settling, Families], object],
     ) -> None:
-        self.rates = rates = Rates(state)
-        self.barriers = barriers = Barriers(state)
-        self.holds = holds = Holds(state)
-        self.claims = claims = Claims(state)
+        rates = self.rates = Rates(state)
+        barriers = self.barriers = Barriers(state)
+        holds = self.holds = Holds(state)
+        claims = self.claims = Claims(state)
         room = Room(state, queues)
         takers = Takers(state, queues, rows)
-        self.settling = settling = Settling(state, queues, rows, room, takers)
-        self.families = families = Families(state, queues, rows, takers, settling)
+        settling = self.settling = Settling(state, queues, rows, room, takers)
+        families = self.families = Families(state, queues, rows, takers, settling)
         self.producers = Producers(state, queues, rows, room, takers, settling)
-        self.tasks = tasks = Tasks(state, queues, rows, room, takers, settling)
+        tasks = self.tasks = Tasks(state, queues, rows, room, takers, settling)
         self.sessions = Sessions(
             state,
             [
