@@ -163,7 +163,9 @@ class Call(Generic[A]):
 class Dispatcher:
     """Sends the operations for one shard.
 
-    Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
+    Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again
+    since the engine was unavailable. An operation that is answered MORE is sent again behind those that the engine has
+    already received, and not at all if its caller no longer wants the answer.
     """
 
     def __init__(self, engine: Engine, home: Home, availability: Availability | None = None) -> None:

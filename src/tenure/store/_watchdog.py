@@ -104,7 +104,7 @@ class Watchdog:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait until it has ended."""
+        """End the thread, and wait until it has ended: for a ttl at most, if it records a failure just now."""
         self._stopped = True
         self._wake.set()
         self._give_sign()

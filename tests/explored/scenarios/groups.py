@@ -216,6 +216,15 @@ async def a_group_keeps_its_order_when_a_session_is_lost(world):
         assert set(groups.done) == {"a0", "a1", "a2"}
 
 
+async def end_with_other_settings(queue, store, elsewhere):
+    """Another process sets other settings, and ends the session in which `store` has set those of the queue."""
+    await elsewhere.call(SetGroups(queue.key))
+    (session,) = store.sessions
+    await elsewhere.call(CloseSession(session.id))
+    while session.lost is None:
+        await anyio.sleep(1)
+
+
 @on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
 async def settings_are_said_again_in_a_new_session(world):
     """Another process has said something else meanwhile: it counts until then."""
@@ -236,11 +245,7 @@ async def settings_are_said_again_in_a_new_session(world):
 
         await groups.put(queue, "a", *range(4))
         await queue.set_groups(per_group=2)
-        await elsewhere.call(SetGroups(queue.key))
-        (session,) = store.sessions
-        await elsewhere.call(CloseSession(session.id))
-        while session.lost is None:
-            await anyio.sleep(1)
+        await end_with_other_settings(queue, store, elsewhere)
         async with anyio.create_task_group() as group:
             group.start_soon(victim)
             await queue.put("new")
@@ -255,7 +260,7 @@ async def settings_are_said_again_in_a_new_session(world):
 
 @on_a_wire("shared.WorkQueue.take")
 async def settings_are_said_again_by_the_first_take_of_a_session(world):
-    """As above, with takes in place of a put."""
+    """No put of the session comes before it."""
     async with world.open() as store, world.open() as elsewhere:
         queue, other, groups = WorkQueue(store, "q", per_group=1), WorkQueue(elsewhere, "q"), Groups()
 
@@ -264,11 +269,7 @@ async def settings_are_said_again_by_the_first_take_of_a_session(world):
                 await other.groups()
 
         await groups.put(queue, "a", *range(3))
-        await elsewhere.call(SetGroups(queue.key))
-        (session,) = store.sessions
-        await elsewhere.call(CloseSession(session.id))
-        while session.lost is None:
-            await anyio.sleep(1)
+        await end_with_other_settings(queue, store, elsewhere)
         async with anyio.create_task_group() as group:
             group.start_soon(victim)
             for _ in range(3):

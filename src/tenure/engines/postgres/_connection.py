@@ -86,7 +86,10 @@ class Connection:
     def send(
         self, statements: Sequence[Statement], on_over: OnOver, pipeline: Pipeline | None = None
     ) -> None:
-        """Send statements, each a transaction, while the connection is open; for `on_over` see `Pipeline.send`."""
+        """Send statements, each a transaction, while the connections are open; for `on_over` see `Pipeline.send`.
+
+        They go over the connection for commands, unless a `pipeline` is given.
+        """
         pipeline = pipeline or self._commands
         assert pipeline is not None
         try:
