@@ -47,6 +47,7 @@ INNER = {
         *("call", "call_at", "call_soon", "key", "listen", "send", "session"),
         *("start_job", "unlisten", "enlist"),
     },
-    "Task": {"report_loss", "settle", "verdict", "stop", "lose"},
+    "Task": {"report_loss", "settle", "verdict", "stop", "lose", "begin", "is_over"},
+    "Lease": {"is_over"},
 }
 FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")

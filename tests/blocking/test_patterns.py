@@ -14,6 +14,7 @@ import pytest
 
 import tenure
 from tenure import blocking
+from tenure.store import Session
 
 
 def in_thread(function):
@@ -80,6 +81,25 @@ def test_a_lease_that_is_lost_ends_no_body_but_the_block_raises(store):
                 lease.check()
             goes_on = True
     assert goes_on
+
+
+@pytest.mark.parametrize("kind", ["lock", "task"])
+def test_a_body_does_not_begin_in_a_thread_that_was_kept_from_running_for_too_long(store, kind, monkeypatch):
+    queue = blocking.WorkQueue(store, "jobs")
+    block = blocking.Lock(store, "report").hold() if kind == "lock" else queue.take()
+    queue.put(1)
+    judged = []
+
+    def is_over(session):
+        judged.append(session.id)
+        return len(judged) == 1
+
+    monkeypatch.setattr(Session, "is_over", is_over)
+    with block as held:
+        assert len(judged) == 2
+        if kind == "task":
+            assert (held.attempt, held.deliveries) == (1, 1)
+    assert not (blocking.Lock(store, "report").holders().holders or queue.statistics().leased)
 
 
 def test_the_error_of_a_block_is_not_kept(store):

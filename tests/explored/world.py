@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -9,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+import sniffio
+import trio
 
 from tenure import EngineError, StoreUnavailable, open_store
 from tenure.engine import Hint, Notice, RenewSession
@@ -139,6 +142,14 @@ def _at_rest(listener):
         assert len(listener._line) == 0
     else:
         assert Counter(spender._line for spender in listener._by_key.values()).total() == 0
+
+
+def block(seconds):
+    """Let seconds pass while nothing can run, as when a handler keeps the interpreter's lock."""
+    if sniffio.current_async_library() == "trio":
+        trio.lowlevel.current_clock().jump(seconds)
+    else:
+        asyncio.get_running_loop()._virtual.seconds += seconds
 
 
 async def pause():

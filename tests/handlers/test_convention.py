@@ -18,7 +18,7 @@ from tenure import Task, Worker, WorkQueue
 from tenure.handlers import adapted
 from tenure.processor import Context, Processor
 
-TASK = SimpleNamespace(payload="payload")
+TASK = SimpleNamespace(payload="payload", begin=lambda: None)
 CONTEXT = object()
 
 if typing.TYPE_CHECKING:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import OutcomeUnknown, RateLimiter, ResourcePool, Retry, WorkQueue
+from tenure import OutcomeUnknown, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.engines.memory import MemoryEngine
 from tenure.local import CircuitBreaker
 from tenure.processor import Context, Preset, Processor
@@ -115,6 +115,56 @@ async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(m
         metrics = processor.metrics()
     assert attempts == [1]
     assert (metrics.totals["done"], metrics.totals["given_back"], metrics.totals["failures"]) == (1, 1, 0)
+
+
+async def test_nothing_begins_with_a_lease_that_has_passed(memory, freeze):
+    attempts, stale = [], []
+
+    async def handler(task: tenure.Task, context: Context):
+        attempts.append(task.attempt)
+        try:
+            task.check()
+            context.claim.check()
+        except tenure.LeaseLost as lost:
+            stale.append(lost)
+        if len(attempts) == 1:
+            freeze(100)
+        await anyio.sleep(0)
+
+    claims, breaker = ResourcePool(memory, "keys"), partial(CircuitBreaker, min_calls=1, window=1)
+    for n in range(4):
+        await claims.add(f"key-{n}")
+    parts = {"claims": claims, "breaker": breaker, "workers": 4, "retry": ONCE}
+    async with Processor(memory, "p", handler, **parts) as processor:
+        await processor.submit_many(range(4))
+        await processor.join()
+        totals = processor.metrics().totals
+    assert set(attempts) == {1}
+    assert (stale, totals["done"], totals["failures"], totals["refused"]) == ([], 4, 0, 0)
+
+
+async def test_nothing_begins_with_a_permit_that_has_passed(memory, freeze):
+    permits, begun = [], []
+
+    class Noting(Semaphore):
+        def hold(self, *args, **options):
+            hold = super().hold(*args, **options)
+            permits.append(hold)
+            return hold
+
+    async def handler(task: tenure.Task, context: Context):
+        begun.append(sum(hold.is_held and hold._held.remaining() > 0 for hold in permits))
+        if len(begun) in {3, 9}:
+            freeze(1.2)
+        await anyio.sleep(0.01)
+
+    limit = Noting(memory, "limit", 4, ttl=1)
+    async with Processor(memory, "p", handler, workers=4, retry=ONCE, limit=limit) as processor:
+        for _ in range(5):
+            await processor.submit_many(range(4))
+            await anyio.sleep(0.005)
+        await processor.join()
+    assert min(begun) > 0
 
 
 async def test_tasks_that_wait_for_a_claim_when_the_store_closes_are_given_back(virtual_clock):

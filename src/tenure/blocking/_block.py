@@ -20,6 +20,7 @@ import anyio.lowlevel
 from tenure.arguments import NotAwaited, SyncBlock
 from tenure.errors import LeaseLost
 from tenure.handlers import is_from_signal
+from tenure.shared import Lease, Task
 from tenure.store import Store as AsyncStore
 from tenure.waiting import Parked, new_scope, park, wake
 
@@ -126,12 +127,17 @@ class Block(SyncBlock, NotAwaited, Caller):
             raise RuntimeError("this block was entered before; make a new one")
         thread = current_thread()
         try:
-            held = ask(
-                self._store,
-                self,
-                lambda portal: Hold(portal, self._store, self._make, self._exclusive, thread),
-            )
-            wrapped = self._wrap(held, self._portal)
+            while True:
+                held = ask(
+                    self._store,
+                    self,
+                    lambda portal: Hold(portal, self._store, self._make, self._exclusive, thread),
+                )
+                wrapped = self._wrap(held, self._portal)
+                # another thread may have kept this one from running for longer than the lease lasts
+                if not (isinstance(held, (Lease, Task)) and held.is_over()):
+                    break
+                self.withdraw()
         except BaseException:
             self.withdraw()
             raise

@@ -10,7 +10,7 @@ Lease = made(
     shared.Lease,
     Held,
     "key token lost",
-    left_out="granted_as lose end fail_from_outside",
+    left_out="granted_as lose end fail_from_outside is_over",
     on_loop="check remaining",
 )
 Task = made(
@@ -18,7 +18,7 @@ Task = made(
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer",
+    " fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer begin is_over",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)

@@ -3,12 +3,13 @@ end.
 """
 
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
-from ._convention import adapted, parameters_of
+from ._convention import NotBegun, adapted, parameters_of
 from ._endings import is_closing, is_from_signal, split_failure
 from ._processes import HandlerProcess
 
 __all__ = (
     "HandlerProcess",
+    "NotBegun",
     "adapted",
     "check_signature",
     "describe",

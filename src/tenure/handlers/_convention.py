@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import Parameter
-from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
 
@@ -27,7 +26,10 @@ _OFFERED = {
 _UNRESOLVED = re.compile(r"(?:[\w.]*?(\w+)\[)?['\"]?(?:tenure\.(?:\w+\.)?)?(Task|Context|Store)\b(?!\.)")
 _LISTS = ("list", "List", "Sequence", "MutableSequence", "Collection", "Iterable")
 _WORK, _CONTEXT = 0, 1
-_payload = attrgetter("payload")
+
+
+class NotBegun(Exception):
+    """The handler was not called: its task goes back, and no try counts."""
 
 
 def adapted(
@@ -78,7 +80,7 @@ def adapted(
             f"handler {name}: a task stays in the process of its worker, and a handler in another one gets the payload"
         )
     target = instead or handler
-    get: Callable[[Any], Any] = _itself if first else _payloads if batch else _payload
+    get: Callable[[Any], Any] = (_tasks if first else _payloads) if batch else _task if first else _payload
 
     def call(work: Any, *context: Any) -> Any:
         values = (get(work), *context)
@@ -149,13 +151,37 @@ def _globals_of(function: Any) -> dict[str, Any]:
     return getattr(call, "__globals__", {})
 
 
-def _itself(work: Any) -> Any:
-    return work
+# in the step in which the handler begins, be it in a thread: whatever came before may have taken longer than a lease
+
+
+def _task(task: Any) -> Any:
+    task.begin()
+    return task
+
+
+def _payload(task: Any) -> Any:
+    payload = task.payload
+    task.begin()
+    return payload
+
+
+def _tasks(tasks: Any) -> list[Any]:
+    begun: list[Any] = []
+    for task in tasks:
+        try:
+            task.begin()
+        except NotBegun as refusal:
+            task.fail(refusal)
+        else:
+            begun.append(task)
+    if not begun:
+        raise NotBegun("no task of the batch has a lease any more")
+    return begun
 
 
 def _payloads(tasks: Any) -> list[Any]:
     payloads: list[Any] = []
-    for task in tasks:
+    for task in _tasks(tasks):
         try:
             payloads.append(task.payload)
         except ValueError as problem:  # it cannot be decoded, which is no failure of the other tasks

@@ -89,6 +89,11 @@ class Context:
         limit = self._lock_timeout if timeout is None else timeout
         return MeasuredLock(Lock(self._store, name).hold(limit), name, self._meter)
 
+    def check(self) -> None:
+        """Raise `LeaseLost` if the time of the claim has passed. For the processor alone."""
+        if self._claim is not None:
+            self._claim.check()
+
     def has(self, claim: Claim) -> None:
         """The claim was obtained. For the processor alone."""
         self._claim = claim

@@ -37,7 +37,7 @@ from tenure.errors import (
     PoolTimeout,
     StoreClosed,
 )
-from tenure.handlers import describe, is_closing, name_of, split_failure
+from tenure.handlers import NotBegun, describe, is_closing, name_of, split_failure
 from tenure.local import CircuitBreaker, Pool
 from tenure.shared import (
     DeadLetters,
@@ -93,11 +93,9 @@ class Parts:
     @property
     def any(self) -> bool:
         """True if there is any part to enter."""
-        return any(part is not None for part in (self.claims, self.pool, self.limiter, self.places))
-
-
-class GivenBack(Exception):
-    """The task was not started, and shall be as if it had not been taken."""
+        return any(
+            part is not None for part in (self.claims, self.pool, self.limiter, self.places, self.limit)
+        )
 
 
 class _Refused(Exception):
@@ -194,7 +192,7 @@ class KindWorkers:
         self._gate.began()
         try:
             if self._runners.draining:
-                raise GivenBack
+                raise NotBegun("the processor is drained")
             context = Context(self.queue.store, self.kind, meter, self._parts.lock_timeout)
             if self._is_bare:
                 return await self._call(task, context, taken, taken)
@@ -204,7 +202,7 @@ class KindWorkers:
                     return await self._enter(task, context, scope, taken)
                 finally:
                     self._entering.discard(scope)
-            raise GivenBack
+            raise NotBegun("the processor is drained")
         except LeaseLost as lost:
             if task.lost is None:
                 meter.report("leases_lost", key=lost.key, reason=lost.reason)
@@ -223,7 +221,7 @@ class KindWorkers:
                     except BaseException as problem:
                         self._pass_on()
                         if isinstance(problem, (OutcomeUnknown, StoreClosed)):  # none of the task's doing
-                            raise GivenBack from None
+                            raise NotBegun from None
                         raise
                     self._entering.discard(scope)
                     if scope.cancel_called:  # in the very step that obtained the last thing
@@ -261,6 +259,13 @@ class KindWorkers:
         if parts.limiter is not None:
             await parts.limiter.acquire()
             meter.record("rate", since)
+        # before the breaker, which would count it
+        task.begin()
+        try:
+            context.check()
+            self._gate.check()
+        except LeaseLost as lost:
+            raise NotBegun(f"{lost.key} was lost before the handler began") from lost
         if self._breaker is not None:
             try:
                 await self._breaker.__aenter__()
@@ -312,8 +317,6 @@ class KindWorkers:
     # what becomes of it
 
     def _judge(self, task: Task, failure: BaseException) -> BaseException | None:
-        if isinstance(failure, GivenBack):
-            return None
         if is_failure(failure) and task.lost is None:
             self.meter.report("failures", id=task.id, attempt=task.attempt, error=describe(failure))
         return failure

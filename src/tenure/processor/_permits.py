@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 
 from tenure.errors import AcquireTimeout, CapacityMismatch, LeaseLost
-from tenure.shared import Semaphore
+from tenure.shared import Lease, Semaphore
 from tenure.waiting import now
 
 from ._meter import Meter
@@ -81,24 +81,25 @@ class Permits:
     async def _obtain(self, stack: AsyncExitStack) -> Permit:
         since, waited = now(), 0.0
         try:
-            await stack.enter_async_context(self._limit.hold(timeout=0))
+            lease = await stack.enter_async_context(self._limit.hold(timeout=0))
             idle_for = _TURN
         except AcquireTimeout:
             waited, idle_for = now() - since, _IDLE_TIMEOUT
             if self._idle:
                 await anyio.sleep(_TURN)
             since = now()
-            await stack.enter_async_context(self._limit.hold())
+            lease = await stack.enter_async_context(self._limit.hold())
         self._meter.record("limit", since - waited)
-        return Permit(now() + _TURN, idle_for)
+        return Permit(lease, now() + _TURN, idle_for)
 
 
 class Permit:
-    """A permit: until when it is kept from task to task, and for how many seconds without one."""
+    """A permit: its lease, until when it is kept from task to task, and for how many seconds without one."""
 
-    __slots__ = ("_idle_for", "_until")
+    __slots__ = ("_idle_for", "_until", "lease")
 
-    def __init__(self, until: float, idle_for: float) -> None:
+    def __init__(self, lease: Lease, until: float, idle_for: float) -> None:
+        self.lease = lease
         self._until = until
         self._idle_for = idle_for
 

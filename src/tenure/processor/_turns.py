@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from math import inf
 
-from tenure.waiting import Line
+from tenure.waiting import Line, this_task
 
 from ._permits import Permit, Permits
 from ._places import SharedSlots
@@ -35,6 +35,7 @@ class RunnerGate:
         self._places = places
         self._permits = permits
         self._busy = 0
+        self._held: dict[object, Permit] = {}  # by the task of the runner
         self._resting: Line[None, None] = Line(lambda _: None)
         if places is not None:
             places.on_change(kind, self._adjust)
@@ -51,6 +52,11 @@ class RunnerGate:
             self._permits.found_task()
             self._adjust()
 
+    def check(self) -> None:
+        """Raise `LeaseLost` if the permit of this runner has passed."""
+        if self._permits is not None:
+            self._held[this_task()].lease.check()
+
     def ended(self) -> None:
         """Note that a runner has let go of its task."""
         self._busy -= 1
@@ -64,7 +70,11 @@ class RunnerGate:
             yield Slot(self, None)
         else:
             async with self._permits.permit() as permit:
-                yield Slot(self, permit)
+                self._held[this_task()] = permit
+                try:
+                    yield Slot(self, permit)
+                finally:
+                    del self._held[this_task()]
 
     def time_limit(self, permit: Permit | None) -> float | None:
         """The seconds for which a runner may wait for a task; None: it has to rest."""

@@ -108,6 +108,10 @@ class Lease(Guarded, Held):
         if self.lost or self._session.check():
             raise LeaseLost(self.key, self.lost or "expired")
 
+    def is_over(self) -> bool:
+        """True if the time of the lease has passed. From any thread, without effect. For `tenure.blocking` alone."""
+        return self.lost is not None or self._session.is_over()
+
     @property
     def _subject(self) -> str:
         return self.key

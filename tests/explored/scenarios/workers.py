@@ -9,9 +9,9 @@ import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.scenarios.queues import all_is_done
 from explored.scenarios.takers import Work, do_one, do_the_rest
-from explored.world import pause
+from explored.world import block, pause
 
-from tenure import Discard, Retry, RetryLater, Task, TaskCancelled, Worker, WorkQueue
+from tenure import Discard, LeaseLost, Lock, Retry, RetryLater, Task, TaskCancelled, Worker, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 
@@ -238,3 +238,47 @@ async def what_is_fetched_ahead_is_done_or_given_back(world):
         cancelled = (await queue.statistics()).cancelled
         assert cancelled <= 1
         await all_is_done(queue, store, elsewhere, done=10 - cancelled, put=10)
+
+
+@on_every_engine("shared.Worker.run", "shared.Worker.drain", "shared.WorkQueue.take", "shared.Lock.hold")
+async def nothing_begins_behind_a_handler_that_blocks(world):
+    async with world.open() as store:
+        queue, lock, begun, stale = WorkQueue(store, "q"), Lock(store, "x"), [], []
+
+        def begin(held):
+            try:
+                held.check()
+            except LeaseLost as lost:
+                stale.append(lost)
+
+        async def handle(task: Task):
+            begin(task)
+            begun.append(task.payload)
+            assert task.attempt == 1
+            if len(begun) in {1, 4}:
+                block(40)
+            await pause()
+
+        async def victim():
+            with cancellable(), suppress(LeaseLost):
+                async with queue.take() as task:
+                    await handle(task)
+
+        async def holder():
+            with suppress(LeaseLost):
+                async with lock.hold() as lease:
+                    begin(lease)
+                    await pause()
+
+        worker = Worker(queue, handle, concurrency=3, prefetch=2)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            group.start_soon(victim)
+            group.start_soon(holder)
+            await queue.put_many(range(6))
+            group.start_soon(holder)
+            await queue.join()
+            await worker.drain()
+            group.cancel_scope.cancel()
+        assert not stale
+        await all_is_done(queue, store, done=6)

@@ -181,6 +181,7 @@ class Children(AsyncBlock, Generic[P]):
     async def __aenter__(self) -> Self:
         self._parent.check()
         self._known = await self._family.read(self._prefix)
+        self._parent.check()  # what follows may act on their results
         self._family.use(self._prefix, f"the block of children {self._name!r}")
         self._open = True
         return self

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import cast
 
 from tenure.arguments import check_count, check_flag, check_number, check_seconds
-from tenure.handlers import describe
+from tenure.handlers import NotBegun, describe
 from tenure.upkeep import leaves
 
 
@@ -117,7 +117,9 @@ class Dead(Exception):
 
 def is_failure(error: BaseException) -> bool:
     """True if a handler that raises this error has failed, rather than said that the try does not count."""
-    return not (isinstance(error, Discard) or (isinstance(error, RetryLater) and not error.counts))
+    return not (
+        isinstance(error, (Discard, NotBegun)) or (isinstance(error, RetryLater) and not error.counts)
+    )
 
 
 def error_of(failure: BaseException) -> str:

@@ -18,6 +18,7 @@ R = TypeVar("R")
 async def step(
     family: Family,
     name: str,
+    check: Callable[[], object],
     function: Callable[[], Awaitable[R]] | Callable[[], R],
     encode: Callable[[Any], bytes],
 ) -> R | Reply:
@@ -28,7 +29,9 @@ async def step(
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:
-        if (entry := (await family.stored(STEP)).get(name)) is not None:
+        entry = (await family.stored(STEP)).get(name)
+        check()
+        if entry is not None:
             data = entry.value
         else:
             made = function()

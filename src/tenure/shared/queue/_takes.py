@@ -107,7 +107,8 @@ class Takers(Held):
             if len(self._line) >= self._demand.registered:
                 self._batcher.schedule()
             session, taken = await self._line.wait(self._join(group))
-            if session.lost is None and not self._closed:
+            # a runner looks at the clocks itself, as its handler begins; of a block, the body begins now
+            if (session.check() if group is None else session.lost) is None and not self._closed:
                 return session, taken
             self._give_back(session, taken)
 
@@ -123,7 +124,7 @@ class Takers(Held):
             return None
         finally:
             self._probes.pop(probe, None)
-        if session.lost is None and not self._closed:
+        if session.check() is None and not self._closed:
             return session, taken
         self._give_back(session, taken)
         return None
@@ -152,7 +153,7 @@ class Takers(Held):
                 self._leave_for_now(waiters)
             deliveries: list[tuple[Session, Taken]] = []
             for session, taken in (waiter.value for waiter in waiters if waiter.granted):
-                if session.lost is None and not self._closed:
+                if session.check() is None and not self._closed:
                     deliveries.append((session, taken))
                 else:
                     self._give_back(session, taken)

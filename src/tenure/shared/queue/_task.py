@@ -17,7 +17,7 @@ from tenure.arguments import check_name, check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled
-from tenure.handlers import split_failure
+from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
@@ -242,6 +242,7 @@ class Task(Guarded, Held, Generic[P_co]):
         made = await step(
             self._opened_family(),
             name,
+            self.check,
             function,
             lambda value: encode(queue.store.codec, queue.key, "step", value, queue.max_payload),
         )
@@ -322,8 +323,9 @@ class Task(Guarded, Held, Generic[P_co]):
         timeout = check_timeout("timeout", timeout)
         self._check_place("wait_for")
         family = self._opened_family()
-        if (entry := (await family.stored(SIGNAL)).get(name)) is None:
-            self.check()
+        entry = (await family.stored(SIGNAL)).get(name)
+        self.check()
+        if entry is None:
             # the contract has 0 for no timeout
             await self.suspend(
                 Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
@@ -339,8 +341,17 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         if self._scope is None:
             raise LeaseLost(self._name, self.lost or "released")
-        if self.lost or self._session.is_over():
+        if self.is_over():
             raise LeaseLost(self._name, self.lost or "expired")
+
+    def is_over(self) -> bool:
+        """True if the time of the lease has passed. From any thread, without effect. For those who begin a body."""
+        return self.lost is not None or self._session.is_over()
+
+    def begin(self) -> None:
+        """Raise `NotBegun` if the lease has passed already. From any thread. For the handler's convention alone."""
+        if self.is_over():
+            raise NotBegun(f"the lease of {self._name} had passed before its handler began")
 
     def _check_place(self, what: str) -> None:
         """Refuse a wait for which the handler cannot be interrupted and run again."""
@@ -493,6 +504,8 @@ class Task(Guarded, Held, Generic[P_co]):
             elif not isinstance(self._family, int) and (wait := self._waiting(self._family)):
                 return wait
             return self._done()
+        if isinstance(failure, NotBegun):
+            return Settle(self.id, self.token, Verdict.GIVE_BACK)
         record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
@@ -540,7 +553,7 @@ class Task(Guarded, Held, Generic[P_co]):
         if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:
             answered = partial(on_settled, self, settle)
         else:
-            self._error = error
+            self._error = None if isinstance(error, NotBegun) else error
             answered = partial(self._report, settle, self._seconds(), on_settled)
         if self._if_uncommitted is not None:
             settle, answered = self._if_uncommitted, partial(_refused_if_committed, answered)
