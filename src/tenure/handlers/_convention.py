@@ -175,7 +175,7 @@ def _tasks(tasks: Any) -> list[Any]:
         else:
             begun.append(task)
     if not begun:
-        raise NotBegun("no task of the batch has a lease any more")
+        raise NotBegun("each task of the batch has lost its lease")
     return begun
 
 
