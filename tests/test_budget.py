@@ -1,0 +1,93 @@
+"""The size of the library is a budget: four numbers, each with a limit in budget.toml that rarely rises.
+
+`python tests/test_budget.py` prints them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+SOURCES = TOP / "src"
+LANGUAGES = {".py", ".pyi", ".lua", ".sql", ".html", ".js", ".css"}
+LIMITS = tomllib.loads((TOP / "tests/budget.toml").read_text())
+ROOMS = (
+    "tenure",
+    *(f"tenure.{room}" for room in ("local", "sql", "processor", "observe", "testing", "blocking")),
+)
+"""The rooms from which users import."""
+
+
+def lines():
+    """The lines of all files of the package."""
+    files = [path for path in SOURCES.rglob("*") if path.suffix in LANGUAGES]
+    return sum(len(path.read_text().splitlines()) for path in files)
+
+
+def parameters():
+    """The parameters of what users construct and call: no values that only the library makes, and no errors."""
+    public = {}
+    for room in map(importlib.import_module, ROOMS):
+        public.update((id(value), value) for name in room.__all__ if callable(value := getattr(room, name)))
+    return sum(map(_parameters_of, public.values()))
+
+
+def _parameters_of(value):
+    if inspect.isclass(value):
+        if issubclass(value, BaseException) or (
+            dataclasses.is_dataclass(value) and not value.__dict__.get("__post_init__")
+        ):
+            return 0
+    elif not inspect.isroutine(value):
+        return 0
+    try:
+        return len(inspect.signature(value).parameters)
+    except ValueError:
+        return 0
+
+
+def words():
+    """The words of the documents, programs in them included."""
+    return sum(len(path.read_text().split()) for path in (*TOP.glob("docs/**/*.md"), TOP / "README.md"))
+
+
+def docstrings():
+    """The words of all docstrings."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return sum(
+        len((ast.get_docstring(node) or "").split())
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds)
+    )
+
+
+NUMBERS = {"lines": lines, "parameters": parameters, "words": words, "docstrings": docstrings}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_stays_within_its_limit(name):
+    limit, number = LIMITS[name]["limit"], NUMBERS[name]()
+    assert number <= limit, (
+        f"{number:,} {name}: take as much away, or raise the limit and say why in the commit"
+    )
+    # else the room that a change has made would be filled by the next one
+    assert number >= limit * 0.99, f"{number:,} {name}: lower the limit in tests/budget.toml, now {limit:,}"
+
+
+def test_each_limit_has_a_reason():
+    text = (TOP / "tests/budget.toml").read_text()
+    assert len(re.findall(r"(?m)^\[\w+\]\n# .+\nlimit = \d+$", text)) == len(NUMBERS) == len(LIMITS)
+
+
+if __name__ == "__main__":
+    for name, number in NUMBERS.items():
+        print(f"{number():>9,} {name}, limit {LIMITS[name]['limit']:,}")
