@@ -57,13 +57,13 @@ def floor(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def extras(session: nox.Session) -> None:
-    """With all extras, from a wheel, and away from the sources: the command starts, and the demo passes."""
+    """With all extras, from a wheel, and away from the sources: the command starts, and runs a map."""
     session.install(f"{ROOT}[all]")
     session.chdir(session.create_tmp())
     session.run("uv", "pip", "check", external=True)
     session.run("tenure", "--version")
     for backend in ("asyncio", "uvloop", "trio"):
-        session.run("tenure", "demo", "--quick", "--backend", backend)
+        session.run("tenure", "run", "tenure.examples:digest", "--fresh", "--backend", backend)
 
 
 @nox.session(python=PYTHONS[0])

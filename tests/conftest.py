@@ -126,12 +126,14 @@ def pytest_runtest_teardown():
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="also run what the tests leave out to be quick")
+    parser.addoption("--engine", help="module:factory of an engine for tests/engines/test_named_engine.py")
 
 
 def pytest_configure(config):
     # A shell starts a command of a script in the background with SIGINT ignored, and its children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    depth.engine = config.getoption("engine")
     if config.getoption("full"):
         depth.full = True
         hypothesis.settings.load_profile("full")

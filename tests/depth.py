@@ -8,6 +8,9 @@ from zlib import crc32
 full = False
 """Whether --full was said: `conftest.py` sets it before it collects the tests."""
 
+engine = None
+"""The engine that `--engine` names, as module:factory."""
+
 
 def share(number):
     """So many seeds or examples; without --full a fifth of them."""

@@ -90,4 +90,4 @@ def test_each_limit_has_a_reason():
 
 if __name__ == "__main__":
     for name, number in NUMBERS.items():
-        print(f"{number():>9,} {name}, limit {LIMITS[name]['limit']:,}")
+        print(f"{number():>9,} {name}, limit {LIMITS[name]['limit']:,}")  # noqa: T201

@@ -197,7 +197,7 @@ def test_the_table_of_times_has_each_duration():
 
 # ------------------------------------------------------------------------------------------------------ the commands
 
-COMMANDS = ("run", "work", "queue", "schedule", "lock", "claims", "leader", "doctor", "top", "web", "demo")
+COMMANDS = ("run", "work", "queue", "schedule", "lock", "claims", "leader", "doctor", "top", "web")
 
 
 def helped(*words):

@@ -24,7 +24,7 @@ DOORS = {("cli", "web"), ("engines", "engines/*")}
 
 # Folders inside of a room, on the floor that its own modules are. They do not import one another; only these modules,
 # which are the doors, import what is in a folder.
-FOLDERS = {"shared": {"holds", "queue", "limits"}, "cli": {"demo", "queue", "run", "work"}}
+FOLDERS = {"shared": {"holds", "queue", "limits"}, "cli": {"queue", "run", "work"}}
 FOLDER_DOORS = {"tenure.shared", "tenure.cli._main"}
 
 

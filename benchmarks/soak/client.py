@@ -24,8 +24,8 @@ from typing import Any
 import anyio
 
 import tenure
+from benchmarks.soak.referees import History
 from tenure.engines.redis import RedisEngine
-from tenure.testing import History
 
 PERMITS = 3
 READERS = 1000

@@ -28,7 +28,7 @@ from benchmarks.soak import evidence
 from benchmarks.soak.families_client import WIDTHS
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.plain import judged
-from tenure.testing import History, RefereeError, structured
+from benchmarks.soak.referees import History, RefereeError, structured
 
 LOOPS = ("asyncio", "trio", "uvloop")
 TTL = 2.0

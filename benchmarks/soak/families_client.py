@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tenure
 from benchmarks.soak import client
-from tenure.testing import History
+from benchmarks.soak.referees import History
 
 WIDTHS = (4, 3)
 """The numbers of children at each level."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tenure.testing import History, RefereeError
+from benchmarks.soak.referees import History, RefereeError
 
 STATE = b"tenure:{0}:state"
 # what is remembered for some time: answers, what was spent, how queues and barriers stand

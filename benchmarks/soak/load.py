@@ -12,7 +12,7 @@ import anyio
 
 import tenure
 from benchmarks.soak.plain import judged
-from tenure.testing import History, RefereeError, conservation, mutual_exclusion, nothing_lost
+from benchmarks.soak.referees import History, RefereeError, conservation, mutual_exclusion, nothing_lost
 
 PATIENCE = 120.0
 TICK = 0.02

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.soak.check import check
-from tenure.testing import Event
+from benchmarks.soak.referees import Event
 
 NEMESIS = {"killed", "frozen", "blocked"}
 MOMENTS = {"taken": "take", "completed": "complete", "found": "find", "ended": "end"}

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import tenure
 from benchmarks.soak import client
 from benchmarks.soak.client import BLOCK, STALL, Bank, Stale, block_loop
+from benchmarks.soak.referees import History
 from tenure.engine import CAP, NAMES, SESSION, Scan, SessionPage
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Context, Preset, Processor
-from tenure.testing import History
 
 PRESET = Preset(workers=6, connections=4, rate=100, queue_size=60)
 RETRY = tenure.Retry(attempts=3, backoff=0.02, jitter=0.5)

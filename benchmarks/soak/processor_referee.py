@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tenure.testing import Event
+from benchmarks.soak.referees import Event
 
 DISTURBANCES = {"killed", "frozen", "told", "away", "back"}
 

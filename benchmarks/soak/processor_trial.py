@@ -20,8 +20,8 @@ from benchmarks.soak.postgres import PostgresServer
 from benchmarks.soak.processor_client import END, PRESET, QUEUE, WHAT
 from benchmarks.soak.processor_nemesis import FAULTS, ProcessorNemesis
 from benchmarks.soak.processor_referee import strandings
+from benchmarks.soak.referees import History, conservation, mutual_exclusion, nothing_lost
 from tenure.engine import CAP, NAMES, Scan
-from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 
 LOOPS = ("asyncio", "trio", "uvloop")
 KEYS = 10

@@ -14,9 +14,7 @@ from benchmarks.soak.client import GROUPED, GROUPS, PERMITS, READERS, grouped, l
 from benchmarks.soak.judging import Judging, Verdict, unaware
 from benchmarks.soak.nemesis import FAULTS, Nemesis, wait_for_answer
 from benchmarks.soak.plain import judged
-from tenure.engines.redis import RedisEngine
-from tenure.testing import (
-    FaultProxy,
+from benchmarks.soak.referees import (
     History,
     capacity,
     conservation,
@@ -25,6 +23,8 @@ from tenure.testing import (
     mutual_exclusion,
     nothing_lost,
 )
+from tenure.engines.redis import RedisEngine
+from tenure.testing import FaultProxy
 
 LOOPS = ("asyncio", "trio", "uvloop", "trio")
 ROLES = (

@@ -175,7 +175,12 @@ def record() -> tuple[list[tuple[float, tuple[str, ...]]], dict[str, bytes]]:
         shell.until(shell.ready)
         shell.wait(1)
         shell.type("clear")
-        shell.type("tenure demo --quick")
+        for name in ("encoder", "decoder"):
+            shell.type(f"tenure queue put files '\"lib/json/{name}.py\"'")
+            shell.until(shell.ready)
+        shell.type("tenure work tenure.examples:digest --queue files")
+        shell.wait(4)
+        shell.press(b"\x03")  # it drains
         shell.until(shell.ready)
         return shell.samples, pages
 

@@ -12,7 +12,6 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.from_thread import start_blocking_portal
 
 import tenure
-from tenure.cli.demo._screen import Event, lines_of
 
 HOSTILE = "x\r\n\x1b]52;c;aGk=\x07\x7f\x9b2J\x85\u061c\u200e\u202e\u2066\u2028\u2029y"
 DEEP = b"[" * 980 + b"]" * 980
@@ -217,7 +216,3 @@ def test_a_bug_is_reported_safely(capsys, monkeypatch):
     said = capsys.readouterr().err
     assert "RuntimeError: x" in said
     assert obeyed(said) == set()
-
-
-def test_the_demo_prints_nothing_that_a_terminal_obeys():
-    assert obeyed("".join(lines_of(Event(1.0, HOSTILE), 80))) == set()

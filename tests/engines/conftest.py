@@ -6,9 +6,9 @@ from itertools import islice
 from zlib import crc32
 
 import pytest
+from contract import _odd_arguments
 
 import tenure.engine as e
-from tenure.testing.contract import _odd_arguments
 
 
 class Clock:

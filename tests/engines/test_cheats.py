@@ -9,14 +9,14 @@ import sys
 import anyio
 import depth
 import pytest
+from contract import EngineContract
+from contract._clerk import QueueSessionBase
+from contract._walk import FAMILIES
 from mutants.patches import SOURCES
 from mutated import MUTANTS, mutated, with_fault
 
 from tenure.engine import Resize
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import EngineContract
-from tenure.testing.contract._clerk import QueueSessionBase
-from tenure.testing.contract._walk import FAMILIES
 
 
 class Quick(EngineContract):

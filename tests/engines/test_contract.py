@@ -9,6 +9,7 @@ from collections import Counter
 import anyio
 import depth
 import pytest
+from contract import ContractInSetTime, EngineContract, Time, _odd_arguments
 from postgres_servers import kept
 
 from tenure.engine import Operation
@@ -17,37 +18,15 @@ from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
-from tenure.testing.contract import EngineContract, _odd_arguments
 
 
-class Time:
-    """The engine's clock, set by hand."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    async def advance(self, seconds):
-        self.now += seconds
-
-
-class InSetTime(EngineContract):
+class InSetTime(ContractInSetTime):
     walks = depth.walks(10)
 
     @pytest.fixture(autouse=True)
     def quick(self, request):
         if not depth.full:
             request.getfixturevalue("fewer_odd_arguments")
-
-    @pytest.fixture
-    def time(self):
-        return Time()
-
-    @pytest.fixture
-    def advance(self, time):
-        return time.advance
 
 
 @pytest.mark.one_loop(0)

@@ -7,13 +7,13 @@ import sqlite3
 import anyio
 import depth
 import pytest
+from contract._walk import WalkContract
 
 from tenure.engine import CAP, Engine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.engines.sqlite._clock import Clocks
 from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
-from tenure.testing.contract._walk import WalkContract
 
 
 class Direct(Engine):

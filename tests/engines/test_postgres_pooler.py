@@ -11,6 +11,7 @@ import anyio
 import depth
 import psycopg
 import pytest
+from contract import EngineContract
 from needed import NO_PGBOUNCER
 from poolers import PROGRAM, PgBouncer
 
@@ -20,7 +21,6 @@ from tenure.engine import HEALTH, HOLDERS, Acquire, Granted, OpenSession, Scan
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
 from tenure.engines.postgres._pipeline import Statement, rows
-from tenure.testing.contract import EngineContract
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=NO_PGBOUNCER)
 

@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 import depth
 import pytest
+from contract import EngineContract
 
 from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, Task, Worker, WorkQueue
 from tenure.engine import (
@@ -36,7 +37,6 @@ from tenure.engine import (
 from tenure.engines import open_store
 from tenure.engines.redis import RedisClusterEngine, _nodes, _shards
 from tenure.engines.redis._shards import SHARDS, shard_of, slot_of, tags
-from tenure.testing.contract import EngineContract
 
 TAGS = tags(SHARDS)
 

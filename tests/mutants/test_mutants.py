@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contract import EngineContract
 from mutants.patches import SOURCES, mutants
-
-from tenure.testing import EngineContract
 
 HERE = Path(__file__).parent
 AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "sqlite", "watchdog", "contract"}

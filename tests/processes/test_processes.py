@@ -17,7 +17,7 @@ import pytest
 from postgres_servers import PostgresCalls
 
 import tenure
-from tenure.testing import History, in_order
+from benchmarks.soak.referees import History, in_order
 
 CHILD = Path(__file__).with_name("child.py")
 PATIENCE = 50  # seconds; never waited for when all is well

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure.testing import History
+from benchmarks.soak.referees import History
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.soak import check, plain
-from tenure.testing import History
+from benchmarks.soak.referees import History
 
 HISTORIES = sorted((Path(check.__file__).parent / "histories").glob("*.jsonl.gz"))
 NUMBERS = count()

@@ -11,21 +11,12 @@ import depth
 import pytest
 
 import tenure
+from benchmarks.soak.referees import History, RefereeError, mutual_exclusion
 from tenure.engine import Hint, Notice, OpenSession, Ping, RenewSession, Reply
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.errors import StoreUnavailable
-from tenure.testing import (
-    Fault,
-    FaultyEngine,
-    History,
-    LeapingClock,
-    RefereeError,
-    cancellable,
-    explore,
-    mutual_exclusion,
-    run,
-)
+from tenure.testing import Fault, FaultyEngine, LeapingClock, cancellable, explore, run
 
 BACKENDS = ("asyncio", "trio")
 each_backend = pytest.mark.parametrize("backend", BACKENDS)

@@ -7,6 +7,7 @@ import depth
 import pytest
 
 import tenure
+from benchmarks.soak.referees import History, conservation, mutual_exclusion, nothing_lost
 from tenure.engine import (
     HOLDERS,
     Acquire,
@@ -30,7 +31,7 @@ from tenure.engine import (
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.errors import LeaseLost, StoreUnavailable
-from tenure.testing import Fault, FaultyEngine, History, conservation, mutual_exclusion, nothing_lost
+from tenure.testing import Fault, FaultyEngine
 from tenure.testing._faults import LeapingClock
 
 

@@ -33,7 +33,6 @@ _COMMANDS = {
     "doctor": "_doctor",
     "top": "_top",
     "web": "_web",
-    "demo": "demo._demo",
 }
 """The module of each command, imported when the command runs; the function in it has the same name."""
 
@@ -50,8 +49,7 @@ commands:
   leader   leaders of elections
   doctor   connect to a store, and report problems
   top      a store, live: queues, processes, holders and waiters
-  web      the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
-  demo     watch workers that are killed, and how others take over; needs no store
+  web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'
 
 Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
 every user of a machine can read the arguments of a process.

@@ -10,9 +10,10 @@ from explored.catalogue import on_a_wire, on_every_engine
 from explored.scenarios.outages import LATE
 from explored.world import at_rest
 
+from benchmarks.soak.referees import History, agreement
 from tenure import BarrierBroken
 from tenure.shared.holds._barrier import Barrier
-from tenure.testing import History, agreement, cancellable, newcomer
+from tenure.testing import cancellable, newcomer
 
 TTL = 30.0
 

@@ -10,10 +10,11 @@ from explored.scenarios.holds import TTL, Holder
 from explored.scenarios.losses import AWAY
 from explored.world import at_rest, pause
 
+from benchmarks.soak.referees import History, one_leader
 from tenure import AcquireTimeout
 from tenure.engine import CloseSession
 from tenure.shared.holds._election import Election
-from tenure.testing import History, cancellable, newcomer, one_leader
+from tenure.testing import cancellable, newcomer
 
 
 class Cluster:

@@ -10,9 +10,10 @@ from explored.catalogue import on_every_engine
 from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
+from benchmarks.soak.referees import History, structured
 from tenure import ChildItem, Retry, Task, TaskCancelled, TaskFailed, Worker, WorkQueue
 from tenure.engine import ENTRIES, Scan
-from tenure.testing import History, cancellable, structured
+from tenure.testing import cancellable
 
 RETRY = Retry(attempts=2, backoff=0.05, jitter=0)
 

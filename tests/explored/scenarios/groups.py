@@ -13,6 +13,7 @@ from explored.scenarios.losses import AWAY
 from explored.scenarios.queues import Consumer, all_is_done
 from explored.world import SOON, pause
 
+from benchmarks.soak.referees import History, capacity, fair, in_order, rate
 from tenure import (
     AcquireTimeout,
     CursorConflict,
@@ -25,7 +26,7 @@ from tenure import (
     WorkQueue,
 )
 from tenure.engine import CloseSession, SetGroups
-from tenure.testing import History, cancellable, capacity, fair, in_order, newcomer, rate
+from tenure.testing import cancellable, newcomer
 
 
 class Groups:

@@ -9,16 +9,12 @@ from contextlib import suppress
 import anyio
 import pytest
 
+from benchmarks.soak.referees import History, one_leader
 from tenure import LeaseLost, Lock, StoreClosed, open_store
 from tenure.engine import Acquire, Ask, CloseSession, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
-from tenure.testing import (
-    FaultyEngine,
-    History,
-    assert_checkpoints,
-    one_leader,
-)
+from tenure.testing import FaultyEngine, assert_checkpoints
 
 KEY = "tenure:election:cluster"
 

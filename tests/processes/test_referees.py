@@ -17,10 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tenure
-from tenure.engines.memory import MemoryEngine
-from tenure.errors import BarrierBroken, OutcomeUnknown, QueueFull
-from tenure.limits import Limit
-from tenure.testing import (
+from benchmarks.soak.referees import (
     Breach,
     Deliveries,
     Event,
@@ -39,6 +36,9 @@ from tenure.testing import (
     one_leader,
     rate,
 )
+from tenure.engines.memory import MemoryEngine
+from tenure.errors import BarrierBroken, OutcomeUnknown, QueueFull
+from tenure.limits import Limit
 
 
 @pytest.fixture
@@ -1021,7 +1021,7 @@ import sqlite3
 import sys
 import anyio
 import tenure
-from tenure.testing import History
+from benchmarks.soak.referees import History
 
 
 class Stale(Exception):

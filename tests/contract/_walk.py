@@ -114,7 +114,7 @@ class Trail:
             if self.timed:
                 await self.advance(7300.0)
             await self.execute(e.Ping())
-        except Exception as problem:  # noqa: BLE001 - as in `go`
+        except Exception as problem:
             walk.trouble = walk.trouble or f"at the end of all sessions: {problem!r}"
         return walk
 
@@ -180,7 +180,7 @@ class Walk:
             await self.advance(3600.0)
             await self._look_at_everything()
             await self._compare_hints()
-        except Exception as problem:  # noqa: BLE001 - whatever an engine raises is to be reported
+        except Exception as problem:
             self.trouble = str(problem) if isinstance(problem, AssertionError) else repr(problem)
 
     # what a step may use

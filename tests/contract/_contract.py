@@ -2,8 +2,6 @@
 line.
 """
 
-# ruff: noqa: ARG002 - fixtures are asked for by name
-
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable

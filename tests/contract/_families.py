@@ -1,7 +1,5 @@
 """The contract's tests of children, entries and signals of tasks."""
 
-# ruff: noqa: ARG002 - fixtures are asked for by name
-
 from __future__ import annotations
 
 import pytest

@@ -129,7 +129,7 @@ class History:
         self._events: list[Event] = []
         self._path = None
         if path is not None:
-            self._path = os.path.abspath(path)  # noqa: PTH100 the process may change its directory
+            self._path = os.path.abspath(path)
             self._salt = os.urandom(4).hex()
             self._write(b"")
 
@@ -261,14 +261,14 @@ class History:
 
     def _write(self, line: bytes) -> None:
         assert self._path is not None
-        with open(self._path, "ab", buffering=0) as file:  # noqa: PTH123 half as expensive
+        with open(self._path, "ab", buffering=0) as file:
             if file.write(line) != len(line):
                 raise OSError(f"{self._path}: an event was not written in one piece")
 
     def _read(self, path: str) -> list[Event]:
         events: list[Event] = []
         torn = 0
-        with open(path, "rb") as file:  # noqa: PTH123 as above
+        with open(path, "rb") as file:
             for line in file:
                 try:
                     events.append(Event(**json.loads(line)))

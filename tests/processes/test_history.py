@@ -13,12 +13,12 @@ import threading
 import anyio
 import pytest
 
+from benchmarks.soak.referees import Event, History
 from tenure.errors import BarrierBroken, QueueFull
-from tenure.testing import Event, History
 
 FLOOD = """
 import sys
-from tenure.testing import History
+from benchmarks.soak.referees import History
 
 history = History(sys.argv[1])
 for number in range(int(sys.argv[2])):

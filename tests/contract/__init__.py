@@ -27,7 +27,7 @@ from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
 from ._walk import WalkContract  # noqa: E402
 
-__all__ = ("EngineContract",)
+__all__ = ("ContractInSetTime", "EngineContract", "Time")
 
 
 class EngineContract(
@@ -59,3 +59,28 @@ class EngineContract(
 
     Thread safety: none needed; pytest makes one for each test.
     """
+
+
+class Time:
+    """An engine's clock, set by hand."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    async def advance(self, seconds):
+        self.now += seconds
+
+
+class ContractInSetTime(EngineContract):
+    """The demands on an engine that takes the clock `time` as an argument."""
+
+    @pytest.fixture
+    def time(self):
+        return Time()
+
+    @pytest.fixture
+    def advance(self, time):
+        return time.advance

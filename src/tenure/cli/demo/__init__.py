@@ -1,1 +1,0 @@
-"""The command `tenure demo`: workers, the faults that it plants among them, and the audit of their work."""
