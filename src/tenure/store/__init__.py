@@ -82,7 +82,22 @@ Which file to open
 | a wake-up is lost inside the process                   | `tenure.waiting._line`, `_park`                   |
 | works on asyncio, fails on trio (or the reverse)       | `tenure.waiting._park`                            |
 | "belongs to another thread"                            | `_dispatch.Home`                                  |
-| what the engine answers is wrong                       | `tenure.engines.memory`: the readable one         |
+| a task is delivered late                               | "When a delayed task starts", below               |
+| what the engine answers is wrong                       | `tenure.engines.rules`: the rules in Python       |
+
+When a delayed task starts
+--------------------------
+
+One of the first three events makes a taker ask; the fourth starts the task::
+
+    the alarm          Takers.on_answer keeps `ask_again_in` of the last exchange: the next due time of the queue.
+                       Timer adds up to 0.2 s by chance -> Takers.reask -> an exchange
+    any operation      of any process on the queue: the engine makes due tasks takeable (in Lua `promote`), and
+                       offers them to as many idle takers as it knows: `offer_tasks` publishes READY
+    the hint           the engine's link -> Store._on_hint -> Takers.on_ready -> an exchange
+    the exchange       answers with the task -> Takers._hand_over -> the runner
+
+A hint may get lost; the alarm does not.
 
 Seven files to read first, in this order
 ----------------------------------------
