@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from math import isnan, nan
 from typing import Generic, TypeVar
 
-from tenure.waiting import now
+from tenure.waiting import steady
 
 __all__ = ("Entry", "Fifo", "Ranked")
 
@@ -103,7 +103,7 @@ class Ranked(Generic[T]):
             by_age = self._by_age
             while not (entry := by_age[0][1]).there:
                 heappop(by_age)
-            if now() - entry.came > self._aging:
+            if steady() - entry.came > self._aging:
                 return entry
         while not (entry := heap[0][2]).there:
             heappop(heap)
@@ -116,7 +116,7 @@ class Ranked(Generic[T]):
         heappush(self._heap, (-entry.priority, entry.seq, entry))
         if self._aging is not None:
             if isnan(entry.came):
-                entry.came = now()
+                entry.came = steady()
             heappush(self._by_age, (entry.seq, entry))
 
     def remove(self, entry: Entry[T]) -> None:

@@ -16,7 +16,7 @@ from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import State, States
 from tenure.observe import Reporter
-from tenure.waiting import NOTHING, checkpoint, clock, now
+from tenure.waiting import NOTHING, checkpoint, steady, steady_clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -82,7 +82,8 @@ class CircuitBreaker(AsyncBlock):
     has said nothing for `probe_seconds` loses its place to the next call.
 
     A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
-    a call that raises what `record` matches has failed; any other is a success. Both take exception classes or a
+    a call that raises what `record` matches has failed, and so has one by `call` or the decorator whose result
+    `record_result` returns True for; any other is a success. Both take exception classes or a
     function of the exception. An exception group is a failure if any exception in it is. What began in one state
     says nothing in the next: its outcome is dropped. Mistakes of the program say nothing about the service either:
     a call with wrong arguments, or of anything but an async function, is a `TypeError` that does not count.
@@ -121,6 +122,7 @@ class CircuitBreaker(AsyncBlock):
         probe_seconds: float = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
+        record_result: Callable[[Any], bool] | None = None,
         name: str = "",
         observer: Observer | None = None,
     ) -> None:
@@ -140,6 +142,9 @@ class CircuitBreaker(AsyncBlock):
             probe_seconds=probe_seconds,
         )
         self._outcomes = Outcomes(record, ignore)
+        if not (record_result is None or callable(record_result)):
+            raise TypeError(f"record_result must be a function or None, not {record_result!r}")
+        self._record_result = record_result
         self._name = name
         self._reporter = Reporter(observer)
         self._listeners: list[Callable[[State, State], object]] = []
@@ -157,6 +162,7 @@ class CircuitBreaker(AsyncBlock):
         probe_seconds: float = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
+        record_result: Callable[[Any], bool] | None = None,
         name: str = "",
         observer: Observer | None = None,
     ) -> Self:
@@ -178,6 +184,7 @@ class CircuitBreaker(AsyncBlock):
             probe_seconds=probe_seconds,
             record=record,
             ignore=ignore,
+            record_result=record_result,
             name=name,
             observer=observer,
         )
@@ -197,7 +204,7 @@ class CircuitBreaker(AsyncBlock):
             if code is not None and not code.co_flags & CO_COROUTINE and code.co_name != "<lambda>":
                 _check_async(fn)
         states = self._states
-        time = clock() if states.timed else None
+        time = steady_clock() if states.timed else None
         since = time() if time else 0.0
         permit = states.passing or states.admit(since) or await self._refuse(since)
         awaitable: Any = None
@@ -207,18 +214,24 @@ class CircuitBreaker(AsyncBlock):
         except BaseException as error:
             failed = self._verdict(error)
             states.settle(
-                permit, since, time() if time else now() if failed or states.window.failures else 0.0, failed
+                permit,
+                since,
+                time() if time else steady() if failed or states.window.failures else 0.0,
+                failed,
             )
             if isinstance(error, TypeError) and not (awaitable is None or isawaitable(awaitable)):
                 raise TypeError(f"fn must be an async function, but {fn!r} returned {awaitable!r}") from None
             raise
-        states.settle(permit, since, time() if time else now() if states.window.failures else 0.0, False)
+        failed = self._record_result is not None and self._is_failure(result)
+        states.settle(
+            permit, since, time() if time else steady() if failed or states.window.failures else 0.0, failed
+        )
         return result
 
     def __aenter__(self) -> CoroutineType[Any, Any, None]:
         """Begin a call, or raise `CircuitOpen`."""
         states = self._states
-        time = clock() if states.timed else None
+        time = steady_clock() if states.timed else None
         since = time() if time else 0.0
         permit = states.passing or states.admit(since)
         if not permit:
@@ -238,7 +251,7 @@ class CircuitBreaker(AsyncBlock):
         failed = error is not None and self._outcome(error)
         states = self._states
         states.settle(
-            permit, since, time() if time else now() if failed or states.window.failures else 0.0, failed
+            permit, since, time() if time else steady() if failed or states.window.failures else 0.0, failed
         )
         return NOTHING
 
@@ -303,7 +316,7 @@ class CircuitBreaker(AsyncBlock):
         states = self._states
         if states.state == "half_open" and len(states.probes) + states.window.calls < states.settings.probes:
             return 0.0
-        return states.retry_after(now()) if states.state in ("open", "half_open", "forced_open") else 0.0
+        return states.retry_after(steady()) if states.state in ("open", "half_open", "forced_open") else 0.0
 
     def statistics(self) -> CircuitBreakerStatistics:
         """Return the state as the last call left it."""
@@ -341,6 +354,14 @@ class CircuitBreaker(AsyncBlock):
                 listener(old, new)
             except Exception as error:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
                 self._reporter.warn("breaker.listener_failed", name=self._name, old=old, new=new, error=error)
+
+    def _is_failure(self, result: object) -> bool | None:
+        assert self._record_result is not None
+        try:
+            return bool(self._record_result(result))
+        except Exception as mistake:  # noqa: BLE001 - it is logged; the caller gets the result that it is about
+            self._reporter.warn("breaker.matcher_failed", name=self._name, error=mistake)
+            return None
 
     def _verdict(self, error: BaseException) -> bool | None:
         """Judge what came out of calling and awaiting a function."""

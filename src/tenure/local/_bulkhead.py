@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._limits import seconds
-from tenure.waiting import Expired, Line, checkpoint
+from tenure.waiting import Expired, Home, Line, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -62,10 +62,12 @@ class BulkheadStatistics:
 class _Kind:
     __slots__ = ("in_use", "line", "name", "refused", "share")
 
-    def __init__(self, name: str, share: float, left: Callable[[_Kind, Waiter[int, None]], None]) -> None:
+    def __init__(
+        self, name: str, share: float, left: Callable[[_Kind, Waiter[int, None]], None], home: Home
+    ) -> None:
         self.name = name
         self.share = share
-        self.line: Line[int, None] = Line(partial(left, self))
+        self.line: Line[int, None] = Line(partial(left, self), home)
         self.in_use = 0
         self.refused = 0
 
@@ -89,7 +91,7 @@ class Bulkhead:
     Source: Nygard, "Release It!"; the sharing is max-min fairness with weights, as schedulers of clusters have it.
     """
 
-    __slots__ = ("_arrivals", "_in_use", "_kinds", "_limit", "_max_waiting")
+    __slots__ = ("_arrivals", "_home", "_in_use", "_kinds", "_limit", "_max_waiting")
 
     def __init__(
         self,
@@ -104,13 +106,14 @@ class Bulkhead:
         self._limit = check_count("limit", limit)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._in_use = 0
+        self._home = Home(self)
         self._arrivals = count()
         self._kinds: dict[Hashable, _Kind] = {}
         for kind, share in ({None: 1} if shares is None else shares).items():
             if not 0 < share < inf:
                 raise ValueError(f"shares must be numbers of more than 0, not {share!r} for {kind!r}")
             name = "bulkhead" if kind is None else f"bulkhead {kind!r}"
-            self._kinds[kind] = _Kind(name, share, self._left)
+            self._kinds[kind] = _Kind(name, share, self._left, self._home)
 
     def enter(
         self, kind: Hashable = None, timeout: float | None = None
@@ -187,6 +190,8 @@ class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None])
         bulkhead, state = self._bulkhead, self._state
         # while a call waits nothing is free, so a call that finds a free place overtakes none
         if bulkhead._in_use < bulkhead._limit:
+            if bulkhead._home.run is None:
+                bulkhead._home.bind()
             bulkhead._take(state)
             try:
                 await checkpoint()

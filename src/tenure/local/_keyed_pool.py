@@ -101,8 +101,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was cancelled
-    has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
+    A body that raises an exception has its resource reset, or checked if there is no `reset`, or closed with neither; a
+    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
     of its users has left; without `reset` it is kept, and checked before it is lent again if a body raised.
 
     `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that dependent

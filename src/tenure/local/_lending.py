@@ -171,9 +171,9 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):
             self._drop(entry, "cancelled")
-        elif (
-            error is None or hooks.check is None or closing or await self._passes("check", entry, shield=True)
-        ):
+        elif error is not None and hooks.check is None:
+            self._drop(entry, "unhealthy")
+        elif error is None or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
     # closing, many at a time
@@ -185,8 +185,9 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
     async def _end(self, entry: E, reason: str) -> None:
         try:
-            await self._before_closing(entry, reason)
-            await self._hooks.end(entry.resource, entry.fields)
+            if not self._is_of_parent:  # the parent uses it
+                await self._before_closing(entry, reason)
+                await self._hooks.end(entry.resource, entry.fields)
         finally:
             self._closed += 1
             self._state.closing -= 1

@@ -101,9 +101,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     - `check_every`: an idle one is checked this often, and replaced if it fails;
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; a body that was
-    cancelled, or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that
-    is closed.
+    A body that raises an exception has its resource reset, or checked if there is no `reset`; with neither, the
+    resource is closed. A body that was cancelled, or was left by any other BaseException, has it reset, or closed if
+    there is no `reset`. What fails that is closed. After a fork the child has to open a pool of its own.
 
     An error of `create` is raised in every waiting task, if nothing is lent that could come back for them; otherwise
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as

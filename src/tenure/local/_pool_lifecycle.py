@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
+from weakref import WeakSet
 
 import anyio
 from anyio import AsyncContextManagerMixin
@@ -31,6 +33,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         self._close_timeout = close_timeout
         self._reporter = reporter
         self._phase = "new"
+        self._is_of_parent = False
         self._upkeep: Upkeep | None = None
         self._emptied: Line[None, None] = Line(_nothing)
 
@@ -73,6 +76,10 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
     def _check_open(self) -> None:
         if self._phase in {"new", "opening"}:
             raise RuntimeError(_NOT_OPEN)
+        if self._is_of_parent:
+            raise PoolClosed(
+                "the pool was opened before a fork, and its resources are the parent's: open one here"
+            )
         if self._phase != "open":
             raise PoolClosed("the pool is closed")
 
@@ -96,6 +103,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         if self._phase != "new":
             raise RuntimeError("a pool can be opened only once; make a new one")
         self._phase = "opening"
+        _opened.add(self)
         try:
             async with in_one_task("pool"), unwrapped_task_group() as group:
                 self._upkeep = Upkeep(group)
@@ -112,7 +120,21 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
                     finally:
                         self._close_lent()
         finally:
+            _opened.discard(self)
             self._reporter.settle()
 
 
 def _nothing(_: Waiter[None, None]) -> None: ...
+
+
+_opened: WeakSet[PoolLifecycle] = WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in _opened:
+        pool._is_of_parent = True
+        pool._phase = "closing"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,7 +12,7 @@ from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.local._backlog import Entry, Fifo, Ranked
-from tenure.waiting import Line, Waiter, checkpoint
+from tenure.waiting import Home, Line, Waiter, checkpoint
 
 __all__ = ("PriorityQueue", "Queue", "QueueStatistics")
 
@@ -61,8 +61,9 @@ class _Queue(Generic[T]):
         self._seq = 0
         self._unfinished = 0
         self._closed = False
-        self._getters: Line[None, Entry[T]] = Line(self._getter_left)
-        self._putters: Line[Entry[T], None] = Line(self._putter_left)
+        home = Home(self)
+        self._getters: Line[None, Entry[T]] = Line(self._getter_left, home)
+        self._putters: Line[Entry[T], None] = Line(self._putter_left, home)
         self._enlisting: Line[None, None] = Line(lambda _: None)
 
     # putting

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import BrokenResourceError, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.waiting import NOTHING, Line, TaskEnd, checkpoint, this_task_end
+from tenure.waiting import NOTHING, Home, Line, TaskEnd, checkpoint, this_task_end
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -98,8 +98,9 @@ class RWLock:
         if policy not in ("fair", "readers", "writers"):
             raise ValueError(f'policy must be "fair", "readers" or "writers", not {policy!r}')
         self._policy: Policy = policy
-        self._readers: Line[_Want, None] = Line(self._left)
-        self._writers: Line[_Want, None] = Line(self._left)
+        home = Home(self)
+        self._readers: Line[_Want, None] = Line(self._left, home)
+        self._writers: Line[_Want, None] = Line(self._left, home)
         self._came = 0
         self._ahead = 0
         # the tasks that are in, and since which phase
@@ -173,8 +174,8 @@ class RWLock:
 
     def __repr__(self) -> str:
         held = f"{len(self._holders)} reading" if self._writer is None else "1 writing"
-        waiting = f"{len(self._readers)} and {len(self._writers)} waiting to"
-        return f"<RWLock {self._policy}, {held}, {waiting}{', broken' if self._broken else ''}>"
+        waiting = f"waiting: {len(self._readers)} to read, {len(self._writers)} to write"
+        return f"<RWLock {self._policy}, {held}; {waiting}{'; broken' if self._broken else ''}>"
 
     async def _enter(self, block: _Block, line: Line[_Want, None]) -> None:
         task = this_task_end()
@@ -184,6 +185,8 @@ class RWLock:
         if not self._goes_in(task, line):
             await line.wait(self._join(line, task))
             return
+        if line.home.run is None:
+            line.home.bind()
         try:
             await checkpoint()
         except BaseException:
@@ -201,7 +204,9 @@ class RWLock:
     def _refuse(self, entered_by: object) -> None:
         if entered_by is not None:
             raise RuntimeError(f"this block of {self!r} was entered before, and is for one use")
-        raise RuntimeError(f"{self!r} is held by this task already")
+        raise RuntimeError(
+            f"this task holds the lock already, and would wait for itself: leave first, as nothing upgrades ({self!r})"
+        )
 
     def _goes_in(self, task: TaskEnd, line: Line[_Want, None]) -> bool:
         if line is self._readers:

@@ -148,6 +148,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
             outcome = await flight.line.wait(waiter)
         else:
             flight = self._flights[key] = _Flight(key, flight, self._reporter)
+            flight.line.home.bind()
             waiter = flight.line.join(None)
             if self._group is not None:
                 self._group.start_soon(self._fly, flight, fn, args, name="tenure flight")

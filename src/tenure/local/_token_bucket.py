@@ -17,7 +17,7 @@ from anyio import CancelScope, WouldBlock
 from tenure.arguments import AsyncBlock, check_flag, check_seconds
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
-from tenure.waiting import Line, Waiter, checkpoint, now
+from tenure.waiting import Line, Waiter, checkpoint, loop_time, steady
 
 from ._level import MADE_UP, Arithmetic, Level
 from ._levels import Levels
@@ -61,7 +61,7 @@ class Reservation:
 
         It was fixed when they were reserved, at the rate of that moment; only `hold_off` puts it off.
         """
-        return max(0.0, self._time - now())
+        return max(0.0, self._time - steady())
 
     @property
     def _time(self) -> float:
@@ -72,7 +72,7 @@ class Reservation:
 
         Returns whether it did.
         """
-        if not self._n or (self._place is None and self._time < now()):
+        if not self._n or (self._place is None and self._time < steady()):
             return False
         n, self._n = self._n, 0.0
         self._bucket._unreserve(n, self._place)
@@ -164,7 +164,7 @@ class TokenBucket(AsyncBlock):
 
     def acquire_nowait(self, n: Any = 1) -> None:
         """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
-        if not self._take(self._level.amount(n), now()):
+        if not self._take(self._level.amount(n), steady()):
             raise WouldBlock
 
     @overload
@@ -185,18 +185,19 @@ class TokenBucket(AsyncBlock):
         if fail_fast is not False:
             check_flag("fail_fast", fail_fast)
         n = self._level.amount(n)
-        if self._take(n, now()):
+        if self._take(n, steady()):
             try:
                 await checkpoint()
             except BaseException:
                 self._give_back(n)
                 raise
             return
-        while (due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
+        while loop_time(due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
             if fail_fast:
-                raise WouldExceedDeadline("token bucket", due - now())
+                raise WouldExceedDeadline("token bucket", due - steady())
             await anyio.sleep_until(deadline)
         request = _Request(n)
+        self._line.home.bind()
         if self._keeper is None or self._keeper is _HOLD:
             self._keeper = request
             await self._keep_time(request)
@@ -228,7 +229,7 @@ class TokenBucket(AsyncBlock):
 
     def _due_at(self, n: Any) -> float:
         """The time at which a task that joins the line now may have `n` tokens."""
-        time = now()
+        time = steady()
         return max(self._level.due_behind(n, self._ahead(), time, time <= self._late_until), self._held_until)
 
     def _ahead(self) -> Any:
@@ -239,17 +240,17 @@ class TokenBucket(AsyncBlock):
 
     async def _keep_time(self, request: _Request) -> None:
         """Sleep until this task may take its tokens. Then admit all that is due, and hand the timekeeping on."""
-        self._no_sooner = now() + TICK if self._level.per < TICK else -inf
+        self._no_sooner = steady() + TICK if self._level.per < TICK else -inf
         try:
-            with CancelScope(deadline=self._next_alarm(request.n)) as self._alarm:
+            with CancelScope(deadline=loop_time(self._next_alarm(request.n))) as self._alarm:
                 await anyio.sleep_forever()
-            time = now()
+            time = steady()
             self._late_until = time + min(time - self._level.due(request.n), MADE_UP) + TICK
             self._level.spend(request.n, time, self._held_until)
         finally:
             self._alarm = None
             self._keeper = None
-            self._let_in(now())
+            self._let_in(steady())
 
     def _next_alarm(self, n: Any) -> float:
         return max(self._level.due(n), self._no_sooner, self._held_until)
@@ -282,7 +283,7 @@ class TokenBucket(AsyncBlock):
             self._give_back(request.n)
         else:
             self._keeper = None
-        self._let_in(now())
+        self._let_in(steady())
 
     def _give_back(self, n: Any) -> None:
         self._level.give_back(n)
@@ -290,7 +291,7 @@ class TokenBucket(AsyncBlock):
 
     def _set_alarm(self) -> None:
         if self._alarm is not None and self._keeper is not None:
-            self._alarm.deadline = self._next_alarm(self._keeper.n)
+            self._alarm.deadline = loop_time(self._next_alarm(self._keeper.n))
 
     # reserving
 
@@ -306,7 +307,7 @@ class TokenBucket(AsyncBlock):
         ValueError for more than the burst.
         """
         n = self._level.none + self._level.amount(n)
-        time = now()
+        time = steady()
         reservation = Reservation(self, n, max(time, self._due_at(n)))
         if self._keeper is None or self._keeper is _HOLD:
             self._level.book(n, time, time <= self._late_until)
@@ -342,7 +343,7 @@ class TokenBucket(AsyncBlock):
 
     def _correct_spending(self, taken: tuple[list[float], float], back: tuple[float, ...]) -> None:
         ends, held = taken
-        time = max(now(), self._held_until)
+        time = max(steady(), self._held_until)
         ends = [end + (self._held - held) for end in ends]
         self._level.correct(back, ends, time, time <= self._late_until)
         self._set_alarm()
@@ -357,7 +358,7 @@ class TokenBucket(AsyncBlock):
         """
         seconds = check_seconds("seconds", seconds)
         await checkpoint()
-        time = now()
+        time = steady()
         begin, end = max(time, self._held_until), time + seconds
         if end > begin:
             self._level.hold(end - begin, begin)
@@ -372,14 +373,14 @@ class TokenBucket(AsyncBlock):
         checkpoint.
         """
         await checkpoint()
-        time = now()
+        time = steady()
         return self._level.state(self._ahead(), time, time <= self._late_until, self._held_until)
 
     # the rate
 
     def set_rate(self, rate: float) -> None:
         """Change the rate; waiting tasks use the new rate from now on. The tokens in the bucket stay."""
-        self._level.set_rate(rate, lambda: max(now(), self._held_until))
+        self._level.set_rate(rate, lambda: max(steady(), self._held_until))
         self._set_alarm()
 
     # looking
@@ -387,7 +388,7 @@ class TokenBucket(AsyncBlock):
     def statistics(self) -> TokenBucketStatistics:
         """Return the current state."""
         rate, burst = self._level.rate, self._level.burst
-        tokens = burst - self._level.debt(max(now(), self._held_until))
+        tokens = burst - self._level.debt(max(steady(), self._held_until))
         return TokenBucketStatistics(rate, burst, tokens, self._tasks_waiting())
 
     def _tasks_waiting(self) -> int:

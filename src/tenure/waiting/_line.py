@@ -35,11 +35,13 @@ are linked to each other.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
+from threading import get_ident
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._deadlines import Deadlines
-from ._park import checkpoint, park, this_loop, time_limit, wake
+from ._park import checkpoint, loop_caller, park, runs, this_loop, this_run, time_limit, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,6 +105,46 @@ class Waiter(Generic[T, V]):
         return f"<Waiter {state} want={self.want!r}>"
 
 
+class Home:
+    """The event loop of the waiters of an object, and its thread. Lines of one object share it.
+
+    A later loop may take over; a loop in another thread only when the loop before has ended. Objects that are taken
+    without waiting `bind` at the first time at least, so that a waiter learns at once of a holder elsewhere.
+    """
+
+    __slots__ = ("_call", "_owner", "run", "thread")
+
+    def __init__(self, owner: object = None) -> None:
+        """`owner` is for the message: the object, or a function of it."""
+        self.run: object = None
+        self.thread: int = 0
+        self._owner = owner
+        self._call: Callable[[Callable[[], None]], None] | None = None
+
+    def bind(self) -> None:
+        """Note the running loop. RuntimeError if the loop noted before runs in another thread."""
+        run, thread = this_run(), get_ident()
+        if run is self.run:
+            return
+        if self.thread not in (0, thread) and runs(self.run):
+            owner = getattr(getattr(self._owner, "func", self._owner), "__self__", self._owner)
+            raise RuntimeError(
+                f"{owner!r} belongs to another event loop, which runs in another thread: make one for each loop"
+            )
+        self.run, self.thread, self._call = run, thread, loop_caller()
+
+    def wake(self, parked: Parked) -> None:
+        """Wake a task, from whatever thread."""
+        if self.thread == get_ident() or self._call is None:
+            parked.set_result(None)
+        else:
+            self._call(partial(_wake, parked))
+
+
+def _wake(parked: Parked) -> None:
+    wake(parked)
+
+
 class Line(Generic[T, V]):
     """Tasks that wait, first come first served unless the owner grants in another order.
 
@@ -117,17 +159,18 @@ class Line(Generic[T, V]):
 
     Cancellation: see the methods, and the theory at the head of the module.
 
-    Thread safety: none; all on the thread of one loop.
+    Thread safety: none; all on the thread of one loop. A loop in another thread is refused when a task of it waits.
     """
 
-    __slots__ = ("_count", "_deadlines", "_last", "_on_leave", "first")
+    __slots__ = ("_count", "_deadlines", "_last", "_on_leave", "first", "home")
 
     first: Waiter[T, V] | None
     """The first waiter, which may have been cancelled in this turn: a quick look whether any waits. See `head`."""
 
-    def __init__(self, on_leave: Callable[[Waiter[T, V]], None]) -> None:
+    def __init__(self, on_leave: Callable[[Waiter[T, V]], None], home: Home | None = None) -> None:
         """Make an empty line; outside a running loop too."""
         self._on_leave = on_leave
+        self.home: Home = home or Home(on_leave)
         self._count = 0
         self._deadlines: Deadlines[Waiter[T, V]] | None = None
         self.first = None
@@ -191,7 +234,7 @@ class Line(Generic[T, V]):
         waiter.value = value
         if parked is not None:
             # last, since it raises if the loop was closed: then the waiter gives the thing back when it is collected
-            parked.set_result(None)
+            self.home.wake(parked)
         return True
 
     def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
@@ -200,11 +243,13 @@ class Line(Generic[T, V]):
         False when it has left, was granted already, or was cancelled.
         """
         parked = waiter.parked
-        if waiter.granted or waiter.gone or (parked is not None and not wake(parked)):
+        if waiter.granted or waiter.gone or (parked is not None and parked.done()):
             return False
         self._unlink(waiter)
         waiter.gone = True
         waiter.error = error
+        if parked is not None:
+            self.home.wake(parked)
         return True
 
     def fail_all(self, make_error: Callable[[], BaseException]) -> None:
@@ -216,8 +261,8 @@ class Line(Generic[T, V]):
         """Park until the waiter, which this task has just made with `join`, is granted something; return
         the grant.
 
-        Always a checkpoint. Raises the error of `fail`, and `Expired` after `timeout` seconds; then the waiter leaves
-        the line.
+        Always a checkpoint. Raises the error of `fail`, `Expired` after `timeout` seconds, and `RuntimeError` while the
+        line belongs to a loop in another thread; then the waiter leaves the line.
 
         Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
         `on_leave`.
@@ -226,6 +271,7 @@ class Line(Generic[T, V]):
             if waiter.granted or waiter.gone:
                 await checkpoint()
             else:
+                self.home.bind()
                 waiter.parked = parked = park()
                 if timeout == inf:
                     await parked

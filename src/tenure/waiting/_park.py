@@ -6,10 +6,10 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `park` and `wake`: put the current task to sleep until another task of the same loop wakes it;
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
-- `now` and `clock`: the loop's clock, as ``anyio.current_time`` without its look-up;
+- `now`: the loop's clock, as ``anyio.current_time`` without its look-up; `steady`: a clock on which loops agree;
 - `call_at`: a timer of asyncio, in a `context_of_callbacks`, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
-- `this_loop`: which loop of asyncio is running;
+- `this_loop`: which loop of asyncio is running; `this_run`: which loop of either kind, and `runs`: whether a loop does;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `this_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `within`: a coroutine in its context;
@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
+from time import monotonic
 from types import FunctionType, SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
@@ -46,15 +47,19 @@ __all__ = (
     "TaskEnd",
     "call_at",
     "checkpoint",
-    "clock",
     "context_of_callbacks",
     "loop_caller",
+    "loop_time",
     "new_scope",
     "now",
     "on_readable",
     "park",
+    "runs",
     "runs_in_real_time",
+    "steady",
+    "steady_clock",
     "this_loop",
+    "this_run",
     "this_task",
     "this_task_end",
     "time_limit",
@@ -156,11 +161,27 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def clock() -> Callable[[], float]:
-    """Return the function that reads the clock of the running loop: for a task that reads it twice."""
+def steady() -> float:
+    """The time on a clock that goes on from one loop to the next, in seconds: for instants that outlive a loop.
+
+    It is asyncio's clock. trio's begins anew, at random, in each run. Where a test moves the loop's clock, it is that.
+    """
     if _running.name == "trio":
-        return _trio().current_clock().current_time
+        return steady_clock()()
+    return asyncio.get_running_loop().time()
+
+
+def steady_clock() -> Callable[[], float]:
+    """Return the function that reads the `steady` clock: for a task that reads it twice."""
+    if _running.name == "trio":
+        clock = _trio().current_clock()
+        return monotonic if type(clock).__name__ == "SystemClock" else clock.current_time
     return asyncio.get_running_loop().time
+
+
+def loop_time(instant: float) -> float:
+    """The time on the clock of the running loop at an instant of the `steady` clock."""
+    return now() + (instant - steady()) if _running.name == "trio" else instant
 
 
 def call_at(when: float, function: Callable[[], object], context: Context) -> Callable[[], None]:
@@ -189,6 +210,26 @@ def new_scope() -> CancelScope:
 # no function of our own: it is called for each operation
 this_loop: Callable[[], object] = asyncio._get_running_loop
 """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
+
+
+def this_run() -> object:
+    """The loop that is running here: asyncio's, or trio's token."""
+    return _trio().current_trio_token() if _running.name == "trio" else this_loop()
+
+
+def runs(run: Any) -> bool:
+    """True while a loop runs that `this_run` has returned, in whatever thread."""
+    if isinstance(run, asyncio.AbstractEventLoop):
+        return run.is_running()
+    try:
+        run.run_sync_soon(_pass)
+    except RuntimeError:  # of trio: the run has finished
+        return False
+    return True
+
+
+def _pass() -> None:
+    pass
 
 
 def runs_in_real_time() -> bool:
