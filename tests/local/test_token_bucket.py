@@ -313,7 +313,7 @@ class PlainBucket(RuleBasedStateMachine):
         self.rate = 4.0
         self.bucket = TokenBucket(4, burst=8)
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("tenure.local._token_bucket.now", lambda: self.time)
+        self.patch.setattr("tenure.local._token_bucket.steady", lambda: self.time)
 
     def teardown(self):
         self.patch.undo()

@@ -103,7 +103,7 @@ class CircuitBreaker(AsyncBlock):
     sony/gobreaker, so that outcomes of an earlier state cannot count in a later one.
     """
 
-    __slots__ = ("_listeners", "_name", "_outcomes", "_reporter", "_states")
+    __slots__ = ("_listeners", "_name", "_outcomes", "_record_result", "_reporter", "_states")
 
     def __init__(
         self,
