@@ -88,7 +88,9 @@ async def test_a_backup_of_postgres_is_restored(own_postgres_server):
     server = own_postgres_server()
 
     def copy(former, later):
-        with closing(psycopg.connect(server.url().replace("/postgres?", "/template1?"), autocommit=True)) as sql:
+        with closing(
+            psycopg.connect(server.url().replace("/postgres?", "/template1?"), autocommit=True)
+        ) as sql:
             sql.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{former}'")
             sql.execute(f"CREATE DATABASE {later} TEMPLATE {former}")
 

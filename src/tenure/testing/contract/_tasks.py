@@ -43,7 +43,9 @@ class TaskContract(QueueSessionBase):
         assert (len(first.ids), len(last.ids)) == (2, 1)
         assert (await a.count()).put == 3
 
-    async def test_ids_follow_the_time_of_the_engine(self, client: OpenClient, do: Do, advance: Advance) -> None:
+    async def test_ids_follow_the_time_of_the_engine(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
         a = await client("a")
         token = await do.hold(a.session, "k", "a")
         first, second = await a.put(*plain(2))
