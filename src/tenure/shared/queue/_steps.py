@@ -28,7 +28,7 @@ async def step(
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:
-        if (entry := (await family.stored(STEP)).get(name)) is not None:
+        if (entry := await family.found(STEP, name)) is not None:
             data = entry.value
         else:
             made = function()

@@ -322,7 +322,7 @@ class Task(Guarded, Held, Generic[P_co]):
         timeout = check_timeout("timeout", timeout)
         self._check_place("wait_for")
         family = self._opened_family()
-        if (entry := (await family.stored(SIGNAL)).get(name)) is None:
+        if (entry := await family.found(SIGNAL, name)) is None:
             self.check()
             # the contract has 0 for no timeout
             await self.suspend(
