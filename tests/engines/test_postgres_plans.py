@@ -120,9 +120,8 @@ def put(engine):
         replace(task, key="new"),
         replace(task, delay=1e6, expires=1e6),
     )
-    answer = engine.apply_now(
-        e.Put("s", next(numbers), "big", (e.PutRequest(str(next(numbers)), tasks),), 10 * ROWS + 1000)
-    )
+    request = e.PutRequest(str(next(numbers)), tasks)
+    answer = ask(engine, e.Put("s", next(numbers), "big", (request,), 10 * ROWS + 1000))
     assert isinstance(answer.answers[0], e.Accepted)
 
 
