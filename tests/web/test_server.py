@@ -242,8 +242,8 @@ async def test_a_body_that_ends_too_early_does_no_harm(serve):
 
 async def test_the_tasks_of_a_queue_with_any_name(serve):
     ask = await serve(live=True)
-    await tenure.WorkQueue(ask.store, "a/b \u00fc").put(1)
-    said = await ask("/queues/a%2Fb%20%C3%BC/tasks/1")
+    task_id = await tenure.WorkQueue(ask.store, "a/b \u00fc").put(1)
+    said = await ask(f"/queues/a%2Fb%20%C3%BC/tasks/{task_id}")
     assert (said.status, json.loads(said.body)["state"]) == (200, "waiting")
 
 

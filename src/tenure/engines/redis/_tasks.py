@@ -160,7 +160,7 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
     return Exchanged(
         tuple(
             Taken(
-                *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
+                *(int(task, 16), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
                 *_more(more, now),
             )

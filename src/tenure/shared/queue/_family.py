@@ -9,7 +9,7 @@ from anyio import CancelScope
 
 from tenure.engine import ENTRIES, Entry, Page, Reply, Scan, SetEntry, Settle, TooMany
 from tenure.store import Codec, Store
-from tenure.waiting import this_task
+from tenure.waiting import checkpoint, this_task
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
@@ -63,11 +63,13 @@ class Family:
             raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
         self.used.add(name)
 
-    async def stored(self, prefix: str) -> dict[str, Entry]:
-        """The entries whose names begin with `prefix`, as they were at the first call."""
+    async def found(self, prefix: str, name: str) -> Entry | None:
+        """The entry of that name, as it was at the first call for the `prefix`. To find one is a checkpoint."""
         if (known := self._stored.get(prefix)) is None:
             known = self._stored[prefix] = await self.read(prefix)
-        return known
+        if (entry := known.get(name)) is not None:
+            await checkpoint()
+        return entry
 
     async def read(self, prefix: str) -> dict[str, Entry]:
         """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.

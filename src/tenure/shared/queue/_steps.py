@@ -29,7 +29,7 @@ async def step(
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:
-        entry = (await family.stored(STEP)).get(name)
+        entry = await family.found(STEP, name)
         check()
         if entry is not None:
             data = entry.value

@@ -323,7 +323,7 @@ class Task(Guarded, Held, Generic[P_co]):
         timeout = check_timeout("timeout", timeout)
         self._check_place("wait_for")
         family = self._opened_family()
-        entry = (await family.stored(SIGNAL)).get(name)
+        entry = await family.found(SIGNAL, name)
         self.check()
         if entry is None:
             # the contract has 0 for no timeout

@@ -48,7 +48,6 @@ CREATE SEQUENCE tenure.last_token MINVALUE 0 START 0;
 CREATE SEQUENCE tenure.last_made;
 CREATE SEQUENCE tenure.last_hint;
 CREATE SEQUENCE tenure.last_use;
-CREATE SEQUENCE tenure.last_task;
 CREATE SEQUENCE tenure.last_ending;
 -- Times before which nothing is due, and no record has to be forgotten, but for what a slow transaction has committed
 -- since; and the time of the last look for that.

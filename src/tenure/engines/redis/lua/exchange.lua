@@ -92,7 +92,7 @@ repeat
     for i = start_at, #settlements do
         local settlement = settlements[i]
         local task_id, its_token, time, letter, failure, start = struct.unpack('>I8I8i8c1I4c0', settlement)
-        local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
+        local verdict, task = VERDICTS[letter], read_task(queue, format('%014x', task_id))
         if not task or task.session ~= session or tonumber(task.token) ~= its_token then
             refused[#refused + 1] = its_token
         elseif settlements == ARGV and (task.kin or is_late(task)) then

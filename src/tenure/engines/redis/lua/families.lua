@@ -58,7 +58,7 @@ end
 -- rows
 
 local function digits(number)
-    return format('%012d', number)
+    return format('%014x', number)
 end
 
 local function read_family(queue, task_id)
@@ -77,7 +77,7 @@ local function member_of(family)
 end
 
 local function family_in(member)
-    return read_family(queue_of(sub(member, 1, -14)), sub(member, -12))
+    return read_family(queue_of(sub(member, 1, -16)), sub(member, -14))
 end
 
 local function update(family, changes)
@@ -201,7 +201,7 @@ local function set_apart(queue, task, place)
         groups().mark_delayed(queue, task, true)
     end
     drop_expiry(queue, task)
-    call('ZADD', queue.key .. ':' .. place, task.id, task.id)
+    call('ZADD', queue.key .. ':' .. place, tonumber(task.id, 16), task.id)
     call('HDEL', task.hash, 'lease', 'keep')
     call('HSET', task.hash, 'kin', place, 'attempts', task.attempts, 'deliveries', task.deliveries)
     if task.keep then

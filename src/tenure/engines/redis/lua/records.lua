@@ -124,13 +124,13 @@ end
 
 -- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
-    local key = queue.key .. ':' .. task_id
+    local key, its_id = queue.key .. ':' .. task_id, tonumber(task_id, 16)
     local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group', 'kin')
-    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id)
+    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or its_id) ~= its_id
         or found[6] and not families().revive_root(queue, task_id) then
         return false
     elseif found[4] then
-        call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
+        call('HSET', queue.key .. ':keys', found[4], its_id)
         call('HSET', key, 'first', NOW)
     end
     call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')

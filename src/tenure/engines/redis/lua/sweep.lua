@@ -176,7 +176,7 @@ end
 
 -- A task, or a dead letter.
 local function expire_task(member)
-    local queue, task_id = read_queue(sub(member, 13)), sub(member, 1, 12)
+    local queue, task_id = read_queue(sub(member, 15)), sub(member, 1, 14)
     local task = read_task(queue, task_id)
     local found = not task and call('HMGET', queue.key .. ':' .. task_id, 'state', 'ended')
     if found and found[1] ~= 'dead' then

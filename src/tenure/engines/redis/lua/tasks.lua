@@ -1,6 +1,6 @@
 -- The tasks of a queue, as they are read; `write` follows, which writes what many tasks change.
 --
--- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
+-- A task is a hash, the name of the queue with the id, as 14 hexadecimal digits: {payload; priority, attempts, deliveries unless
 -- 0; key, and first, when it was put; deadline; expires, when it is looked at since it expires or is late; progress;
 -- failure; meta; group; keep, 1 if its record shall hold the payload; watched, followed; kin, see families.lua; lease
 -- while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("": for good), keep, 1 if it

@@ -3,7 +3,6 @@ CREATE TABLE meta (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   boot TEXT NOT NULL,
   last_token INTEGER NOT NULL,
-  last_task INTEGER NOT NULL,
   last_ending INTEGER NOT NULL,
   last_rank INTEGER NOT NULL
 )
