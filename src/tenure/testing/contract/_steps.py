@@ -410,7 +410,7 @@ async def hold_off(d: Draw) -> None:
     """Hold a limiter off, perhaps while somebody waits, perhaps for less long than it is held off already."""
     session, key = d.session(), d.key()
     n = d.walk.number(session, f"spend {key}")
-    await d.walk.send(e.HoldOff(session, n, key, d.delay()))
+    await d.walk.send(e.HoldOff(session, n, key, d.one_of((0.0, d.delay(), d.delay()))))
 
 
 async def look(d: Draw) -> None:
