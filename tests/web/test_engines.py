@@ -75,7 +75,16 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     assert found == ids[::-1]
     groups = (await ask("/queues/tenants/counts?limit=1"))["longest_groups"]
     assert groups == [
-        {"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0, "children": False, "starts_in": 0}
+        {
+            "group": "tenant-0",
+            "waiting": 6,
+            "delayed": 0,
+            "leased": 0,
+            "children": False,
+            "starts_in": 0,
+            "held_off": 0,
+            "weight": 1,
+        }
     ]
     async with pool.claim():
         (row,) = (await ask("/pools/keys/resources"))["resources"]

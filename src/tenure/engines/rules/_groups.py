@@ -42,10 +42,10 @@ class GroupSettings:
     """The settings and counts of all groups of a queue together.
 
     A rate is the seconds between two starts (0: none) and the burst. The next task of the queue may start from
-    `starts_at`, by the rate alone from `paced_at` while the queue is held off; `open` is 1 if a task could start at the last check, else 0, and None without a pace. `paces` is the
-    number of groups with a pace. The first awaited pace is due at `first_due` (None: the rows have to be read), and
-    every other pace has an effect until `first_old` at least. A group with a rate counts for one task that can be
-    taken.
+    `starts_at`, by the rate alone from `paced_at` while the queue is held off; `open` is 1 if a task could start at the
+    last check, else 0, and None without a pace. `paces` is the number of groups with a pace. The first awaited pace is
+    due at `first_due` (None: the rows have to be read), and every other pace has an effect until `first_old` at least.
+    A group with a rate counts for one task that can be taken.
     """
 
     named: int = 0
