@@ -143,7 +143,7 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
     prog, meaning, word = (
         ("pause", "Hand out no more tasks, in any process.", "paused")
         if paused
-        else ("resume", "Hand out tasks again, also those of a queue that is held off.", "resumed")
+        else ("resume", "Hand out tasks again, and end a hold of the queue.", "resumed")
     )
     p = of_one(f"queue {prog}", meaning)
     if paused:

@@ -647,8 +647,8 @@ class WorkQueue(Target[P], Generic[P]):
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them; a hold of the
-        queue and those of its groups end separately. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may
+        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
+        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may
         not be applied.
         """
         seconds = check_seconds("seconds", seconds)
@@ -761,7 +761,7 @@ class WorkQueue(Target[P], Generic[P]):
         await self.store.call(SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
-        """Deliver tasks again, also those of a queue that is held off; a hold of a group goes on.
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
 
         Cancellation: it may or may not be applied.
         """

@@ -3,11 +3,12 @@
 --
 -- The field `pace` of a queue is a text: the rate of the queue; the rate of its groups; the time from which the next task of
 -- the queue may start; whether a task could start at the last check ("-": the queue has no pace); the number of groups with
--- a pace; the time at which the first awaited pace is due (0: the set has to be read); a time before which every other
--- pace still has an effect; and the time of the next start by the rate alone while the queue is held off ("-": it is not). `awaited` is a sorted set of groups, by the time from which their next task may start: the
--- groups from which tasks could be taken otherwise. `paces` is the same for all other groups with a pace. `held` is a hash of
--- the groups that are held off: until when, and the time of the next start by the rate alone; it counts while that end is the
--- time of the group's pace. 0 is a time without an effect.
+-- a pace; the time at which the first awaited pace is due (0: the set has to be read); a time before which every other pace
+-- still has an effect; and the time of the next start by the rate alone while the queue is held off ("-": it is not).
+-- `awaited` is a sorted set of groups, by the time from which their next task may start: the groups from which tasks could
+-- be taken otherwise. `paces` is the same for all other groups with a pace. `held` is a hash of the groups that are held
+-- off: until when, and the time of the next start by the rate alone; it counts while that end is the time of the group's
+-- pace. 0 is a time without an effect.
 -- Reads: CAP, groups, now, set, write
 -- Writes: paced
 
