@@ -297,7 +297,7 @@ function operations.set_groups(name)
         call('HSET', SETTINGS, 'per_group', per_group, 'size', size, 'hold', ARGV[7])
     end
     if weighted then
-        call('HSET', SETTINGS, 'weighted', 1)
+        call('HSET', SETTINGS, 'weighted', (#ARGV - 11) / 2)
         for i = 12, #ARGV, 2 * CAP do
             call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, #ARGV)))
         end
@@ -378,7 +378,7 @@ end
 -- and the settings of groups.
 local function shown_pace(queue)
     local pace, known = paced[queue], groups().known_of(queue)
-    local weights = known.weighted and call('HLEN', queue.key .. ':weights') or 0
+    local weights = tonumber(known.weighted) or 0
     local is_rated = pace and pace.every + pace.group_every > 0
     local is_set = known.per_group > 0 or known.size > 0 or weights > 0 or is_rated
     local hold = (known.hold or not is_set) and 1 or 0
