@@ -152,6 +152,25 @@ class CounterContract(ContractBase):
         await advance(3.0)
         assert await self._delays(do, session, 1.0) == [self.about(1.0)]
 
+    async def test_a_hold_ends_at_once(self, do: Do, hints: Hints, advance: Advance) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await do.row(e.Scan(e.LIMITER, "k")) == e.LimiterStatus(0.0, 0.0, ())
+        assert await self._delays(do, session, 2.0) == [0]
+        await do(e.HoldOff(session, do.number(), "k", 3600.0))
+        (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
+        assert (spending.delay, spending.held) == (self.about(3601.0), self.about(3600.0))
+        await advance(8.0)
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await inbox.new() == [e.Hint("p1", "k", "", e.Notice.HELD)]
+        looked = await do.row(e.Scan(e.LIMITER, "k"))
+        assert (looked.held_off, looked.held) == (0, self.about(8.0))
+        assert spending.held - looked.held == self.about(3592.0)  # so much sooner goes who waits
+        assert await self._delays(do, session, 1.0) == [self.about(1.5)]
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await inbox.new() == []
+
     async def test_those_that_wait_are_hinted_when_it_is_held_off(
         self, do: Do, hints: Hints, advance: Advance
     ) -> None:

@@ -388,7 +388,8 @@ class RateLimiter:
     def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
+        seconds end a hold at once: callers go as the rate lets them.
         Raises `StoreClosed`, `EngineError`.
         Interruption: the limiter may be held off or not."""
 
@@ -678,14 +679,17 @@ class WorkQueue(Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
+        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
         Interruption: it may or may not be applied, or only in the next session."""
 
     def hold_off(self, seconds: float, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Interruption: it may or may not be applied."""
+        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
+        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Interruption: it may or may
+        not be applied."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -742,7 +746,9 @@ class WorkQueue(Generic[P]):
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""
 
     def resume(self) -> None:
-        """Deliver tasks again. Interruption: it may or may not be applied."""
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
+
+        Interruption: it may or may not be applied."""
 
 class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.

@@ -39,8 +39,8 @@ class Booking:
 class Spending:
     """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
-    `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in
-    `LimiterStatus` delays everyone that waits by the difference.
+    `held` is for how many seconds the limiter was held off so far, and will be: by the difference to a later number in
+    `LimiterStatus`, everyone that waits goes later, or sooner.
     """
 
     booked: bool
@@ -100,7 +100,8 @@ class Refund(Operation[Reply]):
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `LIMITER`.
+    0 seconds end a hold at once. All bookings are due later by as much, or sooner. The processes that wait are hinted
+    (HELD), and find out by `LIMITER`.
     """
 
     session: str

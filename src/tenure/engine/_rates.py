@@ -110,9 +110,12 @@ class Limiter:
                 self.booked[limit.name] = Booked(time + debt, booked.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold the limiter off for so many seconds; returns False if it is held off for longer already."""
-        begin, end = max(now, self.held_until), now + seconds
-        if end <= begin:
+        """Hold the limiter off for so many seconds, or no longer, for less than a microsecond.
+
+        Returns False if nothing changes, since it is held off for longer already, or not at all.
+        """
+        begin, end = max(now, self.held_until), now if seconds < ROUNDING / 2 else now + seconds
+        if end <= begin and not now == end < begin:
             return False
         self.held += end - begin
         self.held_until = end

@@ -11,7 +11,7 @@ import anyio
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
-from tenure.engine import LIMITER, Booking, RateLimit, RefundRequest, Scan, SpendRequest
+from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan, SpendRequest
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
 from tenure.store import Store, read_pages
@@ -116,11 +116,13 @@ class RateLimiter(AsyncBlock):
     async def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
+        seconds end a hold at once: callers go as the rate lets them.
         Raises `StoreClosed`, `EngineError`.
         Cancellation: the limiter may be held off or not.
         """
-        await self._spenders.hold_off(self._key, check_seconds("seconds", seconds))
+        seconds = check_seconds("seconds", seconds)
+        await self._spenders.hold_off(self._key, max(seconds, ROUNDING) if seconds else 0.0)
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""

@@ -75,6 +75,11 @@ class Spenders:
         with anyio.move_on_after(seconds):
             await self._pausing.wait(self._pausing.join(None))
 
+    def wake(self) -> None:
+        """Have all that sleep look again, since a hold has ended early."""
+        while (waiter := self._pausing.head()) is not None:
+            self._pausing.grant(waiter, None)
+
     def refund(self, key: str, limits: RateLimits, request: RefundRequest) -> None:
         """Give a booking back or correct it, in one of the next batches of its key."""
         if not self.closed:
@@ -83,7 +88,7 @@ class Spenders:
             self.report(key, StoreClosed("the store was closed"))
 
     async def hold_off(self, key: str, seconds: float) -> None:
-        """Stop all callers in all processes for so many seconds."""
+        """Stop all callers in all processes for so many seconds, or no longer."""
         self._check()
         await self.of(key).hold_off(seconds)
 
@@ -148,6 +153,7 @@ class _Spender:
         self._held = 0.0
         self._checks = 0
         self._looked = 0
+        self._spent = 0
         self._until_looked: list[Waiter[None, None]] = []
 
     async def spend(self, wanted: _Wanted) -> Spending:
@@ -181,15 +187,16 @@ class _Spender:
         """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
             self._checks += 1
-            self._spenders.store.send(Scan(LIMITER, self._key), partial(self._on_check, self._checks))
+            spent = -1 if self._spends else self._spent
+            self._spenders.store.send(Scan(LIMITER, self._key), partial(self._on_check, self._checks, spent))
 
     # waiting for bookings
 
     async def _due(self, spending: Spending) -> None:
         due = now() + spending.delay
         while True:
-            # the time for which it was held off since the booking delays it by as much
-            left = due + max(0.0, self._held - spending.held) - now()
+            # the time for which it was held off since the booking delays it by as much; a hold may also end early
+            left = due + self._held - spending.held - now()
             if left > ROUNDING:
                 await self._spenders.pause(left)
             elif self._looked < self._checks:
@@ -199,15 +206,24 @@ class _Spender:
             else:
                 return
 
+    def _hear(self, held: float) -> None:
+        """Hear for how long the limiter was held off so far."""
+        ended, self._held = held < self._held, held
+        if ended:
+            self._spenders.wake()
+
     def _go(self, count: int) -> None:
         self._waiting -= count
         if not self._waiting and not self._turns.busy:
             self._go_on()
 
-    def _on_check(self, number: int, answer: Page[LimiterStatus] | Reply | Exception) -> None:
+    def _on_check(self, number: int, spent: int, answer: Page[LimiterStatus] | Reply | Exception) -> None:
         if isinstance(answer, Page):
             (status,) = answer.rows
-            self._held = status.held
+            if status.held >= self._held or spent == self._spent:
+                self._hear(status.held)
+            else:
+                self.check()  # the answer to a spending may be newer
         elif not isinstance(answer, StoreClosed):
             self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)
         self._looked = max(self._looked, number)
@@ -240,8 +256,12 @@ class _Spender:
         return Refund(session.id, n, self._key, requests, self._refunds[0].limits)
 
     def _next_hold(self, session: Session, n: int) -> HoldOff | None:
-        self._holding = [waiter for waiter in self._holds if waiter.waiting]
-        self._holds.clear()
+        while self._holds:
+            if self._holds[0].waiting:
+                if self._holding and bool(self._holds[0].want) is not bool(self._holding[0].want):
+                    break  # an end and a hold are two operations
+                self._holding.append(self._holds[0])
+            self._holds.popleft()
         if not self._holding:
             return None
         return HoldOff(session.id, n, self._key, max(waiter.want for waiter in self._holding))
@@ -267,10 +287,13 @@ class _Spender:
         spends, holding = self._take_out()
         if holding:
             self.check()  # the hint to this process comes by another connection, perhaps later
+            if not holding[0].want:
+                self._spenders.wake()
         for holder in holding:
             self._spenders.holding_off.grant(holder, None)
         if spends:
-            self._held = answer.answers[-1].held
+            self._spent += 1
+            self._hear(answer.answers[-1].held)
             for waiter, spending in zip(spends, answer.answers, strict=True):
                 self._waiting += _waits(spending)
                 if not self.booked.grant(waiter, spending):

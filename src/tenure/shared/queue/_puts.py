@@ -12,6 +12,7 @@ from tenure.store import Batcher, Held, Session, Store, Timer
 from tenure.waiting import Line, Waiter
 
 from ._groups import GroupSettings
+from ._ring import Watch, at_work
 
 _MOST_BYTES = 4 * 2**20
 
@@ -19,12 +20,13 @@ _MOST_BYTES = 4 * 2**20
 class _Request(Held):
     """A caller's tasks; its session may lose their place in the line on the engine."""
 
-    __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
+    __slots__ = ("again", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
 
     def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
         self.size = sum(len(task.payload) for task in request.tasks)
         self.again = again
+        self.runner = at_work.get()
         self.sent = False
         self.room = False
         self.queued_in: Session | None = None
@@ -50,6 +52,7 @@ class Producers:
         self._sent: list[_Request] = []
         self._queued: dict[str, _Request] = {}
         self._alarm = Timer(store.call_at, self.ask_everything)
+        self._watch: Watch | None = None
 
     def __len__(self) -> int:
         return len(self._line)
@@ -108,6 +111,10 @@ class Producers:
                 request.queued_in = session
                 session.add(request)
                 self._alarm.set(reply.ask_again_in)
+                if request.runner is not None:
+                    self._watch = self._watch or Watch(self._store, self._key)
+                    self._watch.add(request.runner, request.waiter)
+                    request.runner = None
         self._go_on()
 
     def on_session_lost(self, *, resent: bool) -> None:

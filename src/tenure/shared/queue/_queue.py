@@ -87,6 +87,8 @@ from ._takes import Takers
 from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
+_SHORTEST_HOLD = 1e-6
+"""Seconds: the clock of an engine has no finer steps."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
@@ -633,7 +635,8 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
+        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied, or only in the next session.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
@@ -644,11 +647,14 @@ class WorkQueue(Target[P], Generic[P]):
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
+        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
+        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may
+        not be applied.
         """
         seconds = check_seconds("seconds", seconds)
+        seconds = max(seconds, _SHORTEST_HOLD) if seconds else 0.0
         named = "" if group is None else check_group("group", group)
-        for name in (named, group_of_children(named))[: 1 + bool(named)] if seconds else ():
+        for name in (named, group_of_children(named))[: 1 + bool(named)]:
             await self.store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
 
     async def cursors(self) -> dict[str, Any]:
@@ -755,7 +761,10 @@ class WorkQueue(Target[P], Generic[P]):
         await self.store.call(SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
-        """Deliver tasks again. Cancellation: it may or may not be applied."""
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
+
+        Cancellation: it may or may not be applied.
+        """
         await self.store.call(SetPaused(self.key, paused=False))
 
     # for the children of tasks

@@ -29,6 +29,7 @@ from tenure.waiting import Line, now
 from ._family import HandlerScope
 from ._queue import WorkQueue
 from ._retry import Dead, Retry
+from ._ring import Crew, at_work
 from ._takes import Dismissed
 from ._task import Task, event_of
 
@@ -102,11 +103,13 @@ class Runners:
         self._pausing: set[CancelScope] = set()
         self._problem: Exception | None = None
         self._ended: Line[None, None] = Line(lambda _: None)
+        self._crew = Crew(queue.store, queue.key, len(handlers), self.counts.total)
 
     @property
     def stalled(self) -> str | None:
-        """The reason why these runners take nothing although the engine can be reached, as in `Takers`."""
-        return self._queue.takers.stalled if self.running and not self.draining else None
+        """The reason why these runners take nothing although the engine can be reached, as in `Takers` and `Crew`."""
+        waits = self._queue.takers.stalled if self.running and not self.draining else None
+        return waits or self._crew.stuck
 
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
@@ -117,10 +120,11 @@ class Runners:
         self._problem = None
         self._set_prefetch(self._prefetch)
         try:
-            async with unwrapped_task_group() as group:
-                for number, handle in enumerate(self._handlers):
-                    name = f"tenure worker {self._queue.name} {number}"
-                    group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
+            with self._crew.working():
+                async with unwrapped_task_group() as group:
+                    for number, handle in enumerate(self._handlers):
+                        name = f"tenure worker {self._queue.name} {number}"
+                        group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
         finally:
             self._set_prefetch(0)
             try:
@@ -158,6 +162,7 @@ class Runners:
         self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
+        at_work.set(self._crew.runners[number])
         try:
             while not self.draining:
                 if self._slots is None:

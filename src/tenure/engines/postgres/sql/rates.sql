@@ -221,7 +221,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> ok, gone, more
+-- 0 seconds end a hold. -> ok, gone, more
 CREATE FUNCTION tenure.hold_off(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _seconds bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -233,6 +233,7 @@ DECLARE
     it tenure.limiter;
     clock double precision;
     begin_at double precision;
+    ends_at double precision;
     waiter bytea;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
@@ -244,8 +245,9 @@ BEGIN
     it := tenure.limiter_of(at, _key);
     begin_at := greatest(at, it.held_until);
     clock := begin_at - it.held;
-    IF at + _seconds / 1e6::double precision > begin_at THEN
-        it.held_until := at + _seconds / 1e6::double precision;
+    ends_at := at + greatest(0, _seconds) / 1e6::double precision;
+    IF ends_at > begin_at OR (_seconds <= 0 AND at < it.held_until) THEN
+        it.held_until := ends_at;
         it.held := it.held + (it.held_until - begin_at);
         FOR waiter IN SELECT w.process FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due >= clock LOOP
             PERFORM tenure.hint(waiter, _key, '', 'held');

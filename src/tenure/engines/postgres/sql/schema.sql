@@ -251,7 +251,7 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
 -- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
 -- rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
--- `starts_at`. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
+-- `starts_at`, by the rate alone at `paced_at` while the queue is held off. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
 -- of pace; no group that is awaited may start before `first_pace`, and no other one before `first_old` (NULL: never).
 -- `at` is never stored: it is the time of the operation that has read the row.
 --
@@ -300,6 +300,7 @@ CREATE TABLE tenure.queue (
     rate double precision[],
     group_rate double precision[],
     starts_at double precision,
+    paced_at double precision,
     open bigint,
     paces bigint,
     first_pace double precision,
@@ -362,13 +363,15 @@ CREATE TABLE tenure.task_group (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
 
--- When the next task of a group may start. The group is `awaited` if it could be taken from otherwise. A group has one row:
--- the time is in the key so that the entries of dead rows are passed over, since it only grows.
+-- When the next task of a group may start, and when by the rate alone, while the group is held off. The group is `awaited`
+-- if it could be taken from otherwise. A group has one row: the time is in the key so that the entries of dead rows are
+-- passed over, since it grows, unless a hold ends or the rate changes.
 CREATE TABLE tenure.pace (
     queue bytea NOT NULL,
     name bytea NOT NULL,
     starts_at double precision NOT NULL,
     awaited boolean NOT NULL DEFAULT false,
+    paced_at double precision,
     PRIMARY KEY (queue, name, starts_at)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;

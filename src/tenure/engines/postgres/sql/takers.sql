@@ -427,6 +427,7 @@ BEGIN
     IF queue.rate IS NOT NULL OR queue.group_rate IS NOT NULL OR queue.open IS NOT NULL THEN
         IF queue.rate IS NOT NULL AND count > 0 THEN
             queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
+            queue.paced_at := NULL;
         END IF;
         IF queue.rate IS NOT NULL OR queue.open IS NOT NULL THEN
             queue := tenure.open_queue(queue);

@@ -6,7 +6,7 @@
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
--- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
+-- producer. `settings` is a hash {per_group, size, hold, weighted: how many the hash `weights` has}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 -- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
 -- Writes: gained

@@ -10,7 +10,7 @@
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
 -- ("": none) -> ok, gone
--- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
+-- ARGV: "hold_off", key, session, n, microseconds (0: a hold ends) -> ok, gone
 -- Reads: cache_reply, cached_reply, now
 
 local operation, key = ARGV[3], ARGV[4]
@@ -65,8 +65,8 @@ end
 
 local waits = false
 if operation == 'hold_off' then
-    local begin, until_then = math.max(now, held_until), now + ARGV[7]
-    if until_then > begin then
+    local begin, until_then = math.max(now, held_until), now + math.max(0, ARGV[7])
+    if until_then > begin or until_then == now and now < held_until then
         for _, process in ipairs(call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')) do
             call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
             waits = true

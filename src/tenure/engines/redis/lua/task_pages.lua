@@ -164,18 +164,21 @@ for state, page in pairs(PAGES) do
     end
 end
 
--- The name, how many tasks are waiting, delayed and leased, and the time until the next one may start.
+-- The name, how many tasks are waiting, delayed and leased, the time until the next one may start, for how long the group is
+-- held off, and the weight.
 function operations.groups(name)
     local sizes, limit, rows = P .. name .. ':sizes', tonumber(ARGV[6]), {}
     local score, last = match(ARGV[5], '^(%-%d+) (.*)$')
     local found = page_from(sizes, score and place_of(sizes, score, last) or 0, limit + 1)
     local queue = read_queue(name)
-    local pace = paced[queue]
+    local pace, weighted = paced[queue], groups().known_of(queue).weighted
     for i = 1, math.min(#found, 2 * limit), 2 do
         local group = groups().unpack_group(found[i], call('HGET', P .. name .. ':groups', found[i]))
         local starts_at = pace and paces().find_pace(queue, pace, group.name)
+        local starts_in = starts_at and paces().starts_in(starts_at) or 0
+        local weight = weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1
         rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased,
-            starts_at and paces().starts_in(starts_at) or 0}
+            starts_in, starts_in > 0 and paces().held_of(queue, group.name, starts_at) and starts_in or 0, weight * 1e6}
     end
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
 end
