@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -34,6 +35,37 @@ def hangs(path: str):
     Path(path).write_text(str(os.getpid()), "utf-8")
     while True:
         time.sleep(0.01)
+
+
+def waits(seconds: float):
+    time.sleep(seconds)
+    return "done"
+
+
+def vendored(_: int):
+    return tenure.__file__
+
+
+def forks(path: str):
+    """Leave a fork behind that lives on, and end without an answer."""
+    pid = os.fork()
+    if not pid:
+        time.sleep(50)
+        os._exit(0)
+    Path(path).write_text(str(pid), "utf-8")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def returns_twice(how: str):
+    """Return from a fork too, or raise there, before the answer is given."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if how == "exit":
+        sys.exit(3)
+    elif how == "error":
+        raise OSError("of the fork")
+    return "of the fork"
 
 
 def ends(how: str):

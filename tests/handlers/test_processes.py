@@ -154,6 +154,29 @@ async def test_a_handler_that_cannot_run_there_is_refused(queue, handler, execut
         Worker(queue, handler, executor=executor)
 
 
+async def test_a_call_outlives_the_thread_that_has_started_its_process(queue, monkeypatch):
+    # trio starts processes in threads, which end when they have been idle for so long
+    monkeypatch.setattr("trio._core._thread_cache.IDLE_TIMEOUT", 0.1)
+    (record,) = await work_off(queue, called.waits, [1.0], concurrency=1)
+    assert (record.state, record.result) == ("done", "done")
+
+
+async def test_a_process_that_ends_while_a_fork_of_it_lives_has_failed(queue, tmp_path):
+    path = tmp_path / "pid"
+    try:
+        with anyio.fail_after(20):
+            (record,) = await work_off(queue, called.forks, [str(path)], concurrency=1)
+    finally:
+        os.kill(int(path.read_text()), signal.SIGKILL)
+    assert record.error == "RuntimeError: handler forks: its process was killed by signal 9"
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("error", 1)])
+async def test_a_fork_that_returns_from_the_handler_ends_and_answers_nothing(queue, how, code):
+    first, second = await work_off(queue, called.returns_twice, [how, how], concurrency=1)
+    assert (first.result, second.result) == (code, code)
+
+
 PROGRAM = """
 import sys, anyio, tenure
 sys.path.insert(0, sys.argv[1])
@@ -169,16 +192,64 @@ anyio.run(main)
 """
 
 
-async def test_a_process_ends_when_its_parent_is_killed(tmp_path):
+FORKS = """
+import os, time
+if not os.fork():
+    while not os.path.exists(sys.argv[2] + ".over"):
+        time.sleep(0.01)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("forks", [False, True])
+async def test_a_process_ends_when_its_parent_is_killed(tmp_path, backend, forks):
     path = tmp_path / "pid"
-    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), str(path)]
+    program = PROGRAM.replace("anyio.run(main)", f"anyio.run(main, backend={backend!r})")
+    if forks:  # the fork keeps the pipe to the process open
+        program = program.replace("async def main", "FORK = " + repr(FORKS) + "\nasync def main")
+        program = program.replace(
+            "        await tenure.Worker",
+            "        async def fork():\n"
+            "            while not __import__('os').path.exists(sys.argv[2]):\n"
+            "                await anyio.sleep(0.01)\n"
+            "            exec(FORK)\n"
+            "        async with anyio.create_task_group() as group:\n"
+            "          group.start_soon(fork)\n"
+            "          await tenure.Worker",
+        )
+    command = [sys.executable, "-c", program, str(Path(__file__).parents[1]), str(path)]
     parent = subprocess.Popen(command)
     try:
         await until(lambda: path.exists() and path.read_text())
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    await until(lambda: not is_there(int(path.read_text())))
+    try:
+        await until(lambda: not is_there(int(path.read_text())))
+    finally:
+        Path(f"{path}.over").touch()
+
+
+def test_a_process_finds_what_its_parent_finds_by_a_path_of_its_own(tmp_path):
+    (tmp_path / "tenure").symlink_to(Path(tenure.__file__).parent)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        + PROGRAM.replace("called.hangs", "called.vendored").replace("sys.argv[2]", "1")
+    ).replace(
+        'await tenure.Worker(queue, called.vendored, executor="process", concurrency=1).run()',
+        'worker = tenure.Worker(queue, called.vendored, executor="process", concurrency=1)\n'
+        "        async with anyio.create_task_group() as group:\n"
+        "            group.start_soon(worker.run)\n"
+        "            print(await queue.result(1))\n"
+        "            await worker.drain()",
+    )
+    command = [sys.executable, "-c", program, str(tmp_path), str(Path(__file__).parents[1])]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=50, check=True, env=environment, cwd=tmp_path.parent
+    )
+    assert done.stdout == f"{tmp_path}/tenure/__init__.py\n"
 
 
 def test_what_a_handler_prints_goes_to_standard_error(tmp_path):

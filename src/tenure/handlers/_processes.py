@@ -2,8 +2,8 @@
 
 A process starts with the first call, which takes as long as an interpreter and the imports of the function's module
 take, and stays for the next. Parent and child talk by pickles on the child's standard input and output; what the
-function prints goes to standard error. A process ends with its worker, and with its parent however that ends: on Linux
-the kernel kills it (PR_SET_PDEATHSIG), elsewhere a thread of the child watches.
+function prints goes to standard error. A process ends with its worker, and with its parent however that ends: a thread
+of the child reads the pipe, which is closed then.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ import anyio
 from anyio import CancelScope, open_process
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from tenure.upkeep import unwrapped_task_group
+
 from ._calling import is_async, name_of
 
-_COMMAND = (sys.executable, "-m", "tenure.handlers._child")
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from tenure.handlers._child import main; main()"
 _SIZE = 8
+_GRACE = 0.5
+"""Seconds in which the answer of a process that has ended is still read, while a fork of it keeps the pipe open."""
 
 
 class HandlerProcess:
@@ -49,10 +53,7 @@ class HandlerProcess:
                 await self.end()  # it has ended between two calls
             if self._process is None:
                 await self._start()
-                await self._send(_preparation())
-                await self._send(self._function)
-            await self._send(request)
-            raised, answer = pickle.loads(await self._receive())  # noqa: S301 from a child of this process
+            raised, answer = pickle.loads(await self._answer(request))  # noqa: S301 from a child of this process
         except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as problem:
             raise RuntimeError(f"handler {self._name}: its process {await self._ending()}") from problem
         except BaseException:
@@ -72,10 +73,30 @@ class HandlerProcess:
                 await process.aclose()
 
     async def _start(self) -> None:
+        preparation = spawn.get_preparation_data("tenure handler")
+        preparation.pop("authkey", None)
+        # as in `multiprocessing`, the child finds the modules of its parent, `__main__` among them
+        command = (sys.executable, "-c", _PROGRAM, *map(str, preparation["sys_path"]))
         # in a shield: a process whose start was cancelled would be left
         with CancelScope(shield=True):
             pipe = subprocess.PIPE
-            self._process = await open_process(_COMMAND, stdin=pipe, stdout=pipe, stderr=None)
+            self._process = await open_process(command, stdin=pipe, stdout=pipe, stderr=None)
+        await self._send(pickle.dumps((os.getpid(), preparation)))
+        await self._send(self._function)
+
+    async def _answer(self, request: bytes) -> bytes:
+        """Send a request and receive the reply. Raises `EndOfStream` if the process ends."""
+        assert self._process is not None
+        replies: list[bytes] = []
+        async with unwrapped_task_group() as group:
+            # a fork may keep the pipe open
+            group.start_soon(_cancel_at_end, self._process, group.cancel_scope)
+            await self._send(request)
+            replies.append(await self._receive())
+            group.cancel_scope.cancel()
+        if not replies:
+            raise anyio.EndOfStream
+        return replies[0]
 
     async def _ending(self) -> str:
         process = self._process
@@ -125,8 +146,7 @@ def pickled(function: Callable[..., Any]) -> bytes:
         ) from problem
 
 
-def _preparation() -> bytes:
-    """The data with which the child finds the modules of its parent, `__main__` among them, as in `multiprocessing`."""
-    data = spawn.get_preparation_data("tenure handler")
-    data.pop("authkey", None)
-    return pickle.dumps((os.getpid(), data))
+async def _cancel_at_end(process: Process, scope: CancelScope) -> None:
+    await process.wait()
+    await anyio.sleep(_GRACE)
+    scope.cancel("the process has ended")

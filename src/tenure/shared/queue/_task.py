@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -347,8 +348,9 @@ class Task(Guarded, Held, Generic[P_co]):
         self.check()
         scope = self._scope
         if isinstance(scope, HandlerScope):
-            if scope.host is this_task():
-                return
+            with suppress(RuntimeError):  # in a thread, no task is running
+                if scope.host is this_task():
+                    return
             where = "in the handler's own task: an asynchronous handler's, and no task that it has started"
         elif isinstance(scope, Batch):
             where = "in a handler of single tasks, since it interrupts the handler: not in one of batches"
