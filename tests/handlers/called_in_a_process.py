@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import signal
 import sys
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 import tenure
+
+tenant = ContextVar("tenant", default="nobody")
 
 
 class Odd(Exception):
@@ -35,6 +39,13 @@ def hangs(path: str):
     Path(path).write_text(str(os.getpid()), "utf-8")
     while True:
         time.sleep(0.01)
+
+
+def sets(who: str):
+    seen = [tenant.get(), decimal.getcontext().prec]
+    tenant.set(who)
+    decimal.getcontext().prec = 4
+    return seen
 
 
 def waits(seconds: float):

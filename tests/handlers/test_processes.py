@@ -154,6 +154,11 @@ async def test_a_handler_that_cannot_run_there_is_refused(queue, handler, execut
         Worker(queue, handler, executor=executor)
 
 
+async def test_what_a_call_sets_is_not_there_in_later_calls(queue):
+    records = await work_off(queue, called.sets, ["ann", "ben"], concurrency=1)
+    assert [record.result for record in records] == [["nobody", 28]] * 2
+
+
 async def test_a_call_outlives_the_thread_that_has_started_its_process(queue, monkeypatch):
     # trio starts processes in threads, which end when they have been idle for so long
     monkeypatch.setattr("trio._core._thread_cache.IDLE_TIMEOUT", 0.1)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from contextvars import copy_context
 from multiprocessing import spawn
 from queue import SimpleQueue
 from typing import Any
@@ -42,7 +43,7 @@ def main() -> None:
             if problem is not None:
                 raise RuntimeError(f"the handler cannot be imported in its process: {problem!r}") from problem
             args, kwargs = pickle.loads(request)  # noqa: S301
-            reply = _returned(function(*args, **kwargs))
+            reply = _returned(copy_context().run(function, *args, **kwargs))
         except BaseException as error:
             if os.getpid() != process:  # a fork that the handler has made
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -45,7 +46,7 @@ class BatchRunners(Runners):
             pause=pause,
             on_settled=on_settled,
         )
-        self._handlers = handlers  # the tries of a batch are traced here
+        self._handlers = [partial(self._handle, handle) for handle in handlers]
         self._batch = batch
         self._linger = linger
 
@@ -77,7 +78,7 @@ class BatchRunners(Runners):
         try:
             # some may have been cancelled while others were awaited
             if tasks := batch.left():
-                await self._handle(handle, tasks)
+                await handle(tasks)
         except BaseException as error:
             if is_closing(error):  # perhaps the loop has ended
                 raise

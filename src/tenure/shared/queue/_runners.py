@@ -24,7 +24,7 @@ from tenure.errors import CapacityMismatch, EngineError, StoreClosed
 from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Line, now
+from tenure.waiting import Line, apart, now
 
 from ._family import HandlerScope
 from ._queue import WorkQueue
@@ -158,6 +158,8 @@ class Runners:
         self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
+        # each try in a copy of the context in which these runners were started
+        handle = apart(handle)
         try:
             while not self.draining:
                 if self._slots is None:
