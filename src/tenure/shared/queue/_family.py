@@ -13,6 +13,8 @@ from tenure.waiting import this_task
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
+UNKEPT = "step!"
+"""The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
 
 
 class Source(Protocol):
@@ -64,7 +66,7 @@ class Family:
         self.used.add(name)
 
     async def stored(self, prefix: str) -> dict[str, Entry]:
-        """The entries whose names begin with `prefix`, as they were at the first call."""
+        """The entries whose names begin with `prefix`, as they were at the first call; the keys lack the prefix."""
         if (known := self._stored.get(prefix)) is None:
             known = self._stored[prefix] = await self.read(prefix)
         return known

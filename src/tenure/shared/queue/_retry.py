@@ -65,9 +65,9 @@ class Retry:
         """
         for leaf in leaves(error):
             if isinstance(leaf, self.never):
-                return f"not tried again: {type(leaf).__name__} is in never={_shown(self.never)}"
+                return f"{NOT_AGAIN}{type(leaf).__name__} is in never={_shown(self.never)}"
             if not isinstance(leaf, self.on):
-                return f"not tried again: {type(leaf).__name__} is not in on={_shown(self.on)}"
+                return f"{NOT_AGAIN}{type(leaf).__name__} is not in on={_shown(self.on)}"
         return None
 
 
@@ -113,6 +113,12 @@ class Dead(Exception):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason: str = str(reason)
+
+
+NOT_AGAIN = "not tried again: "
+CANNOT_BE_KEPT = "cannot be kept"
+"""The end of the reason why a task whose work is done is not tried again: a try would repeat the work."""
+CANNOT_BE_RESULT = "which cannot be the result"
 
 
 def is_failure(error: BaseException) -> bool:

@@ -28,7 +28,7 @@ from tenure.waiting import Line, apart, now
 
 from ._family import HandlerScope
 from ._queue import WorkQueue
-from ._retry import Dead, Retry
+from ._retry import CANNOT_BE_RESULT, Dead, Retry
 from ._takes import Dismissed
 from ._task import Task, event_of
 
@@ -253,7 +253,7 @@ class Runners:
         try:
             task.set_result(result)
         except (TypeError, ValueError) as problem:
-            what = f"{self._name} returned {type(result).__name__}, which cannot be the result"
+            what = f"{self._name} returned {type(result).__name__}, {CANNOT_BE_RESULT}"
             return Dead(f"{what}: {problem.__cause__ or problem}")
         return None
 
