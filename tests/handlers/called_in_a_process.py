@@ -6,11 +6,60 @@ import decimal
 import os
 import signal
 import sys
+import threading
 import time
 from contextvars import ContextVar
 from pathlib import Path
 
 import tenure
+
+
+class PaymentError(Exception):
+    pass
+
+
+class Declined(PaymentError):
+    """Can be pickled, and not unpickled."""
+
+    def __init__(self, code, text):
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+class Twice(Exception):
+    """Is another error after unpickling."""
+
+    def __init__(self, number, text="a"):
+        super().__init__(f"{number} {text}")
+
+
+class OwnDead(tenure.Dead):
+    def __init__(self, *, kind):
+        super().__init__(f"of the {kind} kind")
+
+
+def raises(how: str):
+    class Local(PaymentError):
+        pass
+
+    if how == "declined":
+        raise Declined(402, "no money")
+    if how == "local":
+        raise Local("of a function")
+    if how == "unpicklable":
+        error = PaymentError("with a lock")
+        error.lock = threading.Lock()
+        raise error
+    if how == "group":
+        raise ExceptionGroup("two", [OSError(1), Declined(402, "no money")])
+    if how == "dead from":
+        raise tenure.Dead from Declined(402, "no money")
+    if how == "dead from odd":
+        raise tenure.Dead from Local("of a function")
+    if how == "own dead":
+        raise OwnDead(kind="5th")
+    raise Twice(1)
+
 
 tenant = ContextVar("tenant", default="nobody")
 

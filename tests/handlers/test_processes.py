@@ -15,6 +15,7 @@ import tenure
 from tenure import Job, Retry, Worker, WorkQueue
 
 from . import called_in_a_process as called
+from . import slow_to_import as slow
 
 
 def is_there(pid):
@@ -119,17 +120,67 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
     [
         ("exit", "dead", "RuntimeError: handler ends: its process ended with exit code 3"),
         ("kill", "dead", "RuntimeError: handler ends: its process was killed by signal 9"),
-        ("odd", "dead", "RuntimeError: Odd: a text"),
+        ("odd", "dead", "Odd: a text"),
         ("system exit", "dead", "SystemExit: 5"),
         ("dead", "dead", "no use"),
         ("later", "dead", "RetryLater: try again in 0 s"),
-        ("result", "dead", "TypeError: the handler returned function, which cannot be pickled"),
+        ("result", "dead", "ends returned function, which cannot be the result: Can't pickle"),
     ],
 )
 async def test_whatever_ends_the_call_is_on_record(queue, how, state, error):
     (record,) = await work_off(queue, called.ends, [how], concurrency=1)
     assert (record.state, record.error.partition(":")[0]) == (state, error.partition(":")[0])
     assert record.error.startswith(error)
+
+
+RULES = [
+    ("declined", {}, 3, "Declined: 402 no money"),
+    ("declined", {"never": (called.Declined,)}, 1, "Declined: 402 no money"),
+    ("declined", {"never": (called.PaymentError,)}, 1, "Declined: 402 no money"),
+    ("declined", {"on": (called.Declined,)}, 3, "Declined: 402 no money"),
+    ("declined", {"on": (OSError,)}, 1, "Declined: 402 no money"),
+    ("local", {"on": (called.PaymentError,)}, 3, "Local: of a function"),
+    ("local", {"never": (called.PaymentError,)}, 1, "Local: of a function"),
+    ("unpicklable", {"on": (called.PaymentError,)}, 3, "PaymentError: with a lock"),
+    (
+        "group",
+        {"never": (called.Declined,)},
+        1,
+        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Declined: 402 n",
+    ),
+    (
+        "group",
+        {"on": (OSError, called.PaymentError)},
+        3,
+        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Decli",
+    ),
+    ("dead from", {}, 1, "Declined: 402 no money"),
+    ("dead from odd", {}, 1, "Local: of a function"),
+    ("own dead", {}, 1, "of the 5th kind"),
+    ("twice", {}, 3, "Twice: 1 a"),
+]
+
+
+@pytest.mark.parametrize(("how", "rule", "tries", "error"), RULES)
+async def test_an_error_of_a_process_is_judged_as_one_of_a_thread(queue, how, rule, tries, error):
+    records = {}
+    for executor in ("thread", "process"):
+        queue.retry = Retry(attempts=3, backoff=0, **rule)
+        task = await queue.put(how)
+        worker = Worker(queue, called.raises, executor=executor, concurrency=1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            with anyio.fail_after(50):
+                await queue.join()
+                await worker.drain()
+        records[executor] = await queue.get(task)
+    of_thread, of_process = records.values()
+    assert of_process.error == of_thread.error
+    assert of_process.error.startswith(error)
+    assert of_process.attempts == of_thread.attempts == tries
+    assert of_process.state == "dead"
+    name = error.partition(":")[0]
+    assert await queue.requeue(error=name) == 2
 
 
 def lambda_of():
@@ -152,6 +203,61 @@ async def of_a_coroutine(n: int): ...
 async def test_a_handler_that_cannot_run_there_is_refused(queue, handler, executor, error, message):
     with pytest.raises(error, match=message):
         Worker(queue, handler, executor=executor)
+
+
+async def test_the_time_of_a_try_begins_when_its_process_has_imported_the_handler(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "0.8")
+    records = await work_off(queue, slow.quick, [0, 50, 0], timeout=0.5, concurrency=1)
+    assert [record.state for record in records] == ["done", "dead", "done"]
+    assert records[1].error == "TimeoutError: not done within 0.5 s"
+
+
+async def test_the_time_of_a_batch_begins_when_its_process_has_imported_the_handler(
+    queue, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "0.8")
+    paths = [str(tmp_path / name) for name in "ab"]
+    records = await work_off(queue, slow.quick_batch, paths, batch=2, timeout=0.5, concurrency=1)
+    assert [record.state for record in records] == ["done", "done"]
+    assert all(map(os.path.exists, paths))
+
+
+async def test_a_process_that_does_not_start_in_time_fails_the_try_and_says_so(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "50")
+    monkeypatch.setattr("tenure.handlers._processes._START_LIMIT", 0.5)
+    records = await work_off(queue, slow.quick, [0, 0], concurrency=1)
+    error = "RuntimeError: handler quick: its process has not started: importing the handler took longer than 0.5 s"
+    assert [record.error for record in records] == [error, error]
+
+
+async def test_a_handler_that_cannot_be_imported_fails_tries_until_it_can(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "fails")
+    worker = Worker(queue, slow.quick, executor="process", concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        task = await queue.put(0)
+        with pytest.raises(tenure.TaskFailed, match="cannot be imported in its process: OSError"):
+            await queue.result(task)
+        monkeypatch.delenv("TENURE_TEST_IMPORT")
+        # the process that was to replace the first may have failed meanwhile, which fails one task more
+        await queue.put_many([0, 0, 0])
+        with anyio.fail_after(50):
+            await queue.join()
+        await worker.drain()
+    assert worker.statistics().done >= 2
+
+
+async def test_a_process_that_was_killed_is_replaced_before_the_next_task(queue):
+    worker = Worker(queue, slow.quick, executor="process", concurrency=1, timeout=0.5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        first = await queue.result(await queue.put(0))
+        with pytest.raises(tenure.TaskFailed, match="not done within"):
+            await queue.result(await queue.put(50))
+        await until(lambda: not worker._processes[0]._was_ended)
+        second = worker._processes[0]._process.pid
+        assert await queue.result(await queue.put(0)) == second != first
+        await worker.drain()
 
 
 async def test_what_a_call_sets_is_not_there_in_later_calls(queue):

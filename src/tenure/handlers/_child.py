@@ -9,16 +9,21 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from contextvars import copy_context
 from multiprocessing import spawn
 from queue import SimpleQueue
 from typing import Any
 
+from tenure.handlers._sent_errors import packed
+
+RETURNED, RAISED, UNKEPT = range(3)
+"""The kinds of replies: a value, an error, or a type and the reason why its value cannot be pickled."""
 _SIZE = 8
 
 
 def main() -> None:
-    """Read the preparation, the function and the arguments of each call; write what the function returns or raises."""
+    """Read the preparation and the function, say that it is imported, and answer calls: with a result, or an error."""
     requests, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
     # what the function reads and prints must not meet the pickles
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -29,19 +34,22 @@ def main() -> None:
     threading.Thread(target=_receive, args=(requests, received), daemon=True).start()
     parent, preparation = pickle.loads(received.get())  # noqa: S301 from the parent
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    problem: BaseException | None = None
-    function: Any = None
     sent = received.get()
+    function: Any = None
     try:
         spawn.prepare(preparation)
         function = pickle.loads(sent)  # noqa: S301
-    except BaseException as error:  # noqa: BLE001 each call raises it
-        problem = error
+        reply = pickle.dumps((RETURNED, None))
+    except BaseException as error:  # noqa: BLE001 the parent raises it
+        problem = RuntimeError(f"the handler cannot be imported in its process: {error!r}")
+        problem.__cause__ = error
+        reply = _raised(problem)
     while True:
+        replies.write(len(reply).to_bytes(_SIZE) + reply)
+        replies.flush()
+        sys.stdout.flush()
         request = received.get()
         try:
-            if problem is not None:
-                raise RuntimeError(f"the handler cannot be imported in its process: {problem!r}") from problem
             args, kwargs = pickle.loads(request)  # noqa: S301
             reply = _returned(copy_context().run(function, *args, **kwargs))
         except BaseException as error:
@@ -50,9 +58,6 @@ def main() -> None:
             reply = _raised(error)
         if os.getpid() != process:
             return
-        replies.write(len(reply).to_bytes(_SIZE) + reply)
-        replies.flush()
-        sys.stdout.flush()
 
 
 def _receive(requests: int, received: SimpleQueue[bytes]) -> None:
@@ -79,22 +84,13 @@ def _watch(parent: int) -> None:
 
 def _returned(result: object) -> bytes:
     try:
-        return pickle.dumps((False, result))
+        return pickle.dumps((RETURNED, result))
     except Exception as problem:  # noqa: BLE001 pickling calls any code
-        raise TypeError(
-            f"the handler returned {type(result).__name__}, which cannot be pickled: {problem}"
-        ) from None
+        return pickle.dumps((UNKEPT, (type(result).__name__, str(problem))))
 
 
 def _raised(error: BaseException) -> bytes:
-    """An error with its traceback as a note; its text, if the error itself cannot be sent."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        error.add_note(f"in the process of the handler:\n{text}")
-        data = pickle.dumps((True, error))
-        pickle.loads(data)  # noqa: S301 some errors can be pickled, and not unpickled
-    except BaseException:  # noqa: BLE001
-        told = RuntimeError(f"{type(error).__name__}: {error}")
-        told.add_note(f"in the process of the handler:\n{text}")
-        return pickle.dumps((True, told))
-    return data
+    """An error with its traceback as a note."""
+    with suppress(Exception):
+        error.add_note(f"in the process of the handler:\n{''.join(traceback.format_exception(error))}")
+    return pickle.dumps((RAISED, packed(error)))
