@@ -7,6 +7,8 @@ from pathlib import Path
 delay = os.environ.get("TENURE_TEST_IMPORT", "0")
 if delay == "fails":
     raise OSError("no such model")
+if delay == "exits":
+    os._exit(3)
 time.sleep(float(delay))
 
 

@@ -230,6 +230,13 @@ async def test_a_process_that_does_not_start_in_time_fails_the_try_and_says_so(q
     assert [record.error for record in records] == [error, error]
 
 
+async def test_a_process_that_ends_in_its_import_fails_the_try_and_says_so(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "exits")
+    (record,) = await work_off(queue, slow.quick, [0], concurrency=1)
+    error = "RuntimeError: handler quick: its process has not started: it ended with exit code 3"
+    assert record.error == error
+
+
 async def test_a_handler_that_cannot_be_imported_fails_tries_until_it_can(queue, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_IMPORT", "fails")
     worker = Worker(queue, slow.quick, executor="process", concurrency=1)

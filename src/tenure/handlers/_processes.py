@@ -77,7 +77,9 @@ class HandlerProcess:
             return
         with anyio.move_on_after(_START_LIMIT):
             try:
-                await self._exchange(await self._open(), self._function)
+                await self._exchange(
+                    await self._open(), self._function, who="its process has not started: it"
+                )
             except BaseException:
                 await self.end()
                 raise
@@ -101,12 +103,12 @@ class HandlerProcess:
         await self.start()
         return await self._exchange(request)
 
-    async def _exchange(self, *requests: bytes) -> Any:
+    async def _exchange(self, *requests: bytes, who: str = "its process") -> Any:
         """Send requests, and return the value of the reply, or raise its error."""
         try:
             kind, value = pickle.loads(await self._reply(requests))  # noqa: S301 from a child of this process
         except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as problem:
-            raise RuntimeError(f"handler {self._name}: its process {await self._ending()}") from problem
+            raise RuntimeError(f"handler {self._name}: {who} {await self._ending()}") from problem
         except BaseException:
             await self.end()
             raise
