@@ -131,7 +131,11 @@ class Task(Generic[P_co]):
     def set_result(self, value: Any) -> None:
         """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
-        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express."""
+        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
+        this exception is not tried again: its work is done."""
+
+    def unkept(self, problem: Exception, reason: str) -> Exception:
+        """Return the exception, with which the task is not tried again. For the worker and the steps alone."""
 
     def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
@@ -148,7 +152,9 @@ class Task(Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. The values last until the task has ended; those of a dead letter, until it is deleted.
+        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
+        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
+        last until the task has ended; those of a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;

@@ -13,6 +13,8 @@ from tenure.waiting import checkpoint, this_task
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
+UNKEPT = "step!"
+"""The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
 
 
 class Source(Protocol):
@@ -65,11 +67,15 @@ class Family:
 
     async def found(self, prefix: str, name: str) -> Entry | None:
         """The entry of that name, as it was at the first call for the `prefix`. To find one is a checkpoint."""
-        if (known := self._stored.get(prefix)) is None:
-            known = self._stored[prefix] = await self.read(prefix)
-        if (entry := known.get(name)) is not None:
+        if (entry := (await self.stored(prefix)).get(name)) is not None:
             await checkpoint()
         return entry
+
+    async def stored(self, prefix: str) -> dict[str, Entry]:
+        """The entries whose names begin with `prefix`, as they were at the first call; the keys lack the prefix."""
+        if (known := self._stored.get(prefix)) is None:
+            known = self._stored[prefix] = await self.read(prefix)
+        return known
 
     async def read(self, prefix: str) -> dict[str, Entry]:
         """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.
