@@ -24,6 +24,7 @@ Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
 Semaphore = made(shared.Semaphore, Pattern, "name permits", hands_over=Lease)
 RateLimiter = made(shared.RateLimiter, Pattern, "name")
+Barrier = made(shared.Barrier, Pattern, "name parties on_departure")
 WorkQueue = made(
     shared.WorkQueue,
     Pattern,

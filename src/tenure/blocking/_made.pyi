@@ -11,7 +11,9 @@ from tenure.engine import Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
+    Arrival,
     Audit,
+    BarrierStatistics,
     ChildPage,
     GroupStatistics,
     Item,
@@ -394,6 +396,62 @@ class RateLimiter:
 
     def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
+
+class Barrier:
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
+
+    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
+    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
+    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
+    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
+
+    Thread safety: any. Source: the broken state comes from Java's
+    `CyclicBarrier`."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        parties: int,
+        *,
+        ttl: float | None = None,
+        on_departure: Literal["break", "drop"] = "break",
+    ) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parties(self) -> int: ...
+    @property
+    def on_departure(self) -> Literal["break", "drop"]: ...
+    def wait(self) -> Arrival:
+        """Arrive, and wait until all parties have.
+
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
+        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
+        gone on, or was forgotten: the generation may have tripped first.
+        Interruption: before all have come, also before this party has, it breaks the generation unless parties are
+        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
+        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
+        for at most `settle_timeout`."""
+
+    def abort(self) -> None:
+        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
+
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+        Interruption: no effect, the answer is waited for in a shield; asyncio's native one may prevent it."""
+
+    def reset(self) -> None:
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
+
+        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied."""
+
+    def statistics(self) -> BarrierStatistics:
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
