@@ -191,18 +191,25 @@ class Hold(LeasedBlock[H, Grant, None]):
             last = position
             self._on_position(position)
 
-        request = self._request if timeout else replace(self._request, wait=False)
-        with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
+        request, refused = self._request if timeout else replace(self._request, wait=False), False
+        seconds = timeout or max(self._store.settle_timeout, _ONE_TRY)
+        with anyio.move_on_after(seconds):
             grant = await self._store.acquisitions.acquire(request, self._ttl, on_position)
             if grant.answer is not Reply.REFUSED:
                 return grant
-        raise self._timed_out(timeout, last)
+            refused = True
+        reason = "held"
+        if not refused:
+            silent = None if last is not None else f"has not answered for {seconds:g} s"
+            if trouble := self._store.availability.trouble or silent:
+                reason = f"the store {trouble}"
+        raise self._timed_out(timeout, last, reason)
 
     def _on_position(self, position: int) -> None:
         """Note the number of waiters before the holder in the line."""
 
-    def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
-        return AcquireTimeout(self._key, timeout, position=position)
+    def _timed_out(self, timeout: float, position: int | None, reason: str) -> AcquireTimeout:
+        return AcquireTimeout(self._key, timeout, position=position, reason=reason)
 
     def _hand_over(self, obtained: Grant, scope: CancelScope) -> H:
         self.grant = obtained

@@ -150,8 +150,9 @@ class Barrier:
         status = await self._status()
         return BarrierStatistics(status.parties, status.generation, status.waiting, status.broken)
 
-    async def _status(self) -> BarrierStatus:
-        (status,) = (await read_pages(self._store, Scan(BARRIER, self._request.key))).rows
+    async def _status(self, *, patient: bool = False) -> BarrierStatus:
+        scan = Scan(BARRIER, self._request.key)
+        (status,) = (await read_pages(self._store, scan, patient=patient)).rows
         return status
 
     async def _come(self) -> Session:
@@ -193,12 +194,12 @@ class Barrier:
         attempt.end()
         if never_applied:
             return Reply.GONE
-        answer = await self._store.call(Withdraw(self._request.key, attempt.name))
+        answer = await self._store.call(Withdraw(self._request.key, attempt.name), patient=True)
         if answer is not Reply.UNKNOWN:
             return answer
         # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
         # have tripped before: it has no parties now, or was born again.
-        now = await self._status()
+        now = await self._status(patient=True)
         if (
             isinstance(waited, Waiting)
             and now.parties
