@@ -201,7 +201,7 @@ async def test_what_is_booked_late_costs_nobody_anything(faulty, virtual_clock):
         faulty.pause(before_effect=False)
         for call in (spends.try_acquire, lambda: spends.acquire(fail_fast=True)):
             with pytest.raises(
-                StoreUnavailable, match="nothing was spent: what is booked nevertheless is given back"
+                StoreUnavailable, match="nothing was spent: a late booking is given back"
             ):
                 await call()
         faulty.resume()

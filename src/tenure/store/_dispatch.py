@@ -277,7 +277,7 @@ class Dispatcher:
         return max(0.0, self._down_since + self._response_timeout - now())
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
-        """The error of a call that has waited for an answer in vain; `outcome` says what is known of its effect."""
+        """The error of a call that has waited for an answer in vain; `outcome` describes its effect."""
         trouble = self._availability.trouble or f"has not answered for {self._response_timeout:g} s"
         return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}")
 
@@ -445,7 +445,7 @@ class Dispatchers:
 
 
 def outcome_of(*, sent: bool) -> str:
-    """What is known of an operation without an answer, after its name."""
+    """The effect of an operation without an answer, in words that follow its name."""
     return "may or may not have been applied" if sent else "was not applied"
 
 

@@ -196,6 +196,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
                 upkeep.cancel()
                 self.dispatchers.close("the store was closed")
                 self.reporter.settle()
+                await self._watchdog.ended(min(self.ttl, self.close_timeout))
 
     async def _open_link(self, upkeep: Upkeep) -> Job:
         try:

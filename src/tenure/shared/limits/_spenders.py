@@ -36,7 +36,7 @@ from tenure.store import Batcher, Session, Store, outcome_of
 from tenure.waiting import Line, Waiter, now
 
 RateLimits = tuple[RateLimit, ...]
-_TAKEN_BACK = "nothing was spent: what is booked nevertheless is given back"
+_TAKEN_BACK = "nothing was spent: a late booking is given back"
 _MAY_BE_HELD_OFF = f"the hold {outcome_of(sent=True)}"
 
 
