@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 import pytest
 from explored.catalogue import public_coroutines, scenarios
@@ -200,9 +202,7 @@ async def test_what_is_booked_late_costs_nobody_anything(faulty, virtual_clock):
         assert await spends.try_acquire()
         faulty.pause(before_effect=False)
         for call in (spends.try_acquire, lambda: spends.acquire(fail_fast=True)):
-            with pytest.raises(
-                StoreUnavailable, match="nothing was spent: a late booking is given back"
-            ):
+            with pytest.raises(StoreUnavailable, match="nothing was spent: a late booking is given back"):
                 await call()
         faulty.resume()
         await virtual_clock.advance(5)
@@ -290,3 +290,19 @@ async def test_a_timeout_says_what_was_in_the_way(faulty, virtual_clock):
 async def hold(lock):
     async with lock:
         await anyio.sleep_forever()
+
+
+async def test_a_program_that_does_nothing_else_waits_for_its_server(faulty, virtual_clock):
+    store = tenure.open_store(faulty, ttl=100)
+    store.dispatchers.be_patient()
+    async with store, anyio.create_task_group() as group:
+        faulty.down = True
+        for call in CALLS.values():
+            group.start_soon(answered, call, store)
+        await virtual_clock.advance(60)
+        faulty.down = False
+
+
+async def answered(call, store):
+    with contextlib.suppress(tenure.TaskNotWaiting):
+        await call(store)

@@ -137,6 +137,9 @@ class Lease(Guarded, Held):
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)
+        late = time - self._session.deadline - self._session.margin
+        if self.lost and late > 0:
+            self._session.reporter.warn("lease.overran", key=self.key, token=self.token, seconds=late)
         self._ended = True
         self._session.drop(self)
 
@@ -201,7 +204,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         reason = "held"
         if not refused:
             silent = None if last is not None else f"has not answered for {seconds:g} s"
-            if trouble := self._store.availability.trouble or silent:
+            if trouble := self._store.dispatchers.trouble(self._key) or silent:
                 reason = f"the store {trouble}"
         raise self._timed_out(timeout, last, reason)
 

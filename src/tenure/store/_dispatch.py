@@ -193,7 +193,8 @@ class Dispatcher:
         self._down = False
         """The engine did not answer the last operation."""
         self._down_since = 0.0
-        self._response_timeout = engine.response_timeout
+        self.response_timeout: float = engine.response_timeout
+        """Seconds for which a call waits that is not patient."""
 
     @property
     def pending(self) -> int:
@@ -268,17 +269,22 @@ class Dispatcher:
                     raise self.no_answer(f"{name} {outcome}") from None
 
     @property
+    def is_down(self) -> bool:
+        """True if the engine did not answer the last operation."""
+        return self._down
+
+    @property
     def patience(self) -> float:
         """Seconds for which a call waits that is to wait for an answer alone: 0 once the engine has been away for as
         long as that.
         """
         if not self._down:
-            return self._response_timeout
-        return max(0.0, self._down_since + self._response_timeout - now())
+            return self.response_timeout
+        return max(0.0, self._down_since + self.response_timeout - now())
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
         """The error of a call that has waited for an answer in vain; `outcome` describes its effect."""
-        trouble = self._availability.trouble or f"has not answered for {self._response_timeout:g} s"
+        trouble = self._availability.trouble or f"has not answered for {self.response_timeout:g} s"
         return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}")
 
     async def settled(self) -> None:
@@ -432,6 +438,15 @@ class Dispatchers:
     def of(self, name: str) -> Dispatcher:
         """The dispatcher for an object or a session of that name; without a name, for operations on all."""
         return self._only or self.all[self._shard(name) if name else -1]
+
+    def trouble(self, key: str) -> str | None:
+        """The reason why the part of the engine that has this object cannot be used, as far as anybody has noticed."""
+        return self.availability.trouble if self._only or self.of(key).is_down else None
+
+    def be_patient(self) -> None:
+        """Let each call wait for the end of an outage: for programs that do nothing else."""
+        for dispatcher in self.all:
+            dispatcher.response_timeout = inf
 
     async def settled(self) -> None:
         """Wait until nothing is pending."""

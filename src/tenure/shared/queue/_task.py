@@ -636,7 +636,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         with anyio.move_on_after(self._timeout or self._store.settle_timeout):
             self._taken = await (takers.take() if self._timeout else takers.take_at_once())
         if self._taken is None:
-            trouble = self._store.availability.trouble
+            trouble = self._store.dispatchers.trouble(self._key)
             raise AcquireTimeout(self._name, self._timeout, reason=f"the store {trouble}" if trouble else "")
         return self._taken
 
