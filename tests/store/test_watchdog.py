@@ -362,7 +362,7 @@ def named_server(request, free_port):
 
 async def test_the_watchdog_looks_up_no_name(named_server, monkeypatch):
     resolver = SlowResolver(monkeypatch)
-    async with tenure.open_store(named_server, ttl=1.0, retry=50) as store, Lock(store, "x") as lease:
+    async with tenure.open_store(named_server, ttl=2.0, retry=50) as store, Lock(store, "x") as lease:
         resolver.slow.set()
         for block in (1, 2):
             before = store._watchdog.renewals
