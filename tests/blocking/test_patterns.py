@@ -169,6 +169,23 @@ def test_a_semaphore_and_a_limiter(store):
         limiter.acquire(4)
 
 
+def test_threads_meet_at_a_barrier(store):
+    barrier = blocking.Barrier(store, "start", 2)
+    assert (barrier.name, barrier.parties, barrier.on_departure) == ("start", 2, "break")
+    with ThreadPoolExecutor() as pool:
+        arrivals = [pool.submit(barrier.wait) for _ in range(2)]
+        assert sorted(arrival.result() for arrival in arrivals) == [(0, 0), (0, 1)]
+        waiting = pool.submit(barrier.wait)
+        while not barrier.statistics().waiting:
+            pass
+        barrier.abort()
+        for wait in (waiting.result, barrier.wait):
+            with pytest.raises(tenure.BarrierBroken):
+                wait()
+    barrier.reset()
+    assert not barrier.statistics().broken
+
+
 def test_tasks_are_put_and_worked_on(store):
     queue = blocking.WorkQueue(store, "mail", max_size=3)
     one = queue.put({"to": "ann"}, priority=1, key="ann", meta={"for": "docs"})

@@ -226,6 +226,33 @@ class CounterContract(ContractBase):
             assert await do(e.Withdraw("k", "b")) == e.Broken(generation)
             await do(e.ResetBarrier("k"))
 
+    async def test_a_barrier_is_broken_by_hand_until_it_is_reset(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p2")
+        session = await do.open("p2", ttl=2.0)
+        for generation in range(2):
+            # before anybody has come, and again for those that wait
+            if generation:
+                await self._wait(do, session, "a")
+            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
+            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
+            told = [e.Hint("p2", "k", "a", e.Broken(generation))] * generation
+            assert await inbox.new() == told
+            if generation:
+                assert await do(e.Withdraw("k", "a")) == e.Broken(generation)
+            assert await do(e.Arrive(session, "k", "b", 3)) == e.Broken(generation)
+            status = await do.row(e.Scan(e.BARRIER, "k"))
+            assert (status.parties, status.generation, status.waiting, status.broken) == (
+                3,
+                generation,
+                0,
+                True,
+            )
+            if generation == 0:
+                assert await do(e.ResetBarrier("k")) is e.Reply.OK
+                await self._wait(do, session, "a")
+                assert await do(e.Withdraw("k", "a")) is e.Reply.WITHDRAWN
+                assert await do(e.ResetBarrier("k")) is e.Reply.OK
+
     async def test_a_waiter_learns_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
         mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
         await self._wait(do, mortal, "a")

@@ -429,7 +429,7 @@ async def barrier(d: Draw) -> None:
         e.Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
         e.Arrive(session, key, holder, 3),
         e.Withdraw(key, holder),
-        e.ResetBarrier(key),
+        e.ResetBarrier(key, d.one_of((0, 0, 3))),
         e.Scan(e.BARRIER, key),
     )
     await d.walk.send(d.one_of(operations))

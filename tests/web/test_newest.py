@@ -18,9 +18,9 @@ class Counting:
     def __init__(self, store):
         self.store, self.asked = store, 0
 
-    async def call(self, operation):
+    async def call(self, operation, **how):
         self.asked += 1
-        return await self.store.call(operation)
+        return await self.store.call(operation, **how)
 
 
 @contextlib.asynccontextmanager

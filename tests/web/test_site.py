@@ -461,9 +461,9 @@ async def test_an_action_whose_outcome_is_unknown_is_logged(store, caplog):
     caplog.clear()
     ask = Asker(store, actions=True)
 
-    def leave(operation):
+    def leave(operation, **how):
         scope.cancel()
-        return call(operation)
+        return call(operation, **how)
 
     call, store.call = store.call, leave
     with anyio.CancelScope() as scope:
@@ -476,7 +476,7 @@ async def test_an_action_that_takes_too_long_is_reported(store, caplog, monkeypa
     await tenure.WorkQueue(store, "mails").put(1)
     caplog.clear()
 
-    async def stalls(operation):
+    async def stalls(operation, **_):
         await anyio.sleep_forever()
 
     monkeypatch.setattr(store, "call", stalls)

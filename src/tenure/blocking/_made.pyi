@@ -11,7 +11,9 @@ from tenure.engine import Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
+    Arrival,
     Audit,
+    BarrierStatistics,
     ChildPage,
     GroupStatistics,
     Item,
@@ -368,15 +370,19 @@ class RateLimiter:
     ) -> None:
         """Do nothing: a spent cost is not given back. No checkpoint."""
 
-    def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
+    def acquire(self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None) -> None:
         """Spend `cost` as soon as the rate allows it.
 
         If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
         ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
         burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Interruption: what was booked is given back, as far as later bookings have not overtaken it."""
+        Interruption: what was booked is given back, as far as later bookings have not overtaken it.
 
-    def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractContextManager[Spending]:
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+
+    def spend(
+        self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None
+    ) -> AbstractContextManager[Spending]:
         """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
 
         Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
@@ -384,7 +390,9 @@ class RateLimiter:
         as far as time has not brought it back already. Without a correction it stays as booked, also if the block
         raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
         as "limiter.correction_failed".
-        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless."""
+        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
@@ -401,6 +409,64 @@ class RateLimiter:
 
     def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
+
+class Barrier:
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
+
+    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
+    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
+    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
+    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
+
+    Thread safety: any. Source: the broken state comes from Java's
+    `CyclicBarrier`."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        parties: int,
+        *,
+        ttl: float | None = None,
+        on_departure: Literal["break", "drop"] = "break",
+    ) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parties(self) -> int: ...
+    @property
+    def on_departure(self) -> Literal["break", "drop"]: ...
+    def wait(self, *, timeout: float | None = None) -> Arrival:
+        """Arrive, and wait until all parties have.
+
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
+        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
+        gone on, or was forgotten: the generation may have tripped first.
+        Interruption: before all have come, also before this party has, it breaks the generation unless parties are
+        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
+        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
+        for at most `settle_timeout`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+
+    def abort(self) -> None:
+        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
+
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+        Interruption: no effect, the answer is waited for in a shield; asyncio's native one may prevent it."""
+
+    def reset(self) -> None:
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
+
+        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied."""
+
+    def statistics(self) -> BarrierStatistics:
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
@@ -487,6 +553,8 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
+        *,
+        put_timeout: float | None = None,
         **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
@@ -508,7 +576,9 @@ class WorkQueue(Generic[P]):
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
-        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put."""
+        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+
+        Raises `TimeoutError` after `put_timeout` seconds (None: never), with the effects of an interruption."""
 
     def try_put(
         self,
@@ -529,6 +599,7 @@ class WorkQueue(Generic[P]):
         on_duplicate: Literal["keep", "replace"],
         cursor: tuple[str, Any] | None = None,
         expected: Any = ...,
+        timeout: float | None = None,
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
@@ -543,7 +614,9 @@ class WorkQueue(Generic[P]):
         `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
         order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
         an item is wrong.
-        Interruption: portions that were put stay."""
+        Interruption: portions that were put stay.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     @overload
     def put_many(
@@ -553,6 +626,7 @@ class WorkQueue(Generic[P]):
         on_duplicate: Literal["refuse"] = "refuse",
         cursor: tuple[str, Any] | None = None,
         expected: Any = ...,
+        timeout: float | None = None,
     ) -> list[int | DuplicateTask]: ...
     def put_in(
         self,
@@ -589,11 +663,13 @@ class WorkQueue(Generic[P]):
         answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
 
-    def result(self, task_id: int) -> Any:
+    def result(self, task_id: int, *, timeout: float | None = None) -> Any:
         """Wait until the task has ended and return its result.
 
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
-        result that the codec refuses."""
+        result that the codec refuses.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
         """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
@@ -656,8 +732,10 @@ class WorkQueue(Generic[P]):
     def cancel(
         self, *, state: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
     ) -> int: ...
-    def join(self) -> None:
-        """Wait until no task is unfinished. Raises `StoreClosed`."""
+    def join(self, *, timeout: float | None = None) -> None:
+        """Wait until no task is unfinished. Raises `StoreClosed`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
@@ -797,7 +875,9 @@ class Job(Generic[Params, R]):
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
-    def result(self, task_id: int) -> R:
+    def result(self, task_id: int, *, timeout: float | None = None) -> R:
         """Wait until the task has ended and return what the function has returned, as the codec makes it.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""

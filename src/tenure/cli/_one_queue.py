@@ -38,7 +38,7 @@ task_id = partial(whole_number, least=1, most=MOST)
 async def queue_to_fill(store: Store, name: str) -> WorkQueue:
     """The queue, with the size that its last put has set: a put sets it, and the program knows it better."""
     queue = WorkQueue(store, name)
-    max_size = (await queue.statistics()).max_size
+    max_size = (await read_counts(store, queue.key, patient=True)).max_size
     return WorkQueue(store, name, max_size=max_size) if max_size else queue
 
 

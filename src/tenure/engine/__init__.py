@@ -158,6 +158,7 @@ from ._holds import (
     Resize,
     SetValue,
 )
+from ._hosts import addresses_of, only_known, remember
 from ._indexes import INDEXES
 from ._rates import (
     ROUNDING,
@@ -364,10 +365,13 @@ __all__ = (
     "Waiting",
     "Waits",
     "Withdraw",
+    "addresses_of",
     "after_verdict",
     "clamp_durations",
     "handlers",
     "how_many_to_forget",
+    "only_known",
+    "remember",
     "without_verdict",
 )
 

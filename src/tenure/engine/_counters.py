@@ -159,9 +159,14 @@ class Withdraw(Operation[ArrivalAnswer]):
 
 @value
 class ResetBarrier(Operation[Reply]):
-    """Break the generation for those that wait and begin a fresh one. -> OK"""
+    """Break the generation for those that wait. -> OK, MORE
+
+    A fresh generation begins, unless there is a number of `parties`: then the barrier, made for so many if there is
+    none, is broken for those that arrive too, until it is reset without.
+    """
 
     key: str
+    parties: int = 0
 
 
 @value

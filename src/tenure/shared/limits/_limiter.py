@@ -111,7 +111,7 @@ class RateLimiter(AsyncBlock):
         Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
         request = SpendRequest(self._limits.amounts(cost), 0.0)
-        return (await self._spenders.spend(self._key, self._engine_limits, request)).booked
+        return (await self._spenders.spend(self._key, self._engine_limits, request, prompt=True)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
@@ -140,7 +140,7 @@ class RateLimiter(AsyncBlock):
         while True:
             left = max(0.0, current_effective_deadline() - anyio.current_time())
             request = SpendRequest(costs, None if left > LONGEST else left)
-            spending = await self._spenders.spend(self._key, self._engine_limits, request)
+            spending = await self._spenders.spend(self._key, self._engine_limits, request, prompt=fail_fast)
             if spending.booked:
                 return spending.bookings
             if fail_fast:

@@ -32,10 +32,12 @@ from tenure.engine import (
     SpendRequest,
 )
 from tenure.errors import OutcomeUnknown, StoreClosed
-from tenure.store import Batcher, Session, Store
+from tenure.store import Batcher, Session, Store, outcome_of
 from tenure.waiting import Line, Waiter, now
 
 RateLimits = tuple[RateLimit, ...]
+_TAKEN_BACK = "nothing was spent: a late booking is given back"
+_MAY_BE_HELD_OFF = f"the hold {outcome_of(sent=True)}"
 
 
 class _Wanted(NamedTuple):
@@ -63,10 +65,12 @@ class Spenders:
         self.holding_off: Line[float, None] = Line(lambda _: None)
         self.looking: Line[None, None] = Line(lambda _: None)
 
-    async def spend(self, key: str, limits: RateLimits, request: SpendRequest) -> Spending:
-        """Book the cost; if it was booked, wait until it is due."""
+    async def spend(
+        self, key: str, limits: RateLimits, request: SpendRequest, *, prompt: bool = False
+    ) -> Spending:
+        """Book the cost; if it was booked, wait until it is due. `prompt`: do not wait while the store is away."""
         self._check()
-        return await self.of(key).spend(_Wanted(limits, request))
+        return await self.of(key).spend(_Wanted(limits, request), prompt)
 
     async def pause(self, seconds: float) -> None:
         """Sleep for so many seconds. Raises `StoreClosed` if the store closes meanwhile."""
@@ -156,11 +160,14 @@ class _Spender:
         self._spent = 0
         self._until_looked: list[Waiter[None, None]] = []
 
-    async def spend(self, wanted: _Wanted) -> Spending:
+    async def spend(self, wanted: _Wanted, prompt: bool) -> Spending:
         self._turns.schedule()
         waiter = self.booked.join(wanted)
         self._gathered.append(waiter)
-        spending = await self.booked.wait(waiter)
+        if prompt:
+            spending = await self._turns.answered(self.booked, waiter, lambda: _TAKEN_BACK)
+        else:
+            spending = await self.booked.wait(waiter)
         if _waits(spending):
             try:
                 await self._due(spending)
@@ -175,7 +182,7 @@ class _Spender:
         self._turns.schedule()
         waiter = self._spenders.holding_off.join(seconds)
         self._holds.append(waiter)
-        await self._spenders.holding_off.wait(waiter)
+        await self._turns.answered(self._spenders.holding_off, waiter, lambda: _MAY_BE_HELD_OFF)
 
     def refund(self, limits: RateLimits, request: RefundRequest) -> None:
         # the latest first: only the last booking can be given back whole, and then the one before it is the last

@@ -312,7 +312,8 @@ class Children(AsyncBlock, Generic[P]):
                 tuple(self._prefix + name for name in names),
                 tuple(task for _, task in portion),
                 self._most,
-            )
+            ),
+            patient=True,
         )
         if isinstance(answer, TooMany):
             raise TooManyChildren(family.key, family.id, answer.most)

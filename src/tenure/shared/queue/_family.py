@@ -85,7 +85,7 @@ class Family:
         found: dict[str, Entry] = {}
         after = prefix if self._entries else ""
         while after:
-            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)))
+            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)), patient=True)
             assert isinstance(page, Page)
             entries = [entry for entry in page.rows if entry.name.startswith(prefix)]
             found.update((entry.name.removeprefix(prefix), entry) for entry in entries)
@@ -98,7 +98,7 @@ class Family:
         Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
         Cancellation: the value may or may not be stored.
         """
-        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value))
+        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value), patient=True)
         if isinstance(answer, TooMany):
             raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
         if isinstance(answer, Entry):

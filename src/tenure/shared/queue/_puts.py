@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
-from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.store import Batcher, Held, Session, Store, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
 from ._groups import GroupSettings
@@ -65,17 +66,29 @@ class Producers:
         cursor: tuple[str, bytes] | None = None,
         expected: bytes | None = None,
     ) -> Accepted | Conflict:
-        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and
+        `StoreUnavailable` unless it is to `wait`.
 
         Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
         applied.
         """
-        session = await self._store.session(self._store.ttl, self._key)
+        session = self._store.sessions.current(self._store.ttl, self._key)
+        if session is None:
+            with (
+                nullcontext()
+                if wait
+                else self._store.promptly(self._key, f"putting {outcome_of(sent=False)}")
+            ):
+                session = await self._store.session(self._store.ttl, self._key)
         request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)
         self._turns.schedule()
-        return await self._line.wait(request.waiter)
+        if wait:
+            return await self._line.wait(request.waiter)
+        return await self._turns.answered(
+            self._line, request.waiter, lambda: f"putting {outcome_of(sent=request.sent)}"
+        )
 
     # what Turns asks
 

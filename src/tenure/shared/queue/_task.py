@@ -234,7 +234,7 @@ class Task(Guarded, Held, Generic[P_co]):
         queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
-        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report))
+        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report), patient=True)
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
@@ -683,7 +683,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         with anyio.move_on_after(self._timeout or self._store.settle_timeout):
             self._taken = await (takers.take() if self._timeout else takers.take_at_once())
         if self._taken is None:
-            raise AcquireTimeout(self._name, self._timeout)
+            trouble = self._store.dispatchers.trouble(self._key)
+            raise AcquireTimeout(self._name, self._timeout, reason=f"the store {trouble}" if trouble else "")
         return self._taken
 
     def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:
