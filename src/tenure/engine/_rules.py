@@ -94,24 +94,34 @@ def after_verdict(
             return Waits(prefix=settle.result.decode())
         case Verdict.WAIT_FOR:
             return Waits(settle.result.decode(), timeout=settle.delay)
+        case Verdict.ALONE:
+            raise ValueError("ALONE ends no delivery")
 
 
 def without_verdict(
     attempts: int,
     deliveries: int,
     max_deliveries: int,
+    process: str,
     *,
     stop: bool,
     stop_ttl: float | None,
     dead_ttl: float | None,
     late: bool = False,
 ) -> Ends | GoesBack:
-    """The outcome for a task when the session that had taken the task ends before any verdict."""
+    """The outcome for a task when the session of `process` that had taken the task ends before any verdict.
+
+    `max_deliveries` is 0 once the task has run alone.
+    """
     if late:
         return Ends("expired", attempts, b"", EXPIRED_TTL)
     if stop:
         return Ends("cancelled", attempts, b"", stop_ttl)
     silent = deliveries - attempts
     if silent >= max_deliveries:
-        return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), dead_ttl)
+        where = "" if max_deliveries else " while the task ran alone in it"
+        error = (
+            f"process {process} died or lost its session{where}: delivered {silent} times without a verdict"
+        )
+        return Ends("dead", attempts, error.encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)

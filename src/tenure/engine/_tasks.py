@@ -141,7 +141,7 @@ class Leave(Operation[Reply]):
 
 
 class Verdict(Enum):
-    """The way in which a delivery of a task ended."""
+    """The way in which a delivery of a task ended; ALONE ends none."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -154,6 +154,7 @@ class Verdict(Enum):
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
+    ALONE = "alone"  # still leased, and run with nothing beside it: dead if its session ends before a verdict
 
 
 @value
@@ -227,7 +228,7 @@ class Exchange(Operation["Exchanged | Reply"]):
     want: int = 0
     wait: bool = True
     aging: float | None = None
-    max_deliveries: int = 20
+    max_deliveries: int = 5
     keep: bool = False
     dead_ttl: float | None = None
 

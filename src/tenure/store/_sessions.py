@@ -159,7 +159,7 @@ class Session:
         if self.lost is not None or boot_time() >= self._boot_deadline:
             return True
         # another thread has no loop, or one with a clock of its own: there the boot clock alone has to do
-        return get_ident() == self._thread and anyio.current_time() >= self.deadline
+        return get_ident() == self._thread and now() >= self.deadline
 
     def add(self, held: Held) -> None:
         """Add a hold, or a wait for one, to this session."""

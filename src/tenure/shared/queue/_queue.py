@@ -154,7 +154,7 @@ class WorkQueue(Target[P], Generic[P]):
         max_size: int = 10_000,
         aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 20,
+        max_deliveries: int = 5,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = 180 * 86400.0,
         key_ttl: float | None = None,
@@ -186,7 +186,7 @@ class WorkQueue(Target[P], Generic[P]):
         self.takers: Takers = client.takers
         client.producers.max_size = self.max_size
         client.takers.aging = aging
-        client.takers.max_deliveries = max_deliveries
+        client.takers.suspects.limit(max_deliveries)
         client.takers.keep = keep_payloads
         client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)

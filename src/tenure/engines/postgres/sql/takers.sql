@@ -17,6 +17,9 @@ BEGIN
     _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
     IF NOT _in_time THEN
         RETURN;
+    ELSIF _verdict = 'alone' THEN
+        UPDATE tenure.task t SET max_deliveries = 0 WHERE t.queue = _q.name AND t.id = _id;
+        RETURN;
     END IF;
     is_late := task.deadline <= _now;
     IF task.kin OR is_late THEN

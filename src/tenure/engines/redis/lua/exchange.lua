@@ -12,7 +12,7 @@
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
-    w = 'wait', f = 'wait for'}
+    w = 'wait', f = 'wait for', a = 'alone'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -95,6 +95,9 @@ repeat
         local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
         if not task or task.session ~= session or tonumber(task.token) ~= its_token then
             refused[#refused + 1] = its_token
+        elseif verdict == 'alone' then
+            local its_lease = string.gsub(call('HGET', task.hash, 'lease'), '^(%d+ %d+) %d+', '%1 0')
+            call('HSET', task.hash, 'lease', its_lease)
         elseif settlements == ARGV and (task.kin or is_late(task)) then
             behind = behind or {}
             behind[#behind + 1] = settlement

@@ -63,7 +63,10 @@ local function drop_task(session, name)
     elseif task.stop then
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
-        state, result, ttl = 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl)
+        local where = limit == '0' and ' while the task ran alone in it' or ''
+        result = format('process %s died or lost its session%s: delivered %d times without a verdict',
+            call('HGET', P .. session .. ':session', 'process'), where, silent)
+        state, ttl = 'dead', tonumber(dead_ttl)
     end
     if task.kin then
         write()
