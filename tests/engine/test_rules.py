@@ -32,7 +32,7 @@ VERDICTS = {
 CANCELLED = Ends("cancelled", 2, b"", 60.0)
 
 
-@pytest.mark.parametrize(("verdict", "stop"), list(product(Verdict, (False, True))))
+@pytest.mark.parametrize(("verdict", "stop"), list(product(VERDICTS, (False, True))))
 def test_what_follows_a_verdict(verdict, stop):
     settle = Settle(1, 1, verdict, b"result", delay=7.0, ttl=9.0)
     expected = VERDICTS[verdict]
@@ -48,16 +48,25 @@ def test_done_with_an_unfinished_child_waits(stop, expected):
 
 
 @pytest.mark.parametrize(
-    ("deliveries", "expected"),
-    [(4, GoesBack(2, 4, None)), (5, Ends("dead", 2, b"delivered 3 times without a verdict", 8.0))],
+    ("deliveries", "limit", "error"),
+    [
+        (4, 3, None),
+        (5, 3, b"delivered 3 times without a verdict: process p died or lost its session"),
+        (
+            3,
+            0,
+            b"delivered 1 times without a verdict: process p died or lost its session while the task ran alone in it",
+        ),
+    ],
 )
-def test_a_task_is_dead_after_so_many_deliveries_without_a_verdict(deliveries, expected):
-    assert without_verdict(2, deliveries, 3, stop=False, stop_ttl=None, dead_ttl=8.0) == expected
+def test_a_task_is_dead_after_so_many_deliveries_without_a_verdict(deliveries, limit, error):
+    expected = GoesBack(2, deliveries, None) if error is None else Ends("dead", 2, error, 8.0)
+    assert without_verdict(2, deliveries, limit, "p", stop=False, stop_ttl=None, dead_ttl=8.0) == expected
 
 
 @pytest.mark.parametrize("deliveries", [3, 30])
 def test_a_task_that_shall_stop_is_cancelled_when_its_session_ends(deliveries):
-    assert without_verdict(2, deliveries, 3, stop=True, stop_ttl=60.0, dead_ttl=8.0) == CANCELLED
+    assert without_verdict(2, deliveries, 3, "p", stop=True, stop_ttl=60.0, dead_ttl=8.0) == CANCELLED
 
 
 def test_more_is_forgotten_than_made():

@@ -121,7 +121,7 @@ def without_verdict(
     if silent >= max_deliveries:
         where = "" if max_deliveries else " while the task ran alone in it"
         error = (
-            f"process {process} died or lost its session{where}: delivered {silent} times without a verdict"
+            f"delivered {silent} times without a verdict: process {process} died or lost its session{where}"
         )
         return Ends("dead", attempts, error.encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)

@@ -1,9 +1,9 @@
 """Suspects: tasks whose processes have died twice without a verdict on them. They run apart from all others.
 
 When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
-side by side. After the second they are suspects, of which a process takes a half and runs nothing beside it, then a
-quarter, and so on; so the death of an innocent task costs at most the deaths that it takes to halve its company down to
-itself. A task that runs alone is the cause of the death, and `max_deliveries` buries only such a task.
+side by side. After the second they are suspects: a process runs a half of them and nothing beside it; after a death
+of that half, a half of it, and so on, until each runs alone. `max_deliveries` buries only a task that ran alone when its
+process died: it is the cause. The deaths in which its company was halved do not count.
 
 The room of a process, for its takers of all queues, in all threads:
 
@@ -97,8 +97,9 @@ class Suspects:
         self._limit = max_deliveries
         self.most: int = max_deliveries + (LEEWAY if max_deliveries > 1 else 0)
         """The limit for a task that did not run alone."""
-        # the last of two deliveries has to be alone
-        self._first = 1 if max_deliveries <= 2 else 2
+        self.first: int = 1 if max_deliveries <= 2 else 2
+        """A task is a suspect after so many deliveries without a verdict."""
+        self._halves = max_deliveries > 3  # else the next death may have to be the last: each runs alone
 
     @property
     def here(self) -> bool:
@@ -110,17 +111,13 @@ class Suspects:
         """True if they have waited too long for the others."""
         return now() - self._since > PATIENCE
 
-    def among(self, tasks: Sequence[Taken]) -> bool:
-        """True if one of these tasks is a suspect."""
-        return any(taken.deliveries - taken.attempts > self._first for taken in tasks)
-
     def keep(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
         """Keep those of the tasks that may run together, if the room is free; returns the others, which go back."""
         with room.lock:
             if room.is_closed():
                 return tasks
             room.session, room.owner = session, self
-        number = sum(self._silent(taken) >= self._first for taken in tasks)
+        number = sum(self._silent(taken) >= self.first for taken in tasks)
         self.kept.clear()
         self._begun.clear()
         self._since, self._decisive = now(), False
@@ -128,14 +125,15 @@ class Suspects:
         most = number
         for taken in tasks:
             silent = self._silent(taken)
-            share = max(1, number >> max(0, silent - self._first + 1))
-            if silent < self._first or len(self.kept) >= min(most, share):
+            share = max(1, number >> silent - 1) if self._halves and silent else 1
+            if silent < self.first or len(self.kept) >= min(most, share):
                 back.append(taken)
                 continue
             self.kept.append((session, taken))
             most = min(most, share)
             # the deaths in which its company was halved say nothing of it
-            self._decisive = silent + 1 >= self._limit + max(0, number.bit_length() - 2)
+            halved = max(0, number.bit_length() - 2) if self._halves else 0
+            self._decisive = silent + 1 >= self._limit + halved
         self._decisive = self._decisive and len(self.kept) == 1
         return back
 

@@ -257,7 +257,10 @@ class Takers(Held):
         for _, settle, on_settled in sent:
             on_settled("refused" if settle.token in answer.refused else None)
         tasks = answer.tasks
-        apart = (room.session is not None and room.is_closed()) or self.suspects.among(tasks)
+        apart = room.session is not None and room.is_closed()
+        for taken in tasks:  # all are looked at before one begins
+            if taken.deliveries - taken.attempts > self.suspects.first:
+                apart = True
         if apart:
             tasks = self._keep_suspects(session, tasks)
         for taken in tasks:
@@ -388,7 +391,8 @@ class Takers(Held):
         return waiter
 
     def _hand_over(self, session: Session, taken: Taken) -> None:
-        taken = _in_loop_time(taken)
+        if taken.deadline is not None:
+            taken = _in_loop_time(taken)
         taker = self._line.head()
         if session.lost is not None or (taker is None and len(self._prefetched) >= self._demand.prefetch):
             self._give_back(session, taken)
@@ -498,7 +502,7 @@ class Takers(Held):
 
 
 def _in_loop_time(taken: Taken) -> Taken:
-    """The deadline, if there is one, is a time of the loop's clock from here on."""
+    """From here on the deadline is a time of the loop's clock."""
     return taken if taken.deadline is None else replace(taken, deadline=now() + taken.deadline)
 
 

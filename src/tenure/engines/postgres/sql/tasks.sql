@@ -399,8 +399,9 @@ BEGIN
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.finish_task(
             _now, queue, task, 'dead',
-            'process '::bytea || task.process || format(' died or lost its session%s: delivered %s times without a verdict',
-                CASE WHEN task.max_deliveries = 0 THEN ' while the task ran alone in it' ELSE '' END, silent)::bytea,
+            format('delivered %s times without a verdict: process ', silent)::bytea || task.process
+                || ' died or lost its session'::bytea
+                || (CASE WHEN task.max_deliveries = 0 THEN ' while the task ran alone in it' ELSE '' END)::bytea,
             task.dead_ttl, 0);
     ELSE
         queue := tenure.return_task(_now, queue, task);

@@ -64,8 +64,8 @@ local function drop_task(session, name)
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
         local where = limit == '0' and ' while the task ran alone in it' or ''
-        result = format('process %s died or lost its session%s: delivered %d times without a verdict',
-            call('HGET', P .. session .. ':session', 'process'), where, silent)
+        result = format('delivered %d times without a verdict: process ', silent)
+            .. call('HGET', P .. session .. ':session', 'process') .. ' died or lost its session' .. where
         state, ttl = 'dead', tonumber(dead_ttl)
     end
     if task.kin then
