@@ -23,7 +23,7 @@ VERDICTS = {
     Verdict.DISCARD: Ends("discarded", 2, b"result", 9.0),
     Verdict.CANCEL: Ends("cancelled", 2, b"result", 9.0),
     Verdict.DEAD: Ends("dead", 3, b"result", 9.0),
-    Verdict.RETRY: GoesBack(3, 5, 7.0),
+    Verdict.RETRY: GoesBack(3, 3, 7.0),
     Verdict.GIVE_BACK: GoesBack(2, 4, None),
     Verdict.POSTPONE: GoesBack(2, 4, 7.0),
     Verdict.WAIT: Waits(prefix="result"),
@@ -39,6 +39,11 @@ def test_what_follows_a_verdict(verdict, stop):
     if stop and isinstance(expected, GoesBack | Waits):
         expected = CANCELLED
     assert after_verdict(settle, 2, 5, stop=stop, stop_ttl=60.0) == expected
+
+
+def test_a_task_that_began_is_innocent_of_earlier_deaths():
+    settle = Settle(1, 1, Verdict.POSTPONE, delay=7.0)
+    assert after_verdict(settle, 2, 5, stop=False, stop_ttl=None) == GoesBack(2, 2, 7.0)
 
 
 @pytest.mark.parametrize(("stop", "expected"), [(False, Waits()), (True, CANCELLED)])

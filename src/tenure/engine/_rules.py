@@ -85,11 +85,11 @@ def after_verdict(
         case _ if stop:
             return Ends("cancelled", attempts, b"", stop_ttl)
         case Verdict.RETRY:
-            return GoesBack(attempts + 1, deliveries, settle.delay)
+            return GoesBack(attempts + 1, attempts + 1, settle.delay)
         case Verdict.GIVE_BACK:
             return GoesBack(attempts, deliveries - 1, None)
         case Verdict.POSTPONE:
-            return GoesBack(attempts, deliveries - 1, settle.delay)
+            return GoesBack(attempts, deliveries - 1 if settle.result else attempts, settle.delay)
         case Verdict.WAIT:
             return Waits(prefix=settle.result.decode())
         case Verdict.WAIT_FOR:

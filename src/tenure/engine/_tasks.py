@@ -150,7 +150,9 @@ class Verdict(Enum):
     )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
-    POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
+    POSTPONE = (
+        "postpone"  # no try; ready again after `delay`, behind what is ready then; with a result: never begun
+    )
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
@@ -160,6 +162,8 @@ class Verdict(Enum):
 @value
 class Settle:
     """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
+
+    RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew.
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
     for as long as anything of the task is.

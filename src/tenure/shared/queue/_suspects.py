@@ -1,9 +1,9 @@
 """Suspects: tasks whose processes have died twice without a verdict on them. They run apart from all others.
 
 When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
-side by side. After the second they are suspects: a process runs a half of them and nothing beside it; after a death
-of that half, a half of it, and so on, until each runs alone. `max_deliveries` buries only a task that ran alone when its
-process died: it is the cause. The deaths in which its company was halved do not count.
+side by side. After the second they are suspects: a process runs a half of them and nothing beside it; after a death of
+that half, a half of it, and so on, until each runs alone. `max_deliveries` buries only a task that ran alone when its
+process died: it is the cause. The deaths in which its company was halved do not count, and a verdict clears a suspect.
 
 The room of a process, for its takers of all queues, in all threads:
 
@@ -137,14 +137,18 @@ class Suspects:
         self._decisive = self._decisive and len(self.kept) == 1
         return back
 
-    def others(self, held: Collection[int]) -> bool:
-        """True if anything but the suspects is in hand in this process; here, it has the tokens `held`."""
+    def have_ended(self, held: Collection[int]) -> bool:
+        """True if none is left here, where takers have the tokens `held`."""
         self._begun.intersection_update(held)
+        return not (self.kept or self._begun)
+
+    def are_alone(self) -> bool:
+        """True if nothing else is in hand in this process."""
         if self._takers.in_hand > len(self._begun):
-            return True
+            return False
         with room.lock:
             members = list(room.members)
-        return any(member.in_hand for member in members if member is not self._takers)
+        return not any(member.in_hand for member in members if member is not self._takers)
 
     def to_mark(self) -> tuple[Session, Taken] | None:
         """The suspect that is dead if it kills the process now, once: the engine has to know that it runs alone."""

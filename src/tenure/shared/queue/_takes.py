@@ -420,10 +420,10 @@ class Takers(Held):
         suspects = self.suspects
         if not suspects.here:
             self._forget_suspects()
-        elif suspects.others(self._holders.keys()):
-            return
-        elif not suspects.kept:
+        elif suspects.have_ended(self._holders.keys()):
             suspects.leave()
+        elif not suspects.kept or not suspects.are_alone():
+            return
         elif (marked := suspects.to_mark()) is not None:
             session, taken = marked
             self._settling.append((session, Settle(taken.id, taken.token, Verdict.ALONE), self._marked))
@@ -460,7 +460,8 @@ class Takers(Held):
         kept = self.suspects.kept
         while kept:
             session, taken = kept.pop()
-            self.settle(session, Settle(taken.id, taken.token, verdict, delay=PATIENCE), _nothing)
+            settle = Settle(taken.id, taken.token, verdict, b"not begun", delay=PATIENCE)
+            self.settle(session, settle, _nothing)
 
     def _give_back_prefetched(self, but: int = 0) -> None:
         while len(self._prefetched) > but:

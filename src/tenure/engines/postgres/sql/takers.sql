@@ -48,6 +48,7 @@ BEGIN
         END IF;
     ELSIF _verdict = 'retry' AND has_children THEN
         task.attempts := task.attempts + 1;
+        task.deliveries := task.attempts;
         task.ready_at := _now + _delay;
         _q := tenure.keep_verdict(_q, task, 'retry', '', NULL);
     ELSE
@@ -55,7 +56,9 @@ BEGIN
             PERFORM tenure.end_try(_id);
         END IF;
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
-        IF _verdict <> 'retry' THEN
+        IF _verdict = 'retry' OR _verdict = 'postpone' AND _result = '' THEN
+            task.deliveries := task.attempts;
+        ELSE
             task.deliveries := task.deliveries - 1;
         END IF;
         IF _verdict <> 'give back' THEN

@@ -77,9 +77,8 @@ local function settle_task(task, verdict, time, result)
     elseif task.stop then
         return end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
     end
-    if verdict ~= 'retry' then
-        task.deliveries = task.deliveries - 1
-    end
+    local has_begun = verdict == 'retry' or verdict == 'postpone' and result == ''
+    task.deliveries = has_begun and task.attempts or task.deliveries - 1
     if verdict ~= 'give back' and task.group ~= '' then
         groups().pin(queue, task)
     end
