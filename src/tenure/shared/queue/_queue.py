@@ -119,8 +119,8 @@ class WorkQueue(Target[P], Generic[P]):
     `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
+    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
+    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 

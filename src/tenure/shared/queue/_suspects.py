@@ -33,8 +33,8 @@ from tenure.store import Session
 from tenure.waiting import now
 
 PATIENCE = 60.0
-"""Seconds for which suspects wait that the other tasks of their process end: one of those may wait for a task that is
-not taken meanwhile."""
+"""Seconds for which suspects wait for the other tasks of their process: such a task may wait for a task that nobody
+takes meanwhile."""
 
 LEEWAY = 15
 """Deliveries beyond `max_deliveries` that end a task which never ran alone, as in takers that do not know suspects."""
@@ -84,7 +84,7 @@ class Suspects:
     def __init__(self, takers: Beside) -> None:
         self.limit(5)
         self.kept: deque[tuple[Session, Taken]] = deque()
-        """Those that have not begun."""
+        """The suspects that have not begun."""
         self._begun: set[int] = set()
         self._since = 0.0
         self._decisive = False
@@ -112,7 +112,7 @@ class Suspects:
         return now() - self._since > PATIENCE
 
     def keep(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
-        """Keep those of the tasks that may run together, if the room is free; returns the others, which go back."""
+        """Keep the tasks that may run together, if the room is free; returns the others, which go back."""
         with room.lock:
             if room.is_closed():
                 return tasks
@@ -138,7 +138,7 @@ class Suspects:
         return back
 
     def have_ended(self, held: Collection[int]) -> bool:
-        """True if none is left here, where takers have the tokens `held`."""
+        """True if no suspect is left here, where takers have the tokens `held`."""
         self._begun.intersection_update(held)
         return not (self.kept or self._begun)
 

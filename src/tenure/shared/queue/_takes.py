@@ -404,7 +404,7 @@ class Takers(Held):
             self._line.grant(taker, (session, taken))
 
     def _keep_suspects(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
-        """Suspects have come, or others of this process have the room; returns what may go on: nothing."""
+        """Suspects have come, or others of this process have the room; returns the tasks that may begin now: none."""
         suspects = self.suspects
         back = suspects.keep(session, [_in_loop_time(taken) for taken in tasks])
         for _, taken in suspects.kept:
@@ -443,7 +443,7 @@ class Takers(Held):
             self._holders.pop(self.suspects.kept.pop()[1].token, None)
 
     def _look(self) -> None:
-        """Suspects were in this process: look whether what they wait for, or what waits for them, can go on."""
+        """Look whether suspects in this process can begin or have ended, or takers can go on."""
         suspects = self.suspects
         if suspects.kept and suspects.here:
             if suspects.impatient:
@@ -456,7 +456,7 @@ class Takers(Held):
         self._go_on()
 
     def _give_back_suspects(self, verdict: Verdict = Verdict.GIVE_BACK) -> None:
-        """Give back those that have not begun."""
+        """Give back the suspects that have not begun."""
         kept = self.suspects.kept
         while kept:
             session, taken = kept.pop()
