@@ -150,7 +150,7 @@ class Verdict(Enum):
     )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
-    POSTPONE = "postpone"  # no try; ready again after `delay`, behind tasks that are ready then; with a result: never begun
+    POSTPONE = "postpone"  # no try; ready again after `delay`, behind all tasks ready then; with a result: never begun
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`

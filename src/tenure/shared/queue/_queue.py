@@ -120,9 +120,9 @@ class WorkQueue(Target[P], Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
-    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
-    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
-    `traceback=False`, it has not.
+    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
+    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
+    values of variables; with `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
