@@ -141,7 +141,7 @@ class Leave(Operation[Reply]):
 
 
 class Verdict(Enum):
-    """The way in which a delivery of a task ended."""
+    """The way in which a delivery of a task ended; ALONE ends none."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -150,15 +150,18 @@ class Verdict(Enum):
     )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
-    POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
+    POSTPONE = "postpone"  # no try; ready again after `delay`, behind all tasks ready then; with a result: never begun
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
+    ALONE = "alone"  # still leased, and run with nothing beside it: dead if its session ends before a verdict
 
 
 @value
 class Settle:
     """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
+
+    RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew.
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
     for as long as anything of the task is.
@@ -227,7 +230,7 @@ class Exchange(Operation["Exchanged | Reply"]):
     want: int = 0
     wait: bool = True
     aging: float | None = None
-    max_deliveries: int = 20
+    max_deliveries: int = 5
     keep: bool = False
     dead_ttl: float | None = None
 

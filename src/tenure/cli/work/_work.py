@@ -107,6 +107,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             tz=args.tz,
             timeout=args.timeout,
             retries=args.retries,
+            max_deliveries=args.max_deliveries,
             executor=args.executor,
             on_dead=args.on_dead,
             health=_address(args.health, number),
@@ -164,6 +165,12 @@ def _parser() -> Parser:
     add("--tz", metavar="ZONE", help="the time zone of --cron (default: UTC)")
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
+    add(
+        "--max-deliveries",
+        metavar="N",
+        type=count,
+        help="a task that was in work in this many crashes, and alone in the last, is dead (default: 5)",
+    )
     add(
         "--on-dead",
         metavar="module:function",

@@ -54,6 +54,7 @@ class Options:
     tz: str | None
     timeout: float | None
     retries: int | None
+    max_deliveries: int | None
     executor: Literal["thread", "process"] | None
     on_dead: str | None
     health: tuple[str | None, int] | None
@@ -105,6 +106,7 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         "tz",
         "timeout",
         "retries",
+        "max_deliveries",
         "executor",
         "on_dead",
     ):
@@ -255,7 +257,7 @@ class _Working:
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
-        queue = await queue_to_fill(store, options.queue)
+        queue = await queue_to_fill(store, options.queue, options.max_deliveries or 5)
         worker = partial(
             Worker,
             queue,

@@ -121,10 +121,10 @@ class WorkQueue(Target[P], Generic[P]):
     `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
-    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
-    `traceback=False`, it has not.
+    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
+    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
+    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
+    values of variables; with `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
@@ -156,7 +156,7 @@ class WorkQueue(Target[P], Generic[P]):
         max_size: int = 10_000,
         aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 20,
+        max_deliveries: int = 5,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = 180 * 86400.0,
         key_ttl: float | None = None,
@@ -188,7 +188,7 @@ class WorkQueue(Target[P], Generic[P]):
         self.takers: Takers = client.takers
         client.producers.max_size = self.max_size
         client.takers.aging = aging
-        client.takers.max_deliveries = max_deliveries
+        client.takers.suspects.limit(max_deliveries)
         client.takers.keep = keep_payloads
         client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)

@@ -399,8 +399,11 @@ BEGIN
         queue := tenure.finish_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.finish_task(
-            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, task.dead_ttl,
-            0);
+            _now, queue, task, 'dead',
+            format('delivered %s times without a verdict: process ', silent)::bytea || task.process
+                || ' died or lost its session'::bytea
+                || (CASE WHEN task.max_deliveries = 0 THEN ' while the task ran alone in it' ELSE '' END)::bytea,
+            task.dead_ttl, 0);
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;

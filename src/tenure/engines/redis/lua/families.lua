@@ -462,9 +462,11 @@ local function settle(queue, task, verdict, time, result, session_ttl)
         follows = {state = 'cancelled', result = '', ttl = task.stop >= 0 and task.stop or nil}
     elseif verdict == 'retry' then
         task.attempts = task.attempts + 1
+        task.deliveries = task.attempts
         follows = {since = now + time, retry = true}
     elseif verdict == 'give back' or verdict == 'postpone' then
-        task.deliveries = task.deliveries - 1
+        local has_begun = verdict == 'postpone' and result == ''
+        task.deliveries = has_begun and task.attempts or task.deliveries - 1
         follows = {since = verdict == 'postpone' and now + time or task.since}
     else
         task.deliveries = task.attempts

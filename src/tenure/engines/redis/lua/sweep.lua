@@ -63,7 +63,10 @@ local function drop_task(session, name)
     elseif task.stop then
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
-        state, result, ttl = 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl)
+        local where = limit == '0' and ' while the task ran alone in it' or ''
+        result = format('delivered %d times without a verdict: process ', silent)
+            .. call('HGET', P .. session .. ':session', 'process') .. ' died or lost its session' .. where
+        state, ttl = 'dead', tonumber(dead_ttl)
     end
     if task.kin then
         write()
