@@ -39,7 +39,7 @@ def get_or_create_row(
         raise ValueError(f"defaults must not repeat what is in where: {', '.join(both)}")
     wanted = Wanted(table, where, {**where, **(defaults or {})})
     own = adapt(connection)
-    # what is known of a table is known of all connections of an engine of SQLAlchemy
+    # all connections of an engine of SQLAlchemy know the same tables
     origin: object = getattr(connection, "engine", None) or getattr(connection, "bind", None) or connection
     if isinstance(own, Awaiting):
         return _awaited(own, wanted, origin)
