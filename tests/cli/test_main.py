@@ -180,3 +180,25 @@ def test_a_character_that_the_output_lacks_is_escaped(here, command, words, more
             assert "\u4e2d" in str(json.loads(said)) or words == "dead q"
         else:
             assert "\\u4e2d" in said or words == "dead q"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "queue put q 1 --store sqlite:///x.db",
+            "tenure: --store: x.db is relative to the working directory, which was",
+        ),
+        (
+            "work one:two --queue q --store sqlite:////none/x.db",
+            "tenure: one:two cannot be imported: the working dir",
+        ),
+    ],
+)
+def test_a_working_directory_that_was_deleted_is_named(tmp_path, words, said):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os, sys; os.rmdir({str(gone)!r}); from tenure.cli._main import main; sys.exit(main())"
+    line = [sys.executable, "-c", code, *words.split()]
+    ended = subprocess.run(line, cwd=gone, capture_output=True, text=True, timeout=50, check=False)
+    assert ended.returncode == 2 and ended.stderr.startswith(said) and ended.stderr.count("\n") == 1

@@ -174,6 +174,8 @@ class Children:
 
 
 def _death(code: int) -> str:
+    if code == 128 + signal.SIGKILL:
+        return f"ended with exit code {code} (as of SIGKILL, which is often for lack of memory)"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

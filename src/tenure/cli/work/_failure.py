@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -57,7 +58,7 @@ def _users(trace: TracebackType | None, package: str) -> TracebackType | None:
 
 def _place(trace: TracebackType) -> str:
     file = Path(trace.tb_frame.f_code.co_filename)
-    if file.is_relative_to(Path.cwd()):
+    with suppress(OSError, ValueError):  # the working directory was deleted, or is elsewhere
         file = file.relative_to(Path.cwd())
     return f"{file}:{trace.tb_lineno}"
 
