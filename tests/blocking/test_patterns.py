@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import sqlite3
@@ -276,6 +277,22 @@ def test_a_task_is_put_in_a_transaction_of_the_callers(tmp_path):
         connection.commit()
         connection.close()
         assert queue.get(number).payload == 2
+
+
+def test_the_first_call_is_in_a_transaction_of_the_callers(tmp_path):
+    """Opening the store would wait for the lock that the caller has."""
+    path = tmp_path / "mine.db"
+    with blocking.open_store(f"sqlite:///{path}"):
+        pass
+    store = blocking.open_store(f"sqlite:///{path}")
+    queue = blocking.WorkQueue(store, "mail")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE sale (id INTEGER)")
+        connection.execute("INSERT INTO sale VALUES (1)")
+        queue.put_in(connection, 1)
+    with queue.take(0) as task:
+        assert task.payload == 1
+    store.close()
 
 
 def test_wrong_arguments_are_refused_at_once(store):

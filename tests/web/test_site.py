@@ -94,6 +94,9 @@ async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
     assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
     await Asker(store)("/queues/mails/tasks/77", 404)
     await Asker(store)("/queues/nothing/tasks/1", 404)
+    for query in ("", "?state=dead", "?find=x", "?limit=1"):
+        await Asker(store)(f"/queues/nothing/tasks{query}", 404)
+        assert (await Asker(store)(f"/queues/mails/tasks{query}"))["queue"] == "mails"
 
 
 async def test_progress_is_shown(store):
@@ -369,6 +372,20 @@ async def test_many_failures_are_read_in_portions(store, virtual_clock, monkeypa
 )
 def test_the_type_of_an_error(error, name):
     assert type_of(error) == name
+
+
+async def test_a_failure_by_dead_is_named(store, virtual_clock):
+    async def handler(payload):
+        raise tenure.Dead("no such user: ann" if payload else "gone\nfor good")
+
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many([True, False])
+    async with anyio.create_task_group() as group:
+        group.start_soon(tenure.Worker(queue, handler).run)
+        await virtual_clock.advance(1)
+        group.cancel_scope.cancel()
+    (kind,) = (await Asker(store)("/failures.json"))["kinds"]
+    assert (kind["type"], kind["dead"]) == ("Dead", 2)
 
 
 # history

@@ -408,6 +408,98 @@ def test_health_checks_are_answered_while_it_drains(worker, url, until, log, fre
 # ------------------------------------------------------------------------------------- programs that take the store
 
 
+@pytest.mark.parametrize("more", [(), ("--processes", 2)], ids=["one", "two"])
+def test_a_hangup_drains_and_a_second_one_changes_nothing(worker, url, until, log, more):
+    """A terminal that closes sends it, and so does the shell in it."""
+    put(url, *[0.5] * 4)
+    process = worker("slow", *more, store=url, times=2 if more else 1)
+    until(log)
+    process.send(signal.SIGHUP)
+    process.send(signal.SIGHUP)
+    assert process.ended() == 0, process.text
+    assert (
+        f"INFO {process.pid} tenure: SIGHUP: {'stops 2 processes' if more else 'takes no more'}"
+        in process.text
+    )
+    counts = on(url, lambda queue: queue.statistics())
+    assert counts.leased == 0 and counts.done and counts.done + counts.waiting == 4
+
+
+def test_a_hangup_is_ignored_where_it_was(handlers, start, url, until):
+    setup = "import signal, work_handlers\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    handlers("ignores", f"{setup}quick = work_handlers.quick")
+    process = Process(start("work", "ignores:quick", "--queue", "q", "--store", url))
+    until(lambda: "Ctrl-C stops it" in process.text)
+    process.send(signal.SIGHUP)
+    put(url, 1)
+    until(lambda: on(url, lambda queue: queue.statistics()).done == 1)
+    process.send()
+    assert process.ended() == 0 and "SIGHUP" not in process.text
+
+
+FAULTY = """
+import anyio, tenure
+async def alone(store):
+    tenure.Lock(store, 5)
+async def together(store):
+    async with anyio.create_task_group() as group:
+        group.start_soon(alone, store)
+async def missing(store):
+    open("none")
+async def caused(store):
+    try:
+        await anyio.to_thread.run_sync(missing_too)
+    except OSError as error:
+        raise LookupError("a\\nb") from error
+def missing_too():
+    open("none")
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "ending", "frames"),
+    [
+        ("alone", "faulty.py:4: TypeError: name must be a str, not int", ["alone"]),
+        ("together", "faulty.py:4: TypeError: name must be a str, not int", ["alone"]),
+        (
+            "missing",
+            "faulty.py:9: FileNotFoundError: [Errno 2] No such file or directory: 'none'",
+            ["missing"],
+        ),
+        ("caused", "faulty.py:14: LookupError: a b", ["caused", "missing_too", "caused"]),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+def test_an_error_of_the_program_is_a_line_of_the_log(start, handlers, here, function, ending, frames, more):
+    handlers("faulty", FAULTY)
+    child = start("work", f"faulty:{function}", "--store", f"sqlite:///{here}/store.db", *more)
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1
+    if more:
+        (error,) = (line for line in map(json.loads, err.splitlines()) if line["level"] == "ERROR")
+        trace, found = error["exception"], error["message"]
+    else:
+        (line,) = (line for line in err.splitlines() if " ERROR " in line)
+        trace, found = err, line.partition(" tenure: ")[2]
+        assert err.splitlines()[-1] == f"tenure: {ending}"
+    assert found == ending
+    assert sorted(re.findall(r'File ".*", line \d+, in (\w+)', trace)) == sorted(frames)
+
+
+@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+@pytest.mark.parametrize("option", ["--health", "--metrics"])
+def test_an_address_in_use_is_named_in_the_log(start, here, free_port, option, more):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("--store", f"sqlite:///{here}/store.db", option, address, *more)
+        child = start("work", "work_handlers:quick", "--queue", "q", *words)
+        _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1
+    (line,) = err.splitlines()
+    text = json.loads(line)["message"] if more else line.partition(" tenure: ")[2]
+    assert text.endswith(f"Address already in use: '{address}'") and "ERROR" in line
+
+
 def test_a_program_is_cancelled_by_the_first_signal(worker, url, until, log):
     process = worker("main", store=url, queue=())
     until(log)
@@ -470,6 +562,14 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--on-dead", "work_handlers:none"], "has no 'none'"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),
+        (
+            ["quick", "--queue", "q", "--health", ":8181", "--metrics", "localhost:8182", "--processes", "2"],
+            "--health takes ports 8181 to 8182 and --metrics takes ports 8182 to 8183: name ports that are 2 apart",
+        ),
+        (
+            ["quick", "--queue", "q", "--health", ":8181", "--metrics", ":8181"],
+            "--health takes port 8181 and --metrics takes port 8181",
+        ),
         (
             ["quick", "--queue", "q", "--metrics", ":65535", "--processes", "2"],
             "--metrics: there are no ports",

@@ -264,6 +264,31 @@ async def test_the_commit_puts_the_task(queue, db):
     assert await state_of(queue) == {"waiting": 1, "done": 1}
 
 
+async def test_a_store_opens_within_a_transaction_that_has_written(path, connect):
+    """It would wait for the lock that its caller has."""
+    async with tenure.open_store(f"sqlite:///{path}"):
+        pass
+    db = connect()
+    with db:
+        db.execute("INSERT INTO effect VALUES (1)")
+        async with tenure.open_store(f"sqlite:///{path}") as store:
+            await WorkQueue(store, "jobs").put_in(db, "next")
+    async with tenure.open_store(f"sqlite:///{path}") as store:
+        assert await state_of(WorkQueue(store, "jobs")) == {"waiting": 1}
+
+
+async def test_a_store_that_waits_for_its_caller_says_so(path):
+    with contextlib.closing(sqlite3.connect(path, isolation_level="EXCLUSIVE")) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(tenure.StoreUnavailable, match="locked for 0.1 s by another connection") as raised:
+            async with tenure.open_store(SqliteEngine(path, busy_timeout=0.1)):
+                pass
+    assert "commit first" in "".join(raised.value.__notes__)
+    assert "another process" not in str(raised.value) and "Start the server" not in str(
+        raised.value.__notes__
+    )
+
+
 async def test_what_was_rolled_back_was_never_put(queue, db):
     with contextlib.suppress(ZeroDivisionError), db:
         await queue.put_in(db, "job")
