@@ -506,4 +506,7 @@ class _Spender:
             self._line.fail(spot, make_error())
         for holder in holding:
             self._spenders.holding_off.fail(holder, make_error())
-        self._turns.schedule()
+        if any(map(self._asks, self._lanes.values())):
+            self._turns.schedule()
+        else:
+            self._go_on()
