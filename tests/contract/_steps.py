@@ -169,7 +169,9 @@ class Draw:
 
     def spend_request(self, limits: int) -> e.SpendRequest:
         costs = tuple(self.one_of((0.0, 0.5, 1.0, 8.0)) for _ in range(limits))
-        return e.SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
+        return e.SpendRequest(
+            costs, self.one_of((None, None, 0.0, 1.0)), self.one_of((None, None, 0.0, 0.25, 2.0))
+        )
 
 
 Step = Callable[[Draw], Awaitable[object]]

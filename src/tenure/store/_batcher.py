@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tenure.engine import Operation, Reply
-from tenure.errors import EngineError, StoreClosed
+from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.waiting import Expired, Line, Waiter
 
 from ._sessions import Session, numbers
@@ -81,9 +81,18 @@ class Batcher:
         Cancellation: the waiter leaves its line, as it does then.
         """
         try:
-            return await line.wait(waiter, self._dispatcher.patience)
+            return await line.wait(waiter, self.patience)
         except Expired:
-            raise self._dispatcher.no_answer(outcome()) from None
+            raise self.no_answer(outcome()) from None
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which an answer has to come. For the owners alone."""
+        return self._dispatcher.patience
+
+    def no_answer(self, outcome: str) -> StoreUnavailable:
+        """The error that no answer has come, with the outcome. For the owners alone."""
+        return self._dispatcher.no_answer(outcome)
 
     def _flush(self) -> None:
         if self.busy:
