@@ -340,15 +340,16 @@ class RateLimiter:
     `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
     "requests" is 1 unless it is named, and other units 0.
 
-    A spending is booked in one round trip, in the order in which callers arrive. A caller that has to wait sleeps in
-    its own process, and does not ask again. A call that costs nothing in a limit does not wait for that limit.
+    A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
+    served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
+    gives up costs nobody anything. A call that costs nothing in a limit does not wait for that limit.
     `with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent, and waiting callers keep their bookings.
+    they count from its next booking on. Amounts that were spent stay spent.
 
     Thread safety: any. Source: the generic cell rate algorithm (ITU-T
-    I.371); giving back as in Go's `rate.Reservation.CancelAt`."""
+    I.371)."""
 
     @overload
     def __init__(
@@ -363,7 +364,7 @@ class RateLimiter:
     @property
     def name(self) -> str: ...
     def __enter__(self) -> None:
-        """Spend 1, as `acquire` does. Interruption: what was booked is given back, as with that."""
+        """Spend 1, as `acquire` does. Interruption: as with that."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -374,9 +375,9 @@ class RateLimiter:
         """Spend `cost` as soon as the rate allows it.
 
         If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
-        ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
-        burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Interruption: what was booked is given back, as far as later bookings have not overtaken it.
+        ends, with `fail_fast` it raises `WouldExceedDeadline` as soon as that is known. Raises `ValueError` if the cost
+        is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        Interruption: what was booked goes to the next in line, or back.
 
         Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
@@ -397,7 +398,7 @@ class RateLimiter:
     def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
 
-        Interruption: what was spent is given back, as far as later bookings have not overtaken it."""
+        Interruption: what was spent is given back, unless others have booked behind it."""
 
     def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
@@ -408,7 +409,9 @@ class RateLimiter:
         Interruption: the limiter may be held off or not."""
 
     def look(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may, after those that wait here.
+
+        Raises `StoreClosed`, `EngineError`."""
 
 class Barrier:
     """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.

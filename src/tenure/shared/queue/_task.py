@@ -262,9 +262,7 @@ class Task(Guarded, Held, Generic[P_co]):
         Cancellation: the value may or may not be stored.
         """
         self.check()
-        made = await step(
-            self._opened_family(), name, self.check, function, self._encoded, self.unkept
-        )
+        made = await step(self._opened_family(), name, self.check, function, self._encoded, self.unkept)
         self.check_answer(made)
         return made
 
