@@ -68,9 +68,8 @@ class PostgresEngine(Remote):
         clock: Callable[[], float] | None = None,
         cap: int = CAP,
     ) -> None:
-        self.response_timeout = response_timeout = check_seconds(
-            "response_timeout", response_timeout, least=None
-        )
+        response_timeout = check_seconds("response_timeout", response_timeout, least=None)
+        self.response_timeout: float = response_timeout
         self._address = address(url)
         super().__init__(self._address)
         self._schema = check_name(schema)
