@@ -75,7 +75,8 @@ class Room:
 
 
 room = Room()
-os.register_at_fork(after_in_child=room.forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=room.forget)
 
 
 class Suspects:
