@@ -359,9 +359,10 @@ def test_a_process_finds_what_its_parent_finds_by_a_path_of_its_own(tmp_path):
         'worker = tenure.Worker(queue, called.vendored, executor="process", concurrency=1)\n'
         "        async with anyio.create_task_group() as group:\n"
         "            group.start_soon(worker.run)\n"
-        "            print(await queue.result(1))\n"
+        "            print(await queue.result(task_id))\n"
         "            await worker.drain()",
     )
+    program = program.replace("await queue.put", "task_id = await queue.put")
     command = [sys.executable, "-c", program, str(tmp_path), str(Path(__file__).parents[1])]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
