@@ -13,6 +13,7 @@ from tenure.engine import Taken
 from tenure.shared.queue._suspects import PATIENCE, Suspects, room
 
 TTL = 3.0
+pytestmark = pytest.mark.usefixtures("virtual_clock")
 in_process = pytest.mark.parametrize("engine", ["memory", "wire"], indirect=True)
 """For what is not the engine's concern."""
 
