@@ -109,4 +109,4 @@ async def test_workers_that_are_killed_bury_nobody(url, anyio_backend_name):
         await all_ended(queue, workers, every=2.0, then=lambda: workers.kill(next(rounds) % 2))
         assert not await queue.dead()
         assert (await queue.statistics()).done == 100
-        assert workers.deaths > 1
+        assert workers.deaths

@@ -174,7 +174,8 @@ async def test_with_asynchronous_drivers(url_of, table, postgres):
     db = await asyncpg.connect(host=str(postgres.folder), user="tenure", database="postgres")
     async with db.transaction():
         where = {"name": "a", "user_id": None, "Model": None}
-        assert not (await get_or_create_row(db, "public.source", where=where))[1]
+        schema = await db.fetchval("SELECT current_schema()")
+        assert not (await get_or_create_row(db, f"{schema}.source", where=where))[1]
         await db.execute("DROP INDEX user_id_key")
         await db.execute("CREATE UNIQUE INDEX user_id_key ON source (name, user_id)")
         with pytest.raises(ValueError, match="^where must not have None for user_id"):
