@@ -10,6 +10,12 @@ import tenure
 from tenure.engines.memory import MemoryEngine
 
 
+async def ids_of(queue):
+    """The ids of the tasks of a queue, in the order in which they were put."""
+    states = ("waiting", "delayed", "leased", "suspended", "ending", "ended")
+    return sorted([record.id for state in states for record in (await queue.browse(state)).tasks])
+
+
 async def fails(queue, number):
     """Take and fail that many tasks."""
     for _ in range(number):

@@ -35,6 +35,8 @@ FOR_OTHER_ROOMS = {
     "record_of",
     "schedules_in",
     "statistics_of",
+    "ending_signals",
+    "is_hangup",
     "signals_received",
     "together",
     "trimmed",

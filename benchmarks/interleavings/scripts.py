@@ -122,7 +122,7 @@ class Scripts:
         """The kinds of keys that there are, apart from the last numbers, and from answers."""
         names = {name.removeprefix(PREFIX.encode()) for name in self._states[state][3]} - {b"state"}
         kept = {name for name in names if not re.fullmatch(rb"\S+ \S+:(put|exchange|spend)", name)}
-        return frozenset(re.sub(rb"(?<=:)(\d{8,}|\w\w)$", b"", name) for name in kept)
+        return frozenset(re.sub(rb"(?<=:)([0-9a-f]{8,}|\w\w)$", b"", name) for name in kept)
 
     def _keeping(self):
         return "EVALSHA", self._keep, 1, PREFIX

@@ -19,9 +19,12 @@ import time
 import traceback
 from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import anyio
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # it is run by its path
 
 import tenure
 from benchmarks.soak.referees import History

@@ -192,7 +192,8 @@ Settle(i, verdict) ==
                     [] verdict = "dead" -> Finish(failed, i, "dead")
                     [] verdict \notin {"done", "dead"} /\ (stop \/ verdict = "cancel") ->
                            Finish(task, i, "cancelled")
-                    [] verdict = "retry" /\ ~stop -> Finish(failed, i, "retry")
+                    [] verdict = "retry" /\ ~stop ->
+                           Finish([failed EXCEPT ![i].deliveries = task[i].tries + 1], i, "retry")
                     [] verdict = "give back" /\ ~stop -> GoBack([task EXCEPT ![i].deliveries = @ - 1], i)
                     [] verdict = "wait" /\ ~stop -> Suspend(task, i, TRUE)
        /\ UNCHANGED <<alive, lock, token>>

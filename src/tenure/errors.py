@@ -39,12 +39,12 @@ class AcquireTimeout(TenureError, TimeoutError):
     """The time limit of an acquiring context manager ran out before its turn came. Nothing is held.
 
     `key` names the lock, pool or queue, `seconds` the limit; `position` is an upper bound of how many waiters were
-    earlier in the line when the limit ran out (None: unknown). `reason` says why no wait would have helped, if that is
-    known: no resource of a pool matched.
+    earlier in the line when the limit ran out (None: unknown). `reason` is "held", or says what else was in the way:
+    the store has been away for 3 s, no resource of a pool matched. It may be "".
     """
 
     def __init__(self, key: str, seconds: float, *, position: int | None = None, reason: str = "") -> None:
-        why = reason or ("" if position is None else _place(position))
+        why = reason if position is None or reason not in ("", "held") else _place(position)
         super().__init__(f"{key}: not acquired within {seconds:g} s{why and '; '}{why}")
         self.key = key
         self.seconds = seconds
@@ -91,7 +91,10 @@ class StoreClosed(TenureError):
 
 
 class StoreUnavailable(TenureError):
-    """The engine could not be reached. Sending the same operations again is safe."""
+    """The engine could not be reached, or has not answered in time a call that waits for nothing else.
+
+    The text says whether the operation was not applied, or may have been.
+    """
 
 
 class EngineError(TenureError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from datetime import timedelta
 
@@ -250,6 +251,63 @@ def database(tmp_path, monkeypatch):
     yield file
     connections.close_all()
     connections["default"] = here
+
+
+@pytest.fixture
+def prepared(database):
+    """The backend over the file of Django, which a process has made as the file of a store."""
+
+    async def open_once():
+        async with tenure.open_store(f"sqlite:///{database}"):
+            pass
+
+    anyio.run(open_once)
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE TABLE sale (id integer)")
+    with override_settings(TASKS={"default": backend(f"sqlite:///{database}", database="default")}):
+        yield task_backends["default"]
+        task_backends["default"]._store.close()
+    opened.cache_clear()
+
+
+def sell():
+    with connections["default"].cursor() as cursor:
+        cursor.execute("INSERT INTO sale VALUES (1)")
+
+
+@pytest.mark.parametrize("mode", [None, "IMMEDIATE", "EXCLUSIVE"])
+def test_the_first_task_of_a_process_is_enqueued_within_a_transaction(prepared, mode):
+    """Opening the store would wait for the lock that the caller has."""
+    connections["default"].settings_dict["OPTIONS"] = {"transaction_mode": mode}
+    for failing in (False, True):
+        with contextlib.suppress(ZeroDivisionError), transaction.atomic():
+            sell()
+            chores.add.enqueue(1)
+            if failing:
+                1 / 0  # noqa: B018
+    assert prepared._queue("default").statistics().put == 1
+
+
+def test_without_autocommit_a_task_is_enqueued_by_the_commit(prepared):
+    transaction.set_autocommit(False)
+    for end in (transaction.rollback, transaction.commit):
+        sell()
+        chores.add.enqueue(1)
+        end()
+    transaction.set_autocommit(True)
+    assert prepared._queue("default").statistics().put == 1
+
+
+@pytest.mark.parametrize("name", ["{0}", "file:{0}?mode=rw", "{0.parent}/./link.db"])
+def test_the_file_of_django_has_to_be_named(database, name):
+    """`enqueue` within `atomic` would wait for its own transaction for ever."""
+    (database.parent / "link.db").symlink_to(database)
+    connections["default"].settings_dict["NAME"] = name.format(database)
+    options = {"store": f"sqlite:///{database}"}
+    with pytest.raises(InvalidTaskBackend, match="write 'database': 'default'"):
+        TenureBackend("mine", {"OPTIONS": options})
+    TenureBackend("mine", {"OPTIONS": {**options, "database": "default"}})
+    TenureBackend("mine", {"OPTIONS": {"store": f"sqlite:///{database}.other"}})
 
 
 def test_a_task_of_a_transaction_is_enqueued_by_its_commit(database):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import sqlite3
@@ -169,6 +170,23 @@ def test_a_semaphore_and_a_limiter(store):
         limiter.acquire(4)
 
 
+def test_threads_meet_at_a_barrier(store):
+    barrier = blocking.Barrier(store, "start", 2)
+    assert (barrier.name, barrier.parties, barrier.on_departure) == ("start", 2, "break")
+    with ThreadPoolExecutor() as pool:
+        arrivals = [pool.submit(barrier.wait) for _ in range(2)]
+        assert sorted(arrival.result() for arrival in arrivals) == [(0, 0), (0, 1)]
+        waiting = pool.submit(barrier.wait)
+        while not barrier.statistics().waiting:
+            pass
+        barrier.abort()
+        for wait in (waiting.result, barrier.wait):
+            with pytest.raises(tenure.BarrierBroken):
+                wait()
+    barrier.reset()
+    assert not barrier.statistics().broken
+
+
 def test_tasks_are_put_and_worked_on(store):
     queue = blocking.WorkQueue(store, "mail", max_size=3)
     one = queue.put({"to": "ann"}, priority=1, key="ann", meta={"for": "docs"})
@@ -259,6 +277,22 @@ def test_a_task_is_put_in_a_transaction_of_the_callers(tmp_path):
         connection.commit()
         connection.close()
         assert queue.get(number).payload == 2
+
+
+def test_the_first_call_is_in_a_transaction_of_the_callers(tmp_path):
+    """Opening the store would wait for the lock that the caller has."""
+    path = tmp_path / "mine.db"
+    with blocking.open_store(f"sqlite:///{path}"):
+        pass
+    store = blocking.open_store(f"sqlite:///{path}")
+    queue = blocking.WorkQueue(store, "mail")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE sale (id INTEGER)")
+        connection.execute("INSERT INTO sale VALUES (1)")
+        queue.put_in(connection, 1)
+    with queue.take(0) as task:
+        assert task.payload == 1
+    store.close()
 
 
 def test_wrong_arguments_are_refused_at_once(store):

@@ -116,6 +116,23 @@ def test_gunicorn_whose_application_used_the_store_before_the_fork(server_url, t
     assert str(server.process.pid) not in pids
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_gunicorn_ends_without_a_traceback_where_the_url_has_a_name(
+    own_redis_server, free_port, tmp_path, is_away
+):
+    """asyncio resolves it in a thread, and ends that in another thread, which Python starts at its end no more."""
+    port = free_port()
+    redis = own_redis_server("--port", str(port))
+    server = Server(tmp_path, f"redis://localhost:{port}")
+    try:
+        assert len({server.get("/x")[0] for _ in range(30)}) == 2
+        if is_away:
+            redis.kill()
+            time.sleep(0.5)  # the workers notice it, and connect again and again
+    finally:
+        server.end()
+
+
 def test_gunicorn_whose_workers_are_killed(redis_server, tmp_path):
     server = Server(tmp_path, redis_server.url)
     try:

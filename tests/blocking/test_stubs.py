@@ -51,10 +51,15 @@ def test_no_public_method_returns_something_to_be_awaited(name):
 def test_signatures_are_those_of_the_asynchronous_classes():
     import tenure
 
-    for name in ("Lock", "Semaphore", "RWLock", "RateLimiter", "WorkQueue", "Job"):
+    for name in ("Lock", "Semaphore", "RWLock", "RateLimiter", "Barrier", "WorkQueue", "Job"):
         ours, theirs = getattr(blocking, name), getattr(tenure, name)
         assert inspect.signature(ours) == inspect.signature(theirs)
-    assert inspect.signature(blocking.WorkQueue.put) == inspect.signature(tenure.WorkQueue.put)
+    assert inspect.signature(blocking.WorkQueue.try_put) == inspect.signature(tenure.WorkQueue.try_put)
+    # what waits takes a time limit
+    for method, limit in (("put", "put_timeout"), ("result", "timeout")):
+        ours = dict(inspect.signature(getattr(blocking.WorkQueue, method)).parameters)
+        assert ours.pop(limit).default is None
+        assert ours == dict(inspect.signature(getattr(tenure.WorkQueue, method)).parameters)
     assert (
         inspect.signature(blocking.open_store).parameters == inspect.signature(tenure.open_store).parameters
     )

@@ -71,9 +71,12 @@ class Sync(ast.NodeTransformer):
         return node
 
 
-def stub_of(function, doc, *, first=None):
-    """A function as it stands in a stub."""
+def stub_of(function, doc, *, limit=None):
+    """A function as it stands in a stub; `limit` is the name of its time limit."""
     node = source_of(function)
+    if limit:
+        node.args.kwonlyargs.append(ast.arg(limit, ast.parse("float | None", mode="eval").body))
+        node.args.kw_defaults.append(ast.Constant(None))
     sync = Sync(inspect.unwrap(function).__globals__)
     decorators = [
         one for one in node.decorator_list if not ast.unparse(one).startswith(("hinted(", "shows_options("))
@@ -146,7 +149,9 @@ def class_stub(cls):
     for name, member in members(original, " ".join(cls.left_out)):
         function = member.fget if isinstance(member, property) else member
         shown = typing.get_overloads(function) or [function]
-        node.body += [stub_of(one, getattr(cls, name).__doc__ if one is shown[0] else "") for one in shown]
+        for one in shown:
+            doc = getattr(cls, name).__doc__ if one is shown[0] else ""
+            node.body.append(stub_of(one, doc, limit=cls.waits.get(name)))
     return ast.fix_missing_locations(node)
 
 

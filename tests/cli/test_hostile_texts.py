@@ -10,6 +10,7 @@ import anyio
 import pytest
 from anyio import TASK_STATUS_IGNORED
 from anyio.from_thread import start_blocking_portal
+from filled_store import ids_of
 
 import tenure
 
@@ -72,11 +73,17 @@ async def inhabit(*, task_status=TASK_STATUS_IGNORED):
             await anyio.sleep_forever()
 
 
+async def ids():
+    """The ids of the tasks by their places among them, which the commands below have in place of the ids."""
+    async with tenure.open_store(STORE) as store:
+        return dict(enumerate(await ids_of(tenure.WorkQueue(store, HOSTILE)), 1))
+
+
 @pytest.fixture
 def inhabited(here):
     with start_blocking_portal() as portal:
         task, _ = portal.start_task(inhabit)
-        yield
+        yield anyio.run(ids)
         task.cancel()
 
 
@@ -121,7 +128,7 @@ def test_commands_print_nothing_that_a_terminal_obeys(inhabited, command):
     told = 0
     for words in COMMANDS:
         for more in ((), ("--json",)):
-            ended = command(*words, *more, "--store", STORE)
+            ended = command(*(inhabited.get(word, word) for word in words), *more, "--store", STORE)
             assert obeyed(ended.out + ended.err) == set(), words
             if more and ended.out:
                 told += HOSTILE in strings(json.loads(ended.out))
@@ -143,13 +150,14 @@ def strings(document):
 
 def test_a_payload_that_cannot_be_decoded_hides_no_other(inhabited, command):
     ended = command("queue", "show", HOSTILE, "--json", "--store", STORE)
-    shown = {task["id"]: task["payload"] for task in json.loads(ended.out)["tasks"]}
-    assert (ended.code, shown[3]) == (0, {HOSTILE: HOSTILE})
-    assert shown[4] == "\ud800"
-    assert shown[6] == DEEP.decode()
-    assert shown[7].startswith("[[[")
+    tasks = sorted(json.loads(ended.out)["tasks"], key=lambda task: task["id"])
+    shown = [task["payload"] for task in tasks]
+    assert (ended.code, shown[0]) == (0, {HOSTILE: HOSTILE})
+    assert shown[1] == "\ud800"
+    assert shown[3] == DEEP.decode()
+    assert shown[4].startswith("[[[")
     assert command("queue", "show", HOSTILE, "--store", STORE).code == 0
-    assert command("queue", "show", HOSTILE, "6", "--store", STORE).code == 0
+    assert command("queue", "show", HOSTILE, inhabited[6], "--store", STORE).code == 0
 
 
 def test_a_payload_that_is_nested_too_deeply_is_misuse(command):

@@ -107,14 +107,14 @@ def show(command, url):
 def put(inhabitant, name="mail", count=3, dead=0):
     async def fill():
         queue = tenure.WorkQueue(inhabitant.store, name, retry=tenure.Retry(attempts=1))
-        for i in range(count):
-            await queue.put({"to": i}, priority=i)
+        ids = [await queue.put({"to": i}, priority=i) for i in range(count)]
         for _ in range(dead):
             with contextlib.suppress(LookupError):
                 async with queue.take():
                     raise LookupError("no such address")
+        return ids
 
-    inhabitant.do(fill)
+    return inhabitant.do(fill)
 
 
 # queues
@@ -157,7 +157,8 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
             "expired",
         ),
         *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups", "max_size"),
-        *("starts_in", "rate", "group_rate"),
+        *("starts_in", "rate", "group_rate", "held_off"),
+        *("per_group", "max_group_size", "weights", "on_retry"),
     }
 
 
@@ -168,7 +169,7 @@ def test_queues_of_other_namespaces_are_not_listed(inhabitant, command, url):
 
 
 def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
-    put(inhabitant, count=5)
+    ids = put(inhabitant, count=5)
     code, lines = show("queue", "show", "mail", "--limit", 2)
     assert code == 0
     assert ["waiting", "5"] in lines
@@ -178,10 +179,10 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
     assert [line[0] for line in lines[-3:]] == [*map(str, first), "more:"]
     code, document = tell("queue", "show", "mail", "--after", document["next"])
     assert document["waiting"] == 5
-    assert sorted(first + [task["id"] for task in document["tasks"]]) == [1, 2, 3, 4, 5]
+    assert sorted(first + [task["id"] for task in document["tasks"]]) == ids
     assert document["next"] == ""
     for task in document["tasks"]:
-        assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
+        assert (task["payload"], task["state"]) == ({"to": ids.index(task["id"])}, "waiting")
 
 
 def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
@@ -201,13 +202,41 @@ def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
     a, b = tell("queue", "groups", "calls")[1]["groups"]
     assert (a["group"], a["starts_in"], b["group"]) == ("a", 0, "b")
     assert 2900 < b["starts_in"] <= 3000
-    assert show("queue", "groups", "calls")[1][-1] == ["b", "2", "0", "0", "next", "task", "in", "50", "min"]
+    assert show("queue", "groups", "calls")[1][-1] == ["b", "2", "0", "0", "held", "off", "for", "50", "min"]
     odd = command("queue", "pause", "calls", "--for", "3", "--group", "")
     assert "--group: it must not be empty" in odd.err
     assert show("queue", "pause", "calls", "--for", "3000")[0] == 0
     assert "held off for 50 min" in command("queue", "show", "calls", "--store", url).out
     assert "held off for 50 min" in command("queue", "ls", "--store", url).out
     assert 2900 < tell("queue", "show", "calls")[1]["starts_in"] <= 3000
+    assert "held off no longer: 50 min were left" in command("queue", "resume", "calls", "--store", url).out
+    assert "nothing changed: it was not paused" in command("queue", "resume", "calls", "--store", url).out
+    ended = tell("queue", "resume", "calls", "--group", "b")[1]
+    assert (ended["group"], ended["held_off"]) == ("b", 0)
+    assert [group["held_off"] for group in tell("queue", "groups", "calls")[1]["groups"]] == [0, 0]
+
+
+def test_the_limits_of_groups_are_shown(inhabitant, command, show, tell, url):
+    async def limit():
+        queue = tenure.WorkQueue(
+            *(inhabitant.store, "calls"),
+            per_group=1,
+            max_group_size=7,
+            weights={"a": 2.0, "z": 3.0},
+            on_retry="pass",
+        )
+        await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(4)])
+
+    inhabitant.do(limit)
+    line = "each group 1 leased at a time, on_retry=pass; 7 unfinished; 2 with a weight"
+    assert line in command("queue", "show", "calls", "--store", url).out
+    assert show("queue", "groups", "calls")[1][1:] == [
+        ["a", "2", "0", "0", "weight", "2"],
+        ["b", "2", "0", "0"],
+    ]
+    document = tell("queue", "show", "calls")[1]
+    found = [document[name] for name in ("per_group", "max_group_size", "weights", "on_retry")]
+    assert found == [1, 7, 2, "pass"]
 
 
 def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure.cli._main import _one_line
+from tenure.cli._errors import one_line
 
 COMMAND = [sys.executable, "-m", "tenure.cli"]
 PASSWORD = "correcthorse7"
@@ -115,7 +116,7 @@ def test_a_password_stands_nowhere(own_redis_server, here, start, command, capsy
     ],
 )
 def test_a_message_shows_no_password_and_commands_no_terminal(text, shown):
-    assert _one_line(ValueError(text)) == shown
+    assert one_line(ValueError(text)) == shown
 
 
 # outputs
@@ -147,3 +148,57 @@ def test_streams_that_are_closed_are_no_fault(store_with_a_queue):
     line = f"{sys.executable} -m tenure.cli queue ls >&- <&-"
     ended = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=50, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words", ["ls", "show q", "show q ID", "show q --wide", "groups q", "dead q", "show \u4e2d"]
+)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1:strict"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=["ascii", "latin", "locale"],
+)
+def test_a_character_that_the_output_lacks_is_escaped(here, command, words, more):
+    url = f"sqlite:///{here}/store.db"
+    for queue in ("\u4e2d", "q"):
+        put = command(
+            "queue", "put", queue, '"\u4e2d"', "--key", "\u4e2d", "--group", "\u4e2d", "--store", url
+        )
+    words = words.replace("ID", put.out.strip())
+    for how in ((), ("--json",)):
+        line = [*COMMAND, "queue", *words.split(), "--store", url, *how]
+        ended = subprocess.run(line, capture_output=True, timeout=50, check=False, env={**os.environ, **more})
+        assert b"Traceback" not in ended.stderr, ended.stderr
+        said = ended.stdout.decode(more.get("PYTHONIOENCODING", "ascii").partition(":")[0])
+        if ended.returncode:
+            assert words.endswith("\u4e2d") and "LC_ALL" in more and b"lone surrogates" in ended.stderr
+        elif how:
+            assert "\u4e2d" in str(json.loads(said)) or words == "dead q"
+        else:
+            assert "\\u4e2d" in said or words == "dead q"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "queue put q 1 --store sqlite:///x.db",
+            "tenure: --store: x.db is relative to the working directory, which was",
+        ),
+        (
+            "work one:two --queue q --store sqlite:////none/x.db",
+            "tenure: one:two cannot be imported: the working dir",
+        ),
+    ],
+)
+def test_a_working_directory_that_was_deleted_is_named(tmp_path, words, said):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os, sys; os.rmdir({str(gone)!r}); from tenure.cli._main import main; sys.exit(main())"
+    line = [sys.executable, "-c", code, *words.split()]
+    ended = subprocess.run(line, cwd=gone, capture_output=True, text=True, timeout=50, check=False)
+    assert ended.returncode == 2 and ended.stderr.startswith(said) and ended.stderr.count("\n") == 1

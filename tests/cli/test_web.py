@@ -21,9 +21,9 @@ import tenure
 def store_with_a_queue(here):
     async def fill():
         async with tenure.open_store("sqlite:///tenure.db") as store:
-            await tenure.WorkQueue(store, "mail").put("secret")
+            return await tenure.WorkQueue(store, "mail").put("secret")
 
-    anyio.run(fill)
+    return anyio.run(fill)
 
 
 @pytest.fixture
@@ -146,9 +146,9 @@ def test_actions_need_a_token_and_are_logged(served, misused, here):
     assert err == "page.pause queue='mail' changed=1 by=127.0.0.1\n"
 
 
-def test_payloads_are_shown_and_errors_hidden_if_asked(served):
+def test_payloads_are_shown_and_errors_hidden_if_asked(served, store_with_a_queue):
     _, url = served("--payloads", "--no-errors")
-    task = json.loads(get(url + "queues/mail/tasks/1"))
+    task = json.loads(get(f"{url}queues/mail/tasks/{store_with_a_queue}"))
     assert (task["payload"], "error" in task) == ("secret", False)
     # the first sample is taken without any page
     while not json.loads(get(url + "history.json"))["samples"]:

@@ -102,6 +102,55 @@ class CounterContract(ContractBase):
         await do(e.Refund(session, do.number(), "k", (e.RefundRequest(spendings[1].bookings),), limits))
         await self._debts(do, 0.0, 40.0)
 
+    async def test_only_the_last_booking_goes_back(self, do: Do) -> None:
+        session = await do.open()
+        first, second = await self._spend(do, session, (_TWO,), (4.0,), (2.0,))
+        for spending, left in (first, 6.0), (second, 4.0), (first, 0.0):
+            request = e.RefundRequest(spending.bookings)
+            await do(e.Refund(session, do.number(), "k", (request,), (_TWO,)))
+            await self._debts(do, left, 0.0)
+
+    async def test_a_correction_leaves_the_last_booking_the_last(self, do: Do) -> None:
+        session = await do.open()
+        spendings = await self._spend(do, session, (_TWO,), (4.0,), (2.0,))
+        for spending, amounts, left in (0, (-3.0,), 9.0), (1, (), 7.0), (0, (), 7.0):
+            request = e.RefundRequest(spendings[spending].bookings, amounts)
+            await do(e.Refund(session, do.number(), "k", (request,), (_TWO,)))
+            await self._debts(do, left, 0.0)
+
+    async def test_any_number_of_bookings_goes_back_the_latest_first(self, do: Do) -> None:
+        """Rounding does not add up: 0.05 s are 50,000,000 ns, and a little less as a float."""
+        session, limits = await do.open(), (e.RateLimit("two", 20.0, 1.0), e.RateLimit("ten", 30.0, 2.0))
+        for used in limits[:1], limits:
+            spendings = await self._spend(do, session, used, *[(1.0,) * len(used)] * 200)
+            requests = tuple(e.RefundRequest(spending.bookings) for spending in reversed(spendings))
+            await do(e.Refund(session, do.number(), "k", requests, used))
+            debts = (await do.row(e.Scan(e.LIMITER, "k"))).debts
+            assert sum(debt.amount for debt in debts) <= 20 * (self.margin + 1e-5)
+
+    async def _booked(self, do: Do, session: str, *requests: e.SpendRequest) -> list[bool]:
+        spent = await do(e.Spend(session, do.number(), "k", requests, (_TWO, _TEN)))
+        assert isinstance(spent, e.SpendResults)
+        return [spending.booked for spending in spent.answers]
+
+    async def test_nothing_is_booked_behind_the_horizon(self, do: Do, advance: Advance) -> None:
+        session = await do.open()
+        ahead, free = e.SpendRequest((2.0, 0.0), None, 0.5), e.SpendRequest((0.0, 1.0), None, 0.0)
+        # a large request is booked whole, if the booking before it is due soon; a free request always is
+        assert await self._booked(do, session, *[ahead] * 5, free) == [True] * 3 + [False] * 2 + [True]
+        await advance(0.7)
+        assert await self._booked(do, session, *[ahead] * 2) == [True, False]
+
+    async def test_the_last_booking_ends_with_its_session(self, do: Do) -> None:
+        session, other = await do.open(), await do.open(process="p2")
+        await self._spend(do, other, (_TWO, _TEN), (4.0, 40.0), (4.0, 10.0))
+        await self._spend(do, session, (_TEN,), (5.0,))
+        await self._debts(do, 8.0, 55.0)
+        await do(e.CloseSession(other))
+        # in the second limit there is another booking behind it
+        await self._spend(do, session, (_TWO, _TEN), (1.0, 0.0))
+        await self._debts(do, 5.0, 55.0)
+
     async def test_a_correction_books_more_or_gives_back(self, do: Do, advance: Advance) -> None:
         session = await do.open()
         limits = (_TWO, _TEN)
@@ -151,6 +200,25 @@ class CounterContract(ContractBase):
         assert await self._delays(do, session, 2.0, 1.0) == [self.about(3.0), self.about(3.5)]
         await advance(3.0)
         assert await self._delays(do, session, 1.0) == [self.about(1.0)]
+
+    async def test_a_hold_ends_at_once(self, do: Do, hints: Hints, advance: Advance) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await do.row(e.Scan(e.LIMITER, "k")) == e.LimiterStatus(0.0, 0.0, ())
+        assert await self._delays(do, session, 2.0) == [0]
+        await do(e.HoldOff(session, do.number(), "k", 3600.0))
+        (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
+        assert (spending.delay, spending.held) == (self.about(3601.0), self.about(3600.0))
+        await advance(8.0)
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await inbox.new() == [e.Hint("p1", "k", "", e.Notice.HELD)]
+        looked = await do.row(e.Scan(e.LIMITER, "k"))
+        assert (looked.held_off, looked.held) == (0, self.about(8.0))
+        assert spending.held - looked.held == self.about(3592.0)  # so much sooner goes who waits
+        assert await self._delays(do, session, 1.0) == [self.about(1.5)]
+        await do(e.HoldOff(session, do.number(), "k", 0.0))
+        assert await inbox.new() == []
 
     async def test_those_that_wait_are_hinted_when_it_is_held_off(
         self, do: Do, hints: Hints, advance: Advance
@@ -206,6 +274,33 @@ class CounterContract(ContractBase):
             assert await inbox.new() == [e.Hint("p2", "k", "b", e.Broken(generation))]
             assert await do(e.Withdraw("k", "b")) == e.Broken(generation)
             await do(e.ResetBarrier("k"))
+
+    async def test_a_barrier_is_broken_by_hand_until_it_is_reset(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p2")
+        session = await do.open("p2", ttl=2.0)
+        for generation in range(2):
+            # before anybody has come, and again for those that wait
+            if generation:
+                await self._wait(do, session, "a")
+            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
+            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
+            told = [e.Hint("p2", "k", "a", e.Broken(generation))] * generation
+            assert await inbox.new() == told
+            if generation:
+                assert await do(e.Withdraw("k", "a")) == e.Broken(generation)
+            assert await do(e.Arrive(session, "k", "b", 3)) == e.Broken(generation)
+            status = await do.row(e.Scan(e.BARRIER, "k"))
+            assert (status.parties, status.generation, status.waiting, status.broken) == (
+                3,
+                generation,
+                0,
+                True,
+            )
+            if generation == 0:
+                assert await do(e.ResetBarrier("k")) is e.Reply.OK
+                await self._wait(do, session, "a")
+                assert await do(e.Withdraw("k", "a")) is e.Reply.WITHDRAWN
+                assert await do(e.ResetBarrier("k")) is e.Reply.OK
 
     async def test_a_waiter_learns_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
         mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")

@@ -65,6 +65,15 @@ class FamilyContract(QueueSessionBase):
         opened = await client("a")
         return _Family(opened.do, opened.session, opened.queue)
 
+    async def test_ids_of_children_follow_the_time_of_the_engine(
+        self, family: _Family, advance: Advance
+    ) -> None:
+        root = await family.root()
+        await advance(1.5)
+        first, second = await family.bear(root, "a", "b")
+        assert second == first + 1
+        assert first - root.id >= (1.5 - self.margin) * 1_000_000 - 2
+
     # law 1: a task ends only when it has no unfinished child
 
     @pytest.mark.parametrize("verdict", [_DEAD, e.Verdict.DISCARD, e.Verdict.CANCEL])

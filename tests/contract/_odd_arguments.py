@@ -150,6 +150,7 @@ FAMILIES: dict[str, tuple[e.Operation[Any], ...]] = {
         e.Arrive("odd", "barrier", "participant", 2),
         e.Withdraw("barrier", "participant"),
         e.ResetBarrier("barrier"),
+        e.ResetBarrier("barrier", 2),
         e.Scan(e.BARRIER, "barrier"),
     ),
     "looking": (

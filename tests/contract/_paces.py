@@ -33,9 +33,7 @@ class PaceContract(QueueSessionBase):
         assert payloads(await a.take(100)) == [b"a3"]
         await advance(0.5)
         await do(e.SetGroups("jobs"))
-        assert await a.take(100) == ()  # the time of the next start stays
-        await advance(0.5)
-        assert payloads(await a.take(100)) == [b"a4", b"a5"]
+        assert payloads(await a.take(100)) == [b"a4", b"a5"]  # without a rate nothing waits
 
     async def test_a_burst_comes_back_with_time_and_no_more(
         self, client: OpenClient, do: Do, advance: Advance
@@ -216,33 +214,142 @@ class PaceContract(QueueSessionBase):
         await advance(1.125)
         assert payloads((await a.exchange(want=5, aging=2.0)).tasks) == [b"urgent"]
 
-    async def test_another_rate_holds_from_the_next_start_on(
+    async def test_another_rate_holds_at_once_in_both_directions(
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
         for of_groups in (False, True):
 
-            async def have(every: float, of_groups: bool = of_groups) -> None:
-                rate = e.Rate(every)
+            async def have(every: float, burst: float = 1.0, of_groups: bool = of_groups) -> None:
+                rate = e.Rate(every, burst) if every else None
                 await do(
                     e.SetGroups("jobs", group_rate=rate) if of_groups else e.SetGroups("jobs", rate=rate)
                 )
 
-            await have(4.0)
-            await a.put(*_tasks("g", 4))
+            async def soon() -> float:
+                return (await a.exchange(want=5)).ask_again_in
+
+            await have(65536.0)
+            await a.put(*_tasks("g", 12))
             assert len(await a.take(5)) == 1
+            assert await soon() > 10  # an end of the session is due before
+            await have(1.0)  # one start counts as one start
+            assert await soon() == self.about(1.0)
             await have(1.0)
-            assert (await a.exchange(want=5)).ask_again_in == self.about(4.0)
-            await advance(4.125)
+            assert await soon() == self.about(1.0)
+            await advance(0.5)
+            await have(4.0)
+            assert await soon() == self.about(2.0)
+            await have(4.0, 3.0)
+            assert len(await a.take(5)) == 2
+            await have(4.0, 2.0)  # as much has started as before, at most for one interval of waiting
+            assert await soon() == self.about(4.0)
+            await have(0.5, 2.0)
+            assert await soon() == self.about(0.5)
+            await have(65536.0)
+            assert await a.take(5) == ()
+            await have(0)
+            assert len(await a.take(3)) == 3
+            await have(65536.0)  # without a rate, nothing was counted
             assert len(await a.take(5)) == 1
-            assert (await a.exchange(want=5)).ask_again_in == self.about(1.0)
-            await have(2.0)
-            await advance(1.125)
-            assert len(await a.take(5)) == 1
-            assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
-            await advance(2.125)
-            assert len(await a.take(5)) == 1
+            await do(e.SetGroups("jobs"))
+            assert len(await a.take(20)) >= 4
             await advance(10)
+
+    async def test_a_hold_ends_at_once_and_leaves_the_rate(
+        self, client: OpenClient, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        inbox = await hints("b")
+        for group in ("", "g"):
+            for rate in (None, e.Rate(2.0)):
+                await do(e.SetGroups("jobs", group_rate=rate) if group else e.SetGroups("jobs", rate=rate))
+                hold = e.SetPaused("jobs", paused=True, seconds=3600.0, group=group)
+                go_on = e.SetPaused("jobs", paused=True, seconds=0.0, group=group)
+                await do(go_on)
+                await a.put(*_tasks("g", 3))
+                await do(hold)
+                await do(e.SetPaused("jobs", paused=True, seconds=1.0, group=group))
+                await b.idle()
+                assert await inbox.new() == []
+                await do(go_on)
+                assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
+                assert not (await a.count()).paused
+                assert len(await b.take(1)) == 1
+                await do(hold)
+                assert await a.take(3) == ()
+                assert (await b.idle()).ask_again_in > 2.0
+                await do(go_on)
+                if rate is not None:
+                    assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]  # to ask sooner
+                    assert (await b.exchange(want=3)).tasks == ()
+                    await do(go_on)  # no start is won by it
+                    assert await b.take(1) == ()
+                    await advance(2.125)
+                assert len(await b.take(3)) == (2 if rate is None else 1)
+                await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+                await inbox.new()
+                await advance(10)
+
+    async def test_another_rate_leaves_a_hold(self, client: OpenClient, do: Do, advance: Advance) -> None:
+        a = await client("a")
+        for group in ("", "g"):
+            await do(e.SetGroups("jobs", rate=e.Rate(4.0), group_rate=e.Rate(4.0)))
+            await a.put(*_tasks("g", 4))
+            assert len(await a.take(2)) == 1
+            await do(e.SetPaused("jobs", paused=True, seconds=8.0, group=group))
+            await do(e.SetGroups("jobs", rate=e.Rate(0.5), group_rate=e.Rate(0.5)))
+            assert await a.take(1) == ()
+            await do(e.SetGroups("jobs"))
+            await advance(7.0)
+            assert await a.take(1) == ()
+            await do(e.SetPaused("jobs", paused=True, seconds=0.0, group=group))
+            assert len(await a.take(9)) == 3
+            await advance(10)
+
+    async def test_a_queue_that_is_resumed_is_held_off_no_longer(
+        self, client: OpenClient, do: Do, hints: Hints
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        inbox = await hints("b")
+        await do(e.SetPaused("jobs", paused=True, seconds=3600.0))
+        await do(e.SetPaused("jobs", paused=True))
+        await a.put(*plain(2))
+        await b.idle()
+        await do(e.SetPaused("jobs", paused=True, seconds=0.0))
+        assert (await a.count()).paused
+        assert await inbox.new() == []
+        assert await b.take(1) == ()
+        await do(e.SetPaused("jobs", paused=True, seconds=3600.0))
+        await b.idle()
+        await do(e.SetPaused("jobs", paused=False))
+        assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
+        counts = await a.count()
+        assert (counts.paused, counts.held_off, counts.starts_in) == (False, 0, 0)
+        assert len(await b.take(2)) == 2
+
+    async def test_the_counts_show_all_settings(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
+
+        async def shown() -> tuple[object, ...]:
+            counts = await a.count()
+            return (counts.per_group, counts.max_group_size, counts.weights, counts.hold, counts.rate)
+
+        await a.put(*_tasks("g", 1), *_tasks("h", 1))
+        assert await shown() == (0, 0, 0, True, None)
+        weights = (("g", 2.0), ("other", 0.25))
+        await do(e.SetGroups("jobs", 1, 5, weights, False, e.Rate(2.0)))
+        assert await shown() == (1, 5, 2, False, e.Rate(2.0))
+        await do(e.SetPaused("jobs", paused=True, seconds=8.0, group="h"))
+        await do(e.SetPaused("jobs", paused=True, seconds=6.0))
+        assert [(row.group, row.weight, row.held_off) for row in await a.groups()] == [
+            ("g", 2.0, 0),
+            ("h", 1.0, self.about(8.0)),
+        ]
+        assert (await a.count()).held_off == self.about(6.0)
+        await do(e.SetGroups("jobs"))
+        assert await shown() == (0, 0, 0, True, None)
+        assert [row.weight for row in await a.groups()] == [1.0, 1.0]
 
     async def test_a_taker_asks_again_for_the_first_group_that_still_has_a_task(
         self, client: OpenClient, do: Do, advance: Advance

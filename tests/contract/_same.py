@@ -41,8 +41,8 @@ _NOBODYS = 2**40
 class Numbers:
     """The numbers that an engine gave out, beside those of the reference for the same things.
 
-    `margin` is by how many seconds times may differ. With `same_tokens` the tokens are equal, and not only in the same
-    order.
+    `margin` is by how many seconds times may differ. With `same_tokens` tokens and ids are equal, and not only in the
+    same order.
     """
 
     def __init__(self, margin: float, *, same_tokens: bool) -> None:
@@ -109,10 +109,10 @@ class Numbers:
         if wanted in numbers or not own or not wanted:
             return numbers.get(wanted, wanted) == own
         numbers[wanted] = own
-        if kind == "token" and self._same_tokens:
-            return own == wanted
         if kind not in _RISING:
             return True
+        if self._same_tokens:
+            return own == wanted
         wanteds, owns = self._order[kind]
         rank = bisect(wanteds, wanted)
         before, behind = [-inf, *owns[:rank]][-1], [*owns[rank:], inf][0]

@@ -169,7 +169,9 @@ class Draw:
 
     def spend_request(self, limits: int) -> e.SpendRequest:
         costs = tuple(self.one_of((0.0, 0.5, 1.0, 8.0)) for _ in range(limits))
-        return e.SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
+        return e.SpendRequest(
+            costs, self.one_of((None, None, 0.0, 1.0)), self.one_of((None, None, 0.0, 0.25, 2.0))
+        )
 
 
 Step = Callable[[Draw], Awaitable[object]]
@@ -410,7 +412,7 @@ async def hold_off(d: Draw) -> None:
     """Hold a limiter off, perhaps while somebody waits, perhaps for less long than it is held off already."""
     session, key = d.session(), d.key()
     n = d.walk.number(session, f"spend {key}")
-    await d.walk.send(e.HoldOff(session, n, key, d.delay()))
+    await d.walk.send(e.HoldOff(session, n, key, d.one_of((0.0, d.delay(), d.delay()))))
 
 
 async def look(d: Draw) -> None:
@@ -429,7 +431,7 @@ async def barrier(d: Draw) -> None:
         e.Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
         e.Arrive(session, key, holder, 3),
         e.Withdraw(key, holder),
-        e.ResetBarrier(key),
+        e.ResetBarrier(key, d.one_of((0, 0, 3))),
         e.Scan(e.BARRIER, key),
     )
     await d.walk.send(d.one_of(operations))
@@ -491,7 +493,7 @@ def queue_operation(d: Draw) -> e.Operation[Any]:
         ),
         e.Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         e.SetPaused(queue, d.flag()),
-        e.SetPaused(queue, d.flag(), d.one_of((0.25, 1.0)), d.one_of(("", _group(d))))
+        e.SetPaused(queue, d.flag(), d.one_of((0.0, 0.25, 1.0)), d.one_of(("", _group(d))))
         if d.timed
         else e.Ping(),
         e.Count(queue, d.watch(), d.flag()),
@@ -680,6 +682,10 @@ async def set_groups(d: Draw) -> None:
     )
 
 
+def _rates(d: Draw, queue: str) -> e.SetGroups:
+    return e.SetGroups(queue, rate=_rate(d), group_rate=_rate(d))
+
+
 def _rate(d: Draw) -> e.Rate | None:
     """A rate, where both engines have the same time."""
     if not d.timed or d.flag():
@@ -691,8 +697,14 @@ async def hold_tasks_off(d: Draw) -> None:
     """No task of a queue or a group starts for a while, and then one after the other."""
     if d.timed:
         queue = d.queue()
-        await d.walk.send(e.SetPaused(queue, False, d.one_of((0.25, 1.0)), d.one_of(("", _group(d)))))
+        group = d.one_of(("", _group(d)))
+        await d.walk.send(e.SetPaused(queue, False, d.one_of((0.25, 1.0, 8.0)), group))
         await _exchange(d, d.session(), queue, (), d.number(1, 3))
+        if d.flag():
+            await d.walk.send(
+                d.one_of((e.SetPaused(queue, False, 0.0, group), e.SetPaused(queue, False), _rates(d, queue)))
+            )
+            await _exchange(d, d.session(), queue, (), d.number(1, 3))
         await d.walk.advance(d.delay())
         await _exchange(d, d.session(), queue, (), d.number(1, 3))
 

@@ -43,6 +43,20 @@ class TaskContract(QueueSessionBase):
         assert (len(first.ids), len(last.ids)) == (2, 1)
         assert (await a.count()).put == 3
 
+    async def test_ids_follow_the_time_of_the_engine(
+        self, client: OpenClient, do: Do, advance: Advance
+    ) -> None:
+        a = await client("a")
+        token = await do.hold(a.session, "k", "a")
+        first, second = await a.put(*plain(2))
+        assert token < first
+        assert second == first + 1
+        await advance(1.5)
+        (third,) = await a.put(e.NewTask(b"x", key="k"))
+        assert third - second >= (1.5 - self.margin) * 1_000_000 - 2
+        assert await a.put(e.NewTask(b"x", key="k", on_duplicate="keep"), *plain(1)) == (third, third + 1)
+        assert [task.id for task in await a.take(9)] == [first, second, third, third + 1]
+
     async def test_a_task_that_nobody_takes_expires(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
         tasks = (

@@ -68,10 +68,10 @@ def test_a_rate_is_a_number_above_zero(rate):
 
 @pytest.mark.parametrize(
     ("later", "left"),
-    [(0.0, 0.0), (1.0, 2.0), (3.0, 6.0), (9.0, 12.0)],
-    ids=["nothing used it", "a third of it was used", "all of it was used", "more came later"],
+    [(0.0, 0.0), (1.0, 4.0), (3.0, 6.0), (9.0, 12.0)],
+    ids=["nothing", "less than it", "as much", "more"],
 )
-def test_a_refund_leaves_what_later_bookings_have_used(later, left):
+def test_a_refund_gives_back_nothing_of_what_another_booking_is_behind(later, left):
     limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
     spending = limiter.spend(limits, SpendRequest((3.0,)), NOW)
     book(limiter, later)
@@ -98,6 +98,29 @@ def test_corrections_make_no_debt_that_lasts_for_longer_than_the_longest_duratio
             limiter.refund((RateLimit("", rate, 1.0),), RefundRequest(bookings, amounts), NOW)
     assert limiter.used_until() <= NOW + LONGEST
     assert limiter.spend((RateLimit("", now, 1.0),), SpendRequest((1e-9,)), NOW).delay <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("burst", "horizon", "booked"), [(1.0, 1.0, 4), (1.0, 0.0, 2), (4.0, 1.0, 7), (4.0, 0.2, 5)]
+)
+def test_no_request_is_booked_behind_the_horizon(burst, horizon, booked):
+    """It counts up to the time at which an amount above zero is there, whatever the request wants."""
+    limiter, limits = Limiter(), (RateLimit("", 2.0, burst),)
+    request = SpendRequest((1.0,), None, horizon)
+    answers = [limiter.spend(limits, request, NOW).booked for _ in range(9)]
+    assert answers == [True] * booked + [False] * (9 - booked)
+
+
+def test_the_last_booking_ends_with_its_session_unless_it_is_due():
+    limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
+    for _ in range(2):
+        limiter.spend(limits, SpendRequest((4.0,)), NOW, "a")
+    limiter.drop_ended(limits, {"a"}.__contains__, NOW + 1)
+    limiter.drop_ended(limits, set().__contains__, NOW + 2)
+    assert limiter.status(NOW + 2).debts == (Debt("", 4.0),)
+    limiter.spend(limits, SpendRequest((2.0,)), NOW + 2, "b")
+    limiter.drop_ended(limits, set().__contains__, NOW + 2)
+    assert limiter.status(NOW + 2).debts == (Debt("", 4.0),)
 
 
 def test_limits_that_are_full_again_are_forgotten_one_by_one():

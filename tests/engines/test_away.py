@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sqlite3
+import time
 import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import anyio
 import pytest
 
-from tenure import EngineError, StoreUnavailable, open_store
+import tenure
+from tenure import EngineError, StoreUnavailable, blocking, open_store
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisClusterEngine, RedisEngine
+from tenure.engines.sqlite import SqliteEngine
 
 
 async def until(store, *, available):
@@ -135,3 +142,168 @@ async def test_a_server_that_is_not_there_is_one_short_error(url, free_port):
 def test_retry_is_a_time(wrong):
     with pytest.raises((TypeError, ValueError), match="retry"):
         open_store("memory:", retry=wrong)
+
+
+ASKING = {
+    "try_acquire": lambda store, room: room.RateLimiter(store, "x", rate=1).try_acquire(),
+    "fail_fast": lambda store, room: room.RateLimiter(store, "x", rate=1).acquire(fail_fast=True),
+    "look": lambda store, room: room.RateLimiter(store, "x", rate=1).look(),
+    "locked": lambda store, room: room.Lock(store, "x").locked(),
+    "try_put": lambda store, room: room.WorkQueue(store, "x").try_put(1),
+    "statistics": lambda store, room: room.WorkQueue(store, "x").statistics(),
+    "pause": lambda store, room: room.WorkQueue(store, "x").pause(),
+    "abort": lambda store, room: room.Barrier(store, "x", 2).abort(),
+    "ping": lambda store, room: store.ping(),
+}
+"""Calls that wait for an answer alone. tests/shared/test_away.py has all of them."""
+
+SOON = 0.5
+"""The response_timeout of the stores here."""
+
+
+def processes_of(server):
+    """The processes of a server, the first one before those that it has started."""
+    pid = server.process.pid
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+@contextmanager
+def gone(server, how):
+    """While the server is killed, or stands still."""
+    if how == "killed":
+        stop(server)
+        yield
+        server.start()
+        return
+    pids = processes_of(server)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def url_of(server):
+    return server.url if isinstance(server.url, str) else server.url()
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_what_waits_for_an_answer_alone_says_in_time_that_there_is_none(server, how):
+    async with open_store(url_of(server), response_timeout=SOON, retry=50, ttl=30) as store:
+        await tenure.WorkQueue(store, "other").put(1)
+        with gone(server, how):
+            for _ in range(2):
+                for name, call in ASKING.items():
+                    began = anyio.current_time()
+                    with pytest.raises(StoreUnavailable):
+                        await call(store, tenure)
+                    assert anyio.current_time() - began < SOON + 0.4, name
+            with pytest.raises(tenure.AcquireTimeout) as caught:
+                async with tenure.Lock(store, "x").hold(timeout=0.1):
+                    pytest.fail("held")
+            assert re.fullmatch(r"the store has (been away|not answered) for .* s", caught.value.reason)
+        with anyio.fail_after(50):
+            while not store.ready:
+                await anyio.sleep(0.01)
+            async with tenure.Lock(store, "x").hold(timeout=20):
+                pass
+            assert (await tenure.RateLimiter(store, "x", rate=1).look()).available == pytest.approx(
+                1, abs=0.2
+            )
+            assert (await tenure.WorkQueue(store, "x").statistics()).waiting <= 1
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_in_synchronous_code_too(server, how):
+    with blocking.open_store(url_of(server), response_timeout=SOON, retry=50, ttl=30) as store:
+        queue = blocking.WorkQueue(store, "x", max_size=1)
+        queue.put(1)
+        with gone(server, how):
+            for name, call in ASKING.items():
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    call(store, blocking)
+                assert time.monotonic() - began < SOON + 0.4, name
+            limiter = blocking.RateLimiter(store, "x", rate=1)
+            for call in (
+                lambda: limiter.acquire(timeout=0.1),
+                lambda: limiter.spend(timeout=0.1).__enter__(),
+                lambda: queue.put(2, put_timeout=0.1),
+                lambda: queue.put_many([2], timeout=0.1),
+                lambda: queue.result(1, timeout=0.1),
+                lambda: queue.join(timeout=0.1),
+                lambda: blocking.Barrier(store, "x", 2).wait(timeout=0.1),
+            ):
+                with pytest.raises(
+                    TimeoutError, match=r"not done within 0.1 s; the store .* has been away for"
+                ):
+                    call()
+
+
+async def test_a_locked_file_counts_as_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(SqliteEngine, "response_timeout", SOON)
+    async with open_store(SqliteEngine(tmp_path / "a.db")) as store:
+        await store.session(30)
+        other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for name, call in ASKING.items():
+            began = anyio.current_time()
+            with pytest.raises(StoreUnavailable):
+                await call(store, tenure)
+            assert anyio.current_time() - began < SOON + 0.4, name
+        other.execute("ROLLBACK")
+        other.close()
+        await tenure.Lock(store, "x").locked()
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def program(page, containing, url):
+    """What the first block of a page that contains this defines, over the server at `url`."""
+    blocks = re.findall(
+        r"^```python runnable\n(.*?)^```$", (DOCS / page).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    code = next(block for block in blocks if containing in block)
+    namespace = {}
+    exec(code.replace('"memory:"', f'"{url}", response_timeout={SOON}, retry=50'), namespace)
+    return namespace
+
+
+@pytest.mark.backends("asyncio")
+async def test_the_recipes_let_calls_in_while_the_server_is_frozen(own_redis_server):
+    httpx, fastapi = pytest.importorskip("httpx"), pytest.importorskip("fastapi")
+    server = own_redis_server()
+    there = program("use-in-fastapi.md", "async def limited", server.url)
+    app = there["app"]
+
+    @app.get("/", dependencies=[fastapi.Depends(there["limited"])])
+    async def greet() -> str:
+        return "hello"
+
+    admitted = program("limit-a-rate.md", "async def admitted", server.url)["admitted"]
+    transport = httpx.ASGITransport(app)
+    async with (
+        there["lifespan"](app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+
+        async def ask(path, post=False):
+            began = anyio.current_time()
+            code = (await (client.post if post else client.get)(path)).status_code
+            assert anyio.current_time() - began < 1.0
+            return code
+
+        assert [await ask("/") for _ in range(4)] == [200, 200, 200, 429]
+        with gone(server, "frozen"):
+            assert [await ask("/") for _ in range(4)] == [200] * 4
+            assert await admitted(app.state.limiter)
+            assert await ask("/reports", post=True) == 503
+        with anyio.fail_after(50):
+            while not app.state.store.ready:
+                await anyio.sleep(0.01)
+            while await ask("/") != 429:
+                pass

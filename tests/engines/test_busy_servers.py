@@ -55,7 +55,7 @@ async def test_redis_gets_it_again_only_when_it_is_free(own_redis_server, limit)
                 before = len(said)
                 group.start_soon(anyio.to_thread.run_sync, server, "EVAL", BUSY, "0", "1.8")
                 await anyio.sleep(0.1)
-                assert await queue.put("once") == 1
+                assert await queue.put("once")
                 lease.check()
             assert (await queue.statistics()).put == 1
             tries = [bytes(each) for each in said[before:]]

@@ -43,15 +43,18 @@ class World:
         self.faults = 0
         self.in_groups = False
         self.do(e.OpenSession("w", "p", 1e6))
-        self.do(
-            e.Put("w", self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b"", deadline=self.deadline),)),), 1)
-        )
+        root = e.PutRequest("m", (e.NewTask(b"", deadline=self.deadline),))
+        self.ids = [*self.do(e.Put("w", self.next(), QUEUE, (root,), 1)).answers[0].ids]
         for action in path:
             self.act(*action)
 
     def next(self):
         self.number += 1
         return self.number
+
+    def nth(self, task):
+        """The place of a task among all that were put, from 1; actions and states have it in place of the id."""
+        return self.ids.index(task) + 1 if task else 0
 
     def do(self, operation):
         while (answer := self.engine.apply(operation)) is e.Reply.MORE:
@@ -81,7 +84,8 @@ class World:
             if late:
                 self.troubles.append(f"try {task.attempts} of {task.id} meets {late} of an earlier one")
 
-    def act(self, what, task=0):
+    def act(self, what, nth=0):
+        task = self.ids[nth - 1]
         handler = self.handlers.get(task)
         if what == "deadline":
             pass
@@ -100,6 +104,7 @@ class World:
                 if handler.token != self.tasks[task].token or self.tasks[task].stop:
                     self.troubles.append(f"{task} puts {what}, and is not in force")
                 (child,) = answer.ids
+                self.ids += [child] if child not in self.ids else []
                 self.born.setdefault(child, self.tries[task])
                 former = self.put.setdefault((task, what), child)
                 self.put[task, what] = child
@@ -142,17 +147,18 @@ class World:
         for task in self.handlers:
             if self.is_in_force(task) or self.faults:
                 if self.depth(task) < LEVELS - 1:
-                    yield ("a", task)
-                    yield ("b", task)
-                    yield (Verdict.WAIT, task)
-                yield from ((verdict, task) for verdict in (Verdict.DONE, Verdict.DEAD, Verdict.RETRY))
+                    yield ("a", self.nth(task))
+                    yield ("b", self.nth(task))
+                    yield (Verdict.WAIT, self.nth(task))
+                for verdict in (Verdict.DONE, Verdict.DEAD, Verdict.RETRY):
+                    yield (verdict, self.nth(task))
         if self.faults < most_faults:
             yield ("lose",)
-            yield from (("give back", task) for task in self.handlers)
+            yield from (("give back", self.nth(task)) for task in self.handlers)
             yield ("purge",)
-            yield from (("cancel", task) for task in tasks)
+            yield from (("cancel", self.nth(task)) for task in tasks)
             if self.deadline is None:
-                yield from (("requeue", ended.id) for ended in self.ended if ended.state == "dead")
+                yield from (("requeue", self.nth(ended.id)) for ended in self.ended if ended.state == "dead")
 
     # what is there
 
@@ -218,9 +224,10 @@ class World:
 
     def key(self):
         """The state, by the places of tasks in the tree; numbers alone make no difference."""
+        nth = self.nth
         tasks = tuple(
             (
-                t.id,
+                nth(t.id),
                 t.place,
                 t.attempts,
                 t.deliveries,
@@ -230,13 +237,14 @@ class World:
             for t in self.tasks.values()
         )
         families = tuple(
-            (f.task, f.parent, f.unfinished, f.ending, f.awaited, f.prefix) for f in self.families.values()
+            (nth(f.task), nth(f.parent), f.unfinished, f.ending, f.awaited, f.prefix)
+            for f in self.families.values()
         )
         entries = tuple(
-            (x.task, x.name, x.state, x.tries == self.families[x.task].tries) for x in self.entries
+            (nth(x.task), x.name, x.state, x.tries == self.families[x.task].tries) for x in self.entries
         )
-        ended = tuple(sorted((x.id, x.state) for x in self.ended))
-        return tasks, families, entries, ended, tuple(self.handlers), self.faults, self.is_late
+        ended = tuple(sorted((nth(x.id), x.state) for x in self.ended))
+        return tasks, families, entries, ended, tuple(map(nth, self.handlers)), self.faults, self.is_late
 
     def finish(self):
         """Have every handler do its work without a fault; the number of tasks that are left."""
@@ -248,7 +256,7 @@ class World:
             if not self.handlers:
                 break
             for task in list(self.handlers):
-                self.act(Verdict.DONE, task)
+                self.act(Verdict.DONE, self.nth(task))
         return len(self.tasks)
 
 

@@ -34,7 +34,7 @@ FILL = f"""
     UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW},
         put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
-    SELECT nextval('tenure.last_task'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
+    SELECT nextval('tenure.last_token'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
         CASE WHEN i % 3 = 0 THEN 'key ' || i END::bytea,
         CASE WHEN leased THEN (SELECT id FROM tenure.session WHERE name = 'other') END,
         CASE WHEN leased THEN 'p'::bytea END, CASE WHEN leased THEN i ELSE 0 END, CASE WHEN i % 5 = 0 THEN 1e17 END
@@ -42,22 +42,22 @@ FILL = f"""
         LATERAL (SELECT i BETWEEN {ROWS + 1} AND {ROWS + FEW} AS delayed, i > {ROWS + FEW} AS leased) kind;
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
-    SELECT nextval('tenure.last_task'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
+    SELECT nextval('tenure.last_token'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
         nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 4 < 3 THEN 1e17 END, '', 'p'
     FROM generate_series(1, {2 * FEW}) i;
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
-    SELECT nextval('tenure.last_task'), 'big', 'cancelled', nextval('tenure.last_ending'), 0, 1, 1, 1, i, '', 'p'
+    SELECT nextval('tenure.last_token'), 'big', 'cancelled', nextval('tenure.last_ending'), 0, 1, 1, 1, i, '', 'p'
     FROM generate_series(1, {ROWS}) i;
     INSERT INTO tenure.todo (due, id, name) SELECT expires, id, queue FROM tenure.ended
     WHERE state = 'dead' AND expires IS NOT NULL;
     UPDATE tenure.queue SET first_due = 0, delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
-    SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
+    SELECT nextval('tenure.last_token'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
     UPDATE tenure.queue SET waiting = 2 * {ROWS}, live = 2 * {ROWS}, put = 2 * {ROWS}, named = {ROWS} + 1,
         groups = {ROWS} + 1, delayed = 0, held = 0, virtual_time = 0, has_groups = true WHERE name = 'groups';
     INSERT INTO tenure.task (id, queue, priority, ready_at, payload, group_name)
-    SELECT nextval('tenure.last_task'), 'groups', i % 7, i % 1000, 'p',
+    SELECT nextval('tenure.last_token'), 'groups', i % 7, i % 1000, 'p',
         CASE WHEN i <= {ROWS} THEN 'long' ELSE 'group ' || i END::bytea
     FROM generate_series(1, 2 * {ROWS}) i;
     INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, tag, fronts)
@@ -66,7 +66,7 @@ FILL = f"""
     UPDATE tenure.queue SET live = live + {FEW}, suspended = {FEW} WHERE name = 'big';
     WITH suspended AS (
         INSERT INTO tenure.task (id, queue, priority, ready_at, payload, session, kin)
-        SELECT nextval('tenure.last_task'), 'big', 0, 1, 'p', 0, true FROM generate_series(1, {FEW}) RETURNING id
+        SELECT nextval('tenure.last_token'), 'big', 0, 1, 'p', 0, true FROM generate_series(1, {FEW}) RETURNING id
     )
     INSERT INTO tenure.family (task, queue, awaited, total) SELECT id, 'big', 'never', 2 FROM suspended;
     INSERT INTO tenure.entry (task, name, kind, state, tries)
@@ -120,9 +120,8 @@ def put(engine):
         replace(task, key="new"),
         replace(task, delay=1e6, expires=1e6),
     )
-    answer = engine.apply_now(
-        e.Put("s", next(numbers), "big", (e.PutRequest(str(next(numbers)), tasks),), 10 * ROWS + 1000)
-    )
+    request = e.PutRequest(str(next(numbers)), tasks)
+    answer = ask(engine, e.Put("s", next(numbers), "big", (request,), 10 * ROWS + 1000))
     assert isinstance(answer.answers[0], e.Accepted)
 
 

@@ -95,7 +95,7 @@ async def test_a_cancelled_program_leaves_nothing(redis_server, left):
             await anyio.sleep_forever()
 
     def kinds():
-        return {re.sub(rb":(\d{12}|[0-9a-f]{2})$", b"", name).rpartition(b":")[2] for name in left()}
+        return {re.sub(rb":([0-9a-f]{14}|[0-9a-f]{2})$", b"", name).rpartition(b":")[2] for name in left()}
 
     def holds():
         things = (

@@ -10,7 +10,16 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import pytest
 
-from tenure import Barrier, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
+from tenure import (
+    Barrier,
+    LeaseLost,
+    Lock,
+    ResourcePool,
+    ResultUnavailable,
+    Semaphore,
+    WorkQueue,
+    open_store,
+)
 from tenure.engine import SESSION, Hint, Notice, Reply, Scan
 from tenure.store import read_pages
 
@@ -41,7 +50,10 @@ class Past:
 
     async def come_back(self, *stores):
         self._server("EVAL", COME_BACK, "0", *self._dumps)
-        for store in stores or self._stores:
+        await self.tell(*stores or self._stores)
+
+    async def tell(self, *stores):
+        for store in stores:
             store._on_hint(Hint(store.process, "", "", Notice.MISSED))
             await anyio.sleep(1)
 
@@ -300,3 +312,28 @@ async def test_one_that_waits_for_tasks_and_for_room_goes_on_waiting(stores, kee
             assert task.payload == 1
         assert got == ["for one"]
         group.cancel_scope.cancel()
+
+
+# ------------------------------------------------------------------------------------------------------ what was put
+
+
+async def test_whoever_waits_for_a_task_that_was_forgotten_gets_no_other_ones_result(stores, keep):
+    one, other = stores
+    async with anyio.create_task_group() as group:
+        past = keep()
+        mine = await WorkQueue(one, "jobs").put("mine")
+        group.start_soon(is_unavailable, WorkQueue(one, "jobs"), mine)
+        await anyio.sleep(1)
+        await past.come_back(other)
+        theirs = await WorkQueue(other, "jobs").put("theirs")
+        async with WorkQueue(other, "jobs").take() as task:
+            task.set_result(task.payload)
+        await anyio.sleep(1)
+        await past.tell(one)
+    assert await WorkQueue(other, "jobs").result(theirs) == "theirs"
+    await is_unavailable(WorkQueue(one, "jobs"), mine)
+
+
+async def is_unavailable(queue, task_id):
+    with pytest.raises(ResultUnavailable):
+        await queue.result(task_id)

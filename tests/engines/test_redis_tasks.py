@@ -32,15 +32,16 @@ def ask_now(inline_redis):
 
 
 def tasks(server):
-    return sorted(server("KEYS", "tenure:{0}:q:" + "[0-9]" * 12))
+    return sorted(server("KEYS", "tenure:{0}:q:" + "[0-9a-f]" * 14))
 
 
 def task_key(task):
-    return f"tenure:{{0}}:q:{task.id:012}"
+    return f"tenure:{{0}}:q:{task.id:014x}"
 
 
 def put(ask, n, *tasks):
-    ask(e.Put("s", n, "q", (e.PutRequest(f"s/{n}", tasks),), 1000))
+    (answer,) = ask(e.Put("s", n, "q", (e.PutRequest(f"s/{n}", tasks),), 1000)).answers
+    return answer.ids
 
 
 def settled(ask, n, ttls, want=256):
@@ -210,12 +211,13 @@ def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, pay
 
 
 def test_tasks_are_aged_in_the_order_in_which_they_came_whatever_their_priorities(ask, clock):
+    ids = []
     for n, priority in enumerate([0, 3, 0, -1, 3, 0], 1):
-        put(ask, n, e.NewTask(b"x", priority=priority))
+        ids += put(ask, n, e.NewTask(b"x", priority=priority))
         clock.now += 1
     tasks = ask(e.Exchange("s", 10, "q", want=6, aging=2.5)).tasks
     # after 6 s: four have been ready for longer than 2.5 s; then those that have not, by priority
-    assert [task.id for task in tasks] == [1, 2, 3, 4, 5, 6]
+    assert [task.id for task in tasks] == ids
     assert [task.priority for task in tasks] == [0, 3, 0, -1, 3, 0]
 
 

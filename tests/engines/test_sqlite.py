@@ -478,7 +478,7 @@ async def test_more_dead_letters_are_outdated_than_one_step_deletes(path):
 
 
 async def test_a_task_that_nobody_follows_needs_no_statement_more(path):
-    db = _opening.open_file(path, _clock.Clocks(), "NORMAL", _busy_retry.BusyRetry("", 1.0))
+    db, _ = _opening.open_file(path, _clock.Clocks(), "NORMAL", _busy_retry.BusyRetry("", 1.0))
     executor = _executor.Executor(db, _clock.Clocks())
     executor.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two", b"three")])
     (one, two, three), *_ = [executor.execute([e.Exchange("s1", 2, "q", want=3)])[0][0].tasks]
@@ -686,20 +686,28 @@ async def test_a_file_that_stays_locked(path, inline):
         await one(engine, e.OpenSession("s1", "p1", 30.0))
         other = lock(path)
         start = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="locked by another process"):
+        with pytest.raises(
+            StoreUnavailable, match="locked for 0.1 s by another connection to the file, of this process or"
+        ):
             await engine.execute([e.Acquire("s1", "k", "a", 1)])
         assert time.monotonic() - start >= 0.1
         other.close()
         assert await one(engine, e.Ask("s1", "k", ("a",))) == e.HoldStatuses((e.Reply.UNKNOWN,))
 
 
-async def test_opening_a_file_that_stays_locked(path, inline):
-    async with serving(SqliteEngine(path)):
-        pass
+async def test_opening_waits_for_the_lock_only_to_make_the_tables(path, inline, monkeypatch):
+    """The lock may be the caller's own."""
     other = lock(path)
     with pytest.raises(StoreUnavailable):
         await SqliteEngine(path, inline=inline, busy_timeout=0.1).serve("p1", print)
     other.close()
+    async with serving(SqliteEngine(path)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 3000.0)])
+    other = lock(path)
+    monkeypatch.setattr(_opening, "boot_id", lambda: "another boot")
+    async with serving(SqliteEngine(path, inline=inline, busy_timeout=1000.0)) as engine:
+        other.close()
+        assert await one(engine, e.RenewSession("s1")) is e.Reply.GONE
 
 
 async def test_closing_does_not_wait_for_the_lock(path):
@@ -712,8 +720,6 @@ async def test_closing_does_not_wait_for_the_lock(path):
 
 
 async def test_a_cancelled_opening_leaves_nothing(path):
-    async with serving(SqliteEngine(path)):
-        pass
     other = lock(path)
     engine = SqliteEngine(path, busy_timeout=1000.0)  # longer than this test may take
     with anyio.move_on_after(0.05):

@@ -15,6 +15,7 @@ import tenure
 from tenure import Job, Retry, Worker, WorkQueue
 
 from . import called_in_a_process as called
+from . import slow_to_import as slow
 
 
 def is_there(pid):
@@ -119,17 +120,67 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
     [
         ("exit", "dead", "RuntimeError: handler ends: its process ended with exit code 3"),
         ("kill", "dead", "RuntimeError: handler ends: its process was killed by signal 9"),
-        ("odd", "dead", "RuntimeError: Odd: a text"),
+        ("odd", "dead", "Odd: a text"),
         ("system exit", "dead", "SystemExit: 5"),
         ("dead", "dead", "no use"),
         ("later", "dead", "RetryLater: try again in 0 s"),
-        ("result", "dead", "TypeError: the handler returned function, which cannot be pickled"),
+        ("result", "dead", "ends returned function, which cannot be the result: Can't pickle"),
     ],
 )
 async def test_whatever_ends_the_call_is_on_record(queue, how, state, error):
     (record,) = await work_off(queue, called.ends, [how], concurrency=1)
     assert (record.state, record.error.partition(":")[0]) == (state, error.partition(":")[0])
     assert record.error.startswith(error)
+
+
+RULES = [
+    ("declined", {}, 3, "Declined: 402 no money"),
+    ("declined", {"never": (called.Declined,)}, 1, "Declined: 402 no money"),
+    ("declined", {"never": (called.PaymentError,)}, 1, "Declined: 402 no money"),
+    ("declined", {"on": (called.Declined,)}, 3, "Declined: 402 no money"),
+    ("declined", {"on": (OSError,)}, 1, "Declined: 402 no money"),
+    ("local", {"on": (called.PaymentError,)}, 3, "Local: of a function"),
+    ("local", {"never": (called.PaymentError,)}, 1, "Local: of a function"),
+    ("unpicklable", {"on": (called.PaymentError,)}, 3, "PaymentError: with a lock"),
+    (
+        "group",
+        {"never": (called.Declined,)},
+        1,
+        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Declined: 402 n",
+    ),
+    (
+        "group",
+        {"on": (OSError, called.PaymentError)},
+        3,
+        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Decli",
+    ),
+    ("dead from", {}, 1, "Declined: 402 no money"),
+    ("dead from odd", {}, 1, "Local: of a function"),
+    ("own dead", {}, 1, "of the 5th kind"),
+    ("twice", {}, 3, "Twice: 1 a"),
+]
+
+
+@pytest.mark.parametrize(("how", "rule", "tries", "error"), RULES)
+async def test_an_error_of_a_process_is_judged_as_one_of_a_thread(queue, how, rule, tries, error):
+    records = {}
+    for executor in ("thread", "process"):
+        queue.retry = Retry(attempts=3, backoff=0, **rule)
+        task = await queue.put(how)
+        worker = Worker(queue, called.raises, executor=executor, concurrency=1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            with anyio.fail_after(50):
+                await queue.join()
+                await worker.drain()
+        records[executor] = await queue.get(task)
+    of_thread, of_process = records.values()
+    assert of_process.error == of_thread.error
+    assert of_process.error.startswith(error)
+    assert of_process.attempts == of_thread.attempts == tries
+    assert of_process.state == "dead"
+    name = error.partition(":")[0]
+    assert await queue.requeue(error=name) == 2
 
 
 def lambda_of():
@@ -154,6 +205,96 @@ async def test_a_handler_that_cannot_run_there_is_refused(queue, handler, execut
         Worker(queue, handler, executor=executor)
 
 
+async def test_the_time_of_a_try_begins_when_its_process_has_imported_the_handler(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "0.8")
+    records = await work_off(queue, slow.quick, [0, 50, 0], timeout=0.5, concurrency=1)
+    assert [record.state for record in records] == ["done", "dead", "done"]
+    assert records[1].error == "TimeoutError: not done within 0.5 s"
+
+
+async def test_the_time_of_a_batch_begins_when_its_process_has_imported_the_handler(
+    queue, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "0.8")
+    paths = [str(tmp_path / name) for name in "ab"]
+    records = await work_off(queue, slow.quick_batch, paths, batch=2, timeout=0.5, concurrency=1)
+    assert [record.state for record in records] == ["done", "done"]
+    assert all(map(os.path.exists, paths))
+
+
+async def test_a_process_that_does_not_start_in_time_fails_the_try_and_says_so(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "50")
+    monkeypatch.setattr("tenure.handlers._processes._START_LIMIT", 0.5)
+    records = await work_off(queue, slow.quick, [0, 0], concurrency=1)
+    error = "RuntimeError: handler quick: its process has not started: importing the handler took longer than 0.5 s"
+    assert [record.error for record in records] == [error, error]
+
+
+async def test_a_process_that_ends_in_its_import_fails_the_try_and_says_so(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "exits")
+    (record,) = await work_off(queue, slow.quick, [0], concurrency=1)
+    error = "RuntimeError: handler quick: its process has not started: it ended with exit code 3"
+    assert record.error == error
+
+
+async def test_a_handler_that_cannot_be_imported_fails_tries_until_it_can(queue, monkeypatch):
+    monkeypatch.setenv("TENURE_TEST_IMPORT", "fails")
+    worker = Worker(queue, slow.quick, executor="process", concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        task = await queue.put(0)
+        with pytest.raises(tenure.TaskFailed, match="cannot be imported in its process: OSError"):
+            await queue.result(task)
+        monkeypatch.delenv("TENURE_TEST_IMPORT")
+        # the process that was to replace the first may have failed meanwhile, which fails one task more
+        await queue.put_many([0, 0, 0])
+        with anyio.fail_after(50):
+            await queue.join()
+        await worker.drain()
+    assert worker.statistics().done >= 2
+
+
+async def test_a_process_that_was_killed_is_replaced_before_the_next_task(queue):
+    worker = Worker(queue, slow.quick, executor="process", concurrency=1, timeout=0.5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        first = await queue.result(await queue.put(0))
+        with pytest.raises(tenure.TaskFailed, match="not done within"):
+            await queue.result(await queue.put(50))
+        await until(lambda: not worker._processes[0]._was_ended)
+        second = worker._processes[0]._process.pid
+        assert await queue.result(await queue.put(0)) == second != first
+        await worker.drain()
+
+
+async def test_what_a_call_sets_is_not_there_in_later_calls(queue):
+    records = await work_off(queue, called.sets, ["ann", "ben"], concurrency=1)
+    assert [record.result for record in records] == [["nobody", 28]] * 2
+
+
+async def test_a_call_outlives_the_thread_that_has_started_its_process(queue, monkeypatch):
+    # trio starts processes in threads, which end when they have been idle for so long
+    monkeypatch.setattr("trio._core._thread_cache.IDLE_TIMEOUT", 0.1)
+    (record,) = await work_off(queue, called.waits, [1.0], concurrency=1)
+    assert (record.state, record.result) == ("done", "done")
+
+
+async def test_a_process_that_ends_while_a_fork_of_it_lives_has_failed(queue, tmp_path):
+    path = tmp_path / "pid"
+    try:
+        with anyio.fail_after(20):
+            (record,) = await work_off(queue, called.forks, [str(path)], concurrency=1)
+    finally:
+        os.kill(int(path.read_text()), signal.SIGKILL)
+    assert record.error == "RuntimeError: handler forks: its process was killed by signal 9"
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("error", 1)])
+async def test_a_fork_that_returns_from_the_handler_ends_and_answers_nothing(queue, how, code):
+    first, second = await work_off(queue, called.returns_twice, [how, how], concurrency=1)
+    assert (first.result, second.result) == (code, code)
+
+
 PROGRAM = """
 import sys, anyio, tenure
 sys.path.insert(0, sys.argv[1])
@@ -169,16 +310,65 @@ anyio.run(main)
 """
 
 
-async def test_a_process_ends_when_its_parent_is_killed(tmp_path):
+FORKS = """
+import os, time
+if not os.fork():
+    while not os.path.exists(sys.argv[2] + ".over"):
+        time.sleep(0.01)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("forks", [False, True])
+async def test_a_process_ends_when_its_parent_is_killed(tmp_path, backend, forks):
     path = tmp_path / "pid"
-    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), str(path)]
+    program = PROGRAM.replace("anyio.run(main)", f"anyio.run(main, backend={backend!r})")
+    if forks:  # the fork keeps the pipe to the process open
+        program = program.replace("async def main", "FORK = " + repr(FORKS) + "\nasync def main")
+        program = program.replace(
+            "        await tenure.Worker",
+            "        async def fork():\n"
+            "            while not __import__('os').path.exists(sys.argv[2]):\n"
+            "                await anyio.sleep(0.01)\n"
+            "            exec(FORK)\n"
+            "        async with anyio.create_task_group() as group:\n"
+            "          group.start_soon(fork)\n"
+            "          await tenure.Worker",
+        )
+    command = [sys.executable, "-c", program, str(Path(__file__).parents[1]), str(path)]
     parent = subprocess.Popen(command)
     try:
         await until(lambda: path.exists() and path.read_text())
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    await until(lambda: not is_there(int(path.read_text())))
+    try:
+        await until(lambda: not is_there(int(path.read_text())))
+    finally:
+        Path(f"{path}.over").touch()
+
+
+def test_a_process_finds_what_its_parent_finds_by_a_path_of_its_own(tmp_path):
+    (tmp_path / "tenure").symlink_to(Path(tenure.__file__).parent)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        + PROGRAM.replace("called.hangs", "called.vendored").replace("sys.argv[2]", "1")
+    ).replace(
+        'await tenure.Worker(queue, called.vendored, executor="process", concurrency=1).run()',
+        'worker = tenure.Worker(queue, called.vendored, executor="process", concurrency=1)\n'
+        "        async with anyio.create_task_group() as group:\n"
+        "            group.start_soon(worker.run)\n"
+        "            print(await queue.result(task_id))\n"
+        "            await worker.drain()",
+    )
+    program = program.replace("await queue.put", "task_id = await queue.put")
+    command = [sys.executable, "-c", program, str(tmp_path), str(Path(__file__).parents[1])]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=50, check=True, env=environment, cwd=tmp_path.parent
+    )
+    assert done.stdout == f"{tmp_path}/tenure/__init__.py\n"
 
 
 def test_what_a_handler_prints_goes_to_standard_error(tmp_path):

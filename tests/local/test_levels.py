@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 import pytest
 from anyio import WouldBlock
@@ -192,6 +194,36 @@ async def test_the_one_behind_the_keeper_waits_on(virtual_clock, make):
             await anyio.sleep(3)  # by now the bucket would have had enough
             keeper.cancel_scope.cancel()
     assert ends == near(5)
+
+
+@both
+@pytest.mark.parametrize("scoped", [False, True])
+async def test_a_hold_ends_at_once(virtual_clock, make, scoped):
+    bucket, went = make(), []
+    await bucket.hold_off(0)
+    await bucket.acquire(4)
+
+    async def caller():
+        with anyio.fail_after(60) if scoped else contextlib.nullcontext():
+            await bucket.acquire(1)
+        went.append(virtual_clock.now())
+
+    await bucket.hold_off(36_000)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(caller)
+        await anyio.sleep(5)
+        assert went == []
+        ended = virtual_clock.now()
+        await bucket.hold_off(0)
+    assert [at - ended for at in went] == near(1, 2, 3)
+    assert (await bucket.look()).held_off == 0
+    await bucket.hold_off(36_000)
+    await bucket.hold_off(0)
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait(1)
+    await anyio.sleep(1)
+    bucket.acquire_nowait(1)
 
 
 async def test_a_changed_rate_while_it_is_held_off(virtual_clock):

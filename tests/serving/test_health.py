@@ -229,7 +229,7 @@ async def test_an_address_that_is_taken(free_port):
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
         before = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(OSError, match=f"in use: '127.0.0.1:{port}'"):
             await serve(Service(), health=f"127.0.0.1:{port}")
         assert signal.getsignal(signal.SIGTERM) is before
 

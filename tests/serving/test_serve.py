@@ -86,7 +86,7 @@ async def test_services_that_have_ended(virtual_clock, serving):
         assert serving.outcome is True
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_drains_all_at_once(virtual_clock, serving, number):
     services = [Service(5), Service(5), Service(0)]
     async with anyio.create_task_group() as group:
@@ -98,6 +98,19 @@ async def test_a_signal_drains_all_at_once(virtual_clock, serving, number):
         assert serving.outcome is None
         await virtual_clock.advance(1)
         assert serving.outcome is True
+
+
+async def test_a_hangup_never_cancels(virtual_clock, serving):
+    """A terminal and its shell both send it."""
+    service = Service(5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(serving, service)
+        await virtual_clock.advance(1)
+        for number in (signal.SIGHUP, signal.SIGHUP):
+            send(number)
+            await virtual_clock.advance(1)
+        await virtual_clock.advance(5)
+    assert serving.outcome is True and service.log == ["runs", "drains", "ended"]
 
 
 async def test_a_second_signal_cancels_at_once(virtual_clock, serving):
@@ -193,7 +206,7 @@ async def test_signals_do_afterwards_what_they_did_before(virtual_clock, way, re
     def mine(number, frame):
         pytest.fail("called")
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in numbers:
         request.addfinalizer(partial(signal.signal, number, signal.getsignal(number)))
         signal.signal(number, mine)
@@ -208,7 +221,7 @@ async def test_signals_do_afterwards_what_they_did_before(virtual_clock, way, re
         elif way == "cancelled":
             group.cancel_scope.cancel()
         await virtual_clock.advance(2)
-    assert [signal.getsignal(number) for number in numbers] == [mine, mine]
+    assert [signal.getsignal(number) for number in numbers] == [mine] * 3
 
 
 async def test_only_the_main_thread_receives_signals(anyio_backend_name):

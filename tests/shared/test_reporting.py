@@ -9,6 +9,7 @@ import traceback
 import anyio
 import pytest
 
+import tenure
 from tenure import Lock, Retry, Task, Worker, WorkQueue
 from tenure.engine import CloseSession, Put
 from tenure.errors import LeaseLost
@@ -59,7 +60,8 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
             async with queue.take() as task:
                 await fails(task)
     (record,) = warnings_in(caplog)
-    assert record.message.startswith("task.dead queue=jobs id=1 attempt=1")
+    assert record.message.startswith("task.dead queue=jobs id=")
+    assert " attempt=1" in record.message
     shown = "".join(traceback.format_exception(record.exc_info[1]))
     assert "in fails" in shown
     assert "Trouble: here" in shown
@@ -187,6 +189,24 @@ async def test_a_filter_that_raises_stops_nothing(store, capsys):
     finally:
         logging.getLogger("tenure").removeFilter(spoilt)
     assert capsys.readouterr().err.count("Trouble: the filter") == 3
+
+
+@pytest.mark.parametrize("seconds", [0.2, 5])
+async def test_a_body_that_outlasts_its_lease_is_logged_once(faulty, virtual_clock, caplog, seconds):
+    async with tenure.open_store(faulty, ttl=3.0) as store:
+        with pytest.raises(LeaseLost):
+            async with Lock(store, "report"):
+                faulty.down = True
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(seconds)
+                    faulty.down = False
+    overran = [record.message for record in warnings_in(caplog) if "lease.overran" in record.message]
+    # lost 0.3 s before the engine may grant it to others
+    assert len(overran) == (seconds > 0.3)
+    assert all("seconds=4.7" in message for message in overran)
 
 
 async def test_a_lost_lease_is_logged_when_it_is_lost(open_store_on, virtual_clock, seen, caplog):

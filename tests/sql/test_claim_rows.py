@@ -6,7 +6,7 @@ import anyio
 import anyio.from_thread
 import pytest
 from sql.tables import Account, Job, Step
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, union, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, aliased, joinedload
 
@@ -173,6 +173,15 @@ def test_bad_arguments_are_named(jobs):
             claim_rows(session, select(Job.id, Job.state), 1)
         with pytest.raises(TypeError, match=r"^session must be"):
             claim_rows(None, NEW, 1)
+        for unread in (
+            select(Job).from_statement(NEW),
+            text("SELECT 1"),
+            union(NEW, NEW),
+            session.query(Job),
+            "x",
+        ):
+            with pytest.raises(TypeError, match=r"^select must be a select\(...\) of SQLAlchemy"):
+                claim_rows(session, unread, 1)
 
 
 def test_a_database_that_cannot_skip_is_refused(jobs, monkeypatch):

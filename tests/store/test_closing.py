@@ -186,7 +186,14 @@ def waits(store):
 
 # one round trip each, which ends as `store.call` does
 ASKS = {
-    *("Barrier.reset", "Barrier.statistics", "Claim.cool_down", "Claim.retire", "Claim.set_metadata"),
+    *(
+        "Barrier.abort",
+        "Barrier.reset",
+        "Barrier.statistics",
+        "Claim.cool_down",
+        "Claim.retire",
+        "Claim.set_metadata",
+    ),
     *("Election.leader", "Lock.holders", "RWLock.holders", "Semaphore.holders", "Semaphore.resize"),
     *("Lock.break_holder", "Lock.locked", "RWLock.break_holder", "Semaphore.break_holder"),
     *("RateLimiter.try_acquire", "RateLimiter.look", "RateLimiter.hold_off", "WorkQueue.hold_off"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from ipaddress import ip_address
 from math import inf
 
 import anyio
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 import tenure
 from tenure import Lock, Retry, Task, Worker, WorkQueue
 from tenure.store._sessions import Session, boot_time
-from tenure.store._watchdog import gives_up_at, overdue_in
+from tenure.store._watchdog import Watchdog, gives_up_at, overdue_in
 
 TIMES = st.floats(0, 1e6)
 HEARTBEATS = st.lists(st.tuples(TIMES, st.floats(0.5, 1e4)))
@@ -317,3 +319,91 @@ async def test_in_virtual_time_there_is_no_watchdog(virtual_clock):
 def test_a_wrong_max_block_is_refused(max_block):
     with pytest.raises((TypeError, ValueError), match="max_block"):
         tenure.open_store("memory:", max_block=max_block)
+
+
+# names of hosts
+
+
+class SlowResolver:
+    """Looks names up as the machine does, and slowly from the moment on when `slow` is set."""
+
+    def __init__(self, monkeypatch):
+        self.slow = threading.Event()
+        self.go_on = threading.Event()
+        self.asked = []
+        self._look_up = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self)
+
+    def __call__(self, host, *args, **kwargs):
+        if self.slow.is_set() and host is not None and not _is_address(host):
+            self.asked.append(host)
+            self.go_on.wait(50)
+        return self._look_up(host, *args, **kwargs)
+
+
+def _is_address(host):
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def named_server(request, free_port):
+    """The URL of a server with the name of its host."""
+    port = free_port()
+    if request.param == "redis":
+        request.getfixturevalue("own_redis_server")("--port", str(port), "--bind", "127.0.0.1")
+        return f"redis://localhost:{port}"
+    request.getfixturevalue("own_postgres_server")("listen_addresses=127.0.0.1", f"port={port}")
+    return f"postgresql://tenure@localhost:{port}/postgres"
+
+
+async def test_the_watchdog_looks_up_no_name(named_server, monkeypatch):
+    resolver = SlowResolver(monkeypatch)
+    async with tenure.open_store(named_server, ttl=2.0, retry=50) as store, Lock(store, "x") as lease:
+        resolver.slow.set()
+        for block in (1, 2):
+            before = store._watchdog.renewals
+            block_until(lambda before=before: store._watchdog.renewals >= before + 2)
+            await anyio.sleep(0.2)
+            assert (await store.statistics()).blocks == block
+            lease.check()
+        began = time.monotonic()
+    assert time.monotonic() - began < 1
+    assert resolver.asked == []
+    assert watchdogs() == []
+    resolver.go_on.set()
+
+
+async def test_closing_waits_for_the_thread_for_a_bounded_time_and_blocks_no_loop(url, monkeypatch):
+    let_go, hung = threading.Event(), threading.Event()
+
+    def hang(_):
+        hung.set()
+        let_go.wait(50)
+
+    monkeypatch.setattr(Watchdog, "_on_block", hang)
+    turns = 0
+
+    async def turn():
+        nonlocal turns
+        while True:
+            await anyio.sleep(0.01)
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        async with tenure.open_store(url, ttl=0.5) as store:
+            await store.session(0.5)
+            block_until(hung.is_set)
+            group.start_soon(turn)
+            await anyio.sleep(0.05)
+            began, turns = time.monotonic(), 0
+        assert 0.4 < time.monotonic() - began < 5
+        assert turns > 10
+        group.cancel_scope.cancel()
+    let_go.set()
+    with anyio.fail_after(50):
+        while watchdogs():
+            await anyio.sleep(0.01)

@@ -27,7 +27,7 @@ PICTURES = {
     "web-desktop": ("", "", 40, {"width": 1000, "height": 960}),
     "web-graph": ("", "#keys", 6, {"width": 1160, "height": 470}),
     "web-queue": ("#queue=images", "", 6, {"width": 820, "height": 560}),
-    "web-phone": ("#queue=mails&task=2", "", 6, {"width": 390, "height": 700, "dark": True}),
+    "web-phone": ("#queue=mails&task={second}", "", 6, {"width": 390, "height": 700, "dark": True}),
 }
 
 
@@ -125,14 +125,14 @@ async def main(folder):
     name_the_unnamed()
     async with filled_store.filled() as store, anyio.create_task_group() as group:
         group.start_soon(traffic, store)
+        _, second, *_ = await filled_store.ids_of(tenure.WorkQueue(store, "mails"))
         site = Site(store)
         group.start_soon(site.sample)
         (port,) = await group.start(Server(site).serve, "127.0.0.1", 0)
         for name, (where, scroll, polls, options) in PICTURES.items():
             place = folder / f"{name}.png"
-            await anyio.to_thread.run_sync(
-                take, f"http://127.0.0.1:{port}/{where}", scroll, polls, place, options
-            )
+            url = f"http://127.0.0.1:{port}/{where.format(second=second)}"
+            await anyio.to_thread.run_sync(take, url, scroll, polls, place, options)
             sys.stdout.write(f"{place}: {place.stat().st_size} bytes\n")
         group.cancel_scope.cancel()
 

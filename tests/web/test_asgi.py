@@ -113,7 +113,8 @@ async def test_a_body_that_is_too_long_is_refused(store):
 
 
 async def test_payloads_only_if_allowed(store):
-    _, _, body = await request(app(store, payloads=True), "/queues/mails/tasks/1")
+    (task,) = (await tenure.WorkQueue(store, "mails").browse("waiting")).tasks
+    _, _, body = await request(app(store, payloads=True), f"/queues/mails/tasks/{task.id}")
     assert json.loads(body)["payload"] == "secret"
 
 

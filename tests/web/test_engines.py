@@ -75,7 +75,16 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     assert found == ids[::-1]
     groups = (await ask("/queues/tenants/counts?limit=1"))["longest_groups"]
     assert groups == [
-        {"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0, "children": False, "starts_in": 0}
+        {
+            "group": "tenant-0",
+            "waiting": 6,
+            "delayed": 0,
+            "leased": 0,
+            "children": False,
+            "starts_in": 0,
+            "held_off": 0,
+            "weight": 1,
+        }
     ]
     async with pool.claim():
         (row,) = (await ask("/pools/keys/resources"))["resources"]
@@ -164,3 +173,26 @@ async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):
     assert [one["depth"] for one in task["tree"]] == [1, *[2] * 40, *[1] * 59]
     assert [one["state"] for one in task["tree"]] == ["suspended", *["waiting"] * 99]
     assert task["more"] is True
+
+
+async def test_a_queue_that_is_held_off_is_resumed(store):
+    site = Site(store, actions=True)
+    queue = tenure.WorkQueue(store, "mails", per_group=2)
+    await queue.put("x")
+
+    async def resume():
+        action = json.dumps({"action": "resume", "queue": "mails"}).encode()
+        answer = await site.answer(Request("POST", "/actions", "", SAFE, action))
+        return json.loads(answer.body)["changed"]
+
+    for change in (queue.pause, lambda: queue.hold_off(36_000)):
+        await change()
+        assert await resume() == 1
+        assert await resume() == 0
+    await queue.hold_off(36_000)
+    shown = await asked(site, "/queues/mails/counts")
+    assert 35_000 < shown["held_off"] <= 36_000
+    assert (shown["per_group"], shown["on_retry"]) == (2, "hold")
+    assert await resume() == 1
+    async with queue.take(0):
+        pass

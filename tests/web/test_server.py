@@ -231,19 +231,44 @@ async def test_a_body_that_is_too_long_is_refused(serve):
     assert (await ask("/")).status == 200
 
 
+@pytest.mark.parametrize("chunk", [b"zz\r\n{}\r\n", b"2\r\n{}xx0\r\n\r\n", b"-1\r\n\r\n"])
+async def test_a_malformed_chunk_is_refused(serve, chunk):
+    ask = await serve(actions=True)
+    head = b"POST /actions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    said = await ask.raw(head + chunk)
+    assert said.split()[1] == b"400" and b"\r\nConnection: close\r\n" in said
+    assert (await ask("/")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://localhost/", b"200"),
+        (b"http://127.0.0.1:80/state.json", b"200"),
+        (b"http://evil/", b"421"),
+        (b"http://localhost@evil/state.json", b"421"),
+        (b"//evil/", b"421"),
+    ],
+)
+async def test_a_target_with_a_host_names_this_server(serve, target, status):
+    ask = await serve()
+    said = await ask.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert said.split()[1] == status
+
+
 async def test_a_body_that_ends_too_early_does_no_harm(serve):
     ask = await serve(actions=True)
     async with await ask.connect() as stream:
         await stream.send(b"POST /actions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
         await stream.send_eof()
-        assert await said_on(stream) == b""
+        assert (await said_on(stream)).split()[1] == b"400"
     assert (await ask("/")).status == 200
 
 
 async def test_the_tasks_of_a_queue_with_any_name(serve):
     ask = await serve(live=True)
-    await tenure.WorkQueue(ask.store, "a/b \u00fc").put(1)
-    said = await ask("/queues/a%2Fb%20%C3%BC/tasks/1")
+    task_id = await tenure.WorkQueue(ask.store, "a/b \u00fc").put(1)
+    said = await ask(f"/queues/a%2Fb%20%C3%BC/tasks/{task_id}")
     assert (said.status, json.loads(said.body)["state"]) == (200, "waiting")
 
 

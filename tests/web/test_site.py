@@ -8,7 +8,7 @@ import logging
 
 import anyio
 import pytest
-from filled_store import fails
+from filled_store import fails, ids_of
 
 import tenure
 from tenure.processor import Context
@@ -69,31 +69,34 @@ async def some_dead(store, number, **options):
 
 
 async def test_dead_letters_are_listed_with_their_errors_the_newest_first_a_page_at_a_time(store):
-    await some_dead(store, 5)
+    first, second, third, fourth, fifth = await ids_of(await some_dead(store, 5))
     ask = Asker(store)
     found = await ask("/queues/mails/tasks?state=dead&limit=2")
-    assert ids(found) == [5, 4]
+    assert ids(found) == [fifth, fourth]
     assert found["tasks"][0]["error"] == "ConnectionError: no route to city-4"
     assert (found["tasks"][0]["key"], found["tasks"][0]["attempts"]) == ("order-4", 1)
     found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
-    assert ids(found) == [3, 2]
+    assert ids(found) == [third, second]
     found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
-    assert (ids(found), found["next"]) == ([1], "")
+    assert (ids(found), found["next"]) == ([first], "")
     assert ids(await ask("/queues/mails/tasks")) == []
 
 
 async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
     queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=2, backoff=0.001))
     own = {"timeout": 5, "retry": tenure.Retry(attempts=2, backoff=0)}
-    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"}, **own)
+    task_id = await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"}, **own)
     await fails(queue, 2)
-    task = await Asker(store)("/queues/mails/tasks/1")
+    task = await Asker(store)(f"/queues/mails/tasks/{task_id}")
     assert (task["state"], task["attempts"], task["meta"]) == ("dead", 2, {"tenant": "acme"})
     assert (task["timeout"], task["retry"]) == (5.0, repr(own["retry"]))
     assert task["traceback"].startswith("Traceback (most recent call last)")
     assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
     await Asker(store)("/queues/mails/tasks/77", 404)
     await Asker(store)("/queues/nothing/tasks/1", 404)
+    for query in ("", "?state=dead", "?find=x", "?limit=1"):
+        await Asker(store)(f"/queues/nothing/tasks{query}", 404)
+        assert (await Asker(store)(f"/queues/mails/tasks{query}"))["queue"] == "mails"
 
 
 async def test_progress_is_shown(store):
@@ -101,7 +104,7 @@ async def test_progress_is_shown(store):
     await queue.put(1)
     async with queue.take() as task:
         await task.progress({"percent": 40})
-        assert (await Asker(store)("/queues/mails/tasks/1"))["progress"] == '{"percent": 40}'
+        assert (await Asker(store)(f"/queues/mails/tasks/{task.id}"))["progress"] == '{"percent": 40}'
 
 
 async def test_the_figures_of_all_queues_are_there_for_prometheus(store):
@@ -112,17 +115,17 @@ async def test_the_figures_of_all_queues_are_there_for_prometheus(store):
 
 
 async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
-    await some_dead(store, 1)
+    (dead_id,) = await ids_of(await some_dead(store, 1))
     done = tenure.WorkQueue(store, "done", keep_payloads=True)
     done_id = await done.put("a password")
     async with done.take() as task:
         task.set_result("hidden too")
-    for path in ("/queues/mails/tasks/1", f"/queues/done/tasks/{done_id}"):
+    for path in (f"/queues/mails/tasks/{dead_id}", f"/queues/done/tasks/{done_id}"):
         task = await Asker(store)(path)
         assert "payload" not in task
         assert "result" not in task
         assert "hidden" not in json.dumps(task)
-    assert (await Asker(store, payloads=True)("/queues/mails/tasks/1"))["payload"].endswith(
+    assert (await Asker(store, payloads=True)(f"/queues/mails/tasks/{dead_id}"))["payload"].endswith(
         '"password": "hidden"}'
     )
     task = await Asker(store, payloads=True)(f"/queues/done/tasks/{done_id}")
@@ -131,11 +134,11 @@ async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
 
 
 async def test_errors_can_be_hidden_and_are_then_not_searched_either(store):
-    await some_dead(store, 3)
+    first, *_ = await ids_of(await some_dead(store, 3))
     ask = Asker(store, errors=False)
     everything = [
         await ask("/queues/mails/tasks?state=dead"),
-        await ask("/queues/mails/tasks/1"),
+        await ask(f"/queues/mails/tasks/{first}"),
         await ask("/failures.json"),
     ]
     assert "city" not in json.dumps(everything)
@@ -150,22 +153,24 @@ async def test_a_payload_that_the_codec_cannot_read_hides_no_task(virtual_clock)
             raise RuntimeError("not mine")
 
     async with tenure.open_store("memory:", codec=Broken()) as store:
-        await tenure.WorkQueue(store, "mails").put({"n": 1})
-        assert ids(await Asker(store)("/queues/mails/tasks")) == [1]
-        assert json.loads((await Asker(store, payloads=True)("/queues/mails/tasks/1"))["payload"]) == {"n": 1}
+        task_id = await tenure.WorkQueue(store, "mails").put({"n": 1})
+        assert ids(await Asker(store)("/queues/mails/tasks")) == [task_id]
+        task = await Asker(store, payloads=True)(f"/queues/mails/tasks/{task_id}")
+        assert json.loads(task["payload"]) == {"n": 1}
 
 
 async def test_search_finds_by_id_key_and_error(store):
     queue = await some_dead(store, 5)
     await queue.put({"n": 9}, key="order-9", delay=60)
+    first, second, third, fourth, fifth, sixth = await ids_of(queue)
     ask = Asker(store)
-    assert ids(await ask("/queues/mails/tasks?state=dead&find=city-3")) == [4]
-    assert ids(await ask("/queues/mails/tasks?state=dead&find=ORDER-2")) == [3]
-    assert ids(await ask("/queues/mails/tasks?state=dead&find=keyerror")) == [4, 1]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=city-3")) == [fourth]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=ORDER-2")) == [third]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=keyerror")) == [fourth, first]
     # whatever the state: by its id, and an unfinished one by its key
-    assert ids(await ask("/queues/mails/tasks?state=waiting&find=2")) == [2]
-    assert ids(await ask("/queues/mails/tasks?state=dead&find=order-9")) == [6]
-    assert ids(await ask("/queues/mails/tasks?state=ended&find=5")) == [5]
+    assert ids(await ask(f"/queues/mails/tasks?state=waiting&find={second}")) == [second]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=order-9")) == [sixth]
+    assert ids(await ask(f"/queues/mails/tasks?state=ended&find={fifth}")) == [fifth]
     assert ids(await ask("/queues/mails/tasks?state=dead&find=nobody")) == []
     assert ids(await ask(f"/queues/mails/tasks?state=dead&find={'x' * 512}")) == []
 
@@ -187,11 +192,11 @@ async def test_a_long_search_goes_on_from_where_it_stopped(store, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a/b", "a/tasks", "x/tasks/5", "a b?c#d", "\u00fc", ".."])
 async def test_any_name_of_a_queue_can_be_asked_for(store, name):
-    await tenure.WorkQueue(store, name).put(1)
+    task_id = await tenure.WorkQueue(store, name).put(1)
     ask = Asker(store)
     assert (await ask(f"/queues/{name}/tasks"))["queue"] == name if "?" not in name else True
-    answer = await ask.site.answer(Request("GET", f"/queues/{name}/tasks/1", "", {}))
-    assert json.loads(answer.body)["id"] == 1
+    answer = await ask.site.answer(Request("GET", f"/queues/{name}/tasks/{task_id}", "", {}))
+    assert json.loads(answer.body)["id"] == task_id
 
 
 @pytest.mark.parametrize(
@@ -336,12 +341,12 @@ async def test_only_failures_of_the_last_hour_are_read_and_each_once(store, virt
     assert sum(kind["dead"] for kind in (await ask("/failures.json"))["kinds"]) == 70
     await virtual_clock.advance(700)
     assert (await ask("/failures.json"))["kinds"] == []
-    await queue.put({"to": "rome", "n": 1})
+    task_id = await queue.put({"to": "rome", "n": 1})
     await fails(queue, 1)
     await virtual_clock.advance(10)
     for site in (ask, Asker(store)):
         (kind,) = (await site("/failures.json"))["kinds"]
-        assert (kind["dead"], kind["task"]) == (1, 71)
+        assert (kind["dead"], kind["task"]) == (1, task_id)
 
 
 async def test_many_failures_are_read_in_portions(store, virtual_clock, monkeypatch):
@@ -367,6 +372,20 @@ async def test_many_failures_are_read_in_portions(store, virtual_clock, monkeypa
 )
 def test_the_type_of_an_error(error, name):
     assert type_of(error) == name
+
+
+async def test_a_failure_by_dead_is_named(store, virtual_clock):
+    async def handler(payload):
+        raise tenure.Dead("no such user: ann" if payload else "gone\nfor good")
+
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many([True, False])
+    async with anyio.create_task_group() as group:
+        group.start_soon(tenure.Worker(queue, handler).run)
+        await virtual_clock.advance(1)
+        group.cancel_scope.cancel()
+    (kind,) = (await Asker(store)("/failures.json"))["kinds"]
+    assert (kind["type"], kind["dead"]) == ("Dead", 2)
 
 
 # history
@@ -459,9 +478,9 @@ async def test_an_action_whose_outcome_is_unknown_is_logged(store, caplog):
     caplog.clear()
     ask = Asker(store, actions=True)
 
-    def leave(operation):
+    def leave(operation, **how):
         scope.cancel()
-        return call(operation)
+        return call(operation, **how)
 
     call, store.call = store.call, leave
     with anyio.CancelScope() as scope:
@@ -474,7 +493,7 @@ async def test_an_action_that_takes_too_long_is_reported(store, caplog, monkeypa
     await tenure.WorkQueue(store, "mails").put(1)
     caplog.clear()
 
-    async def stalls(operation):
+    async def stalls(operation, **_):
         await anyio.sleep_forever()
 
     monkeypatch.setattr(store, "call", stalls)
@@ -485,18 +504,19 @@ async def test_an_action_that_takes_too_long_is_reported(store, caplog, monkeypa
 
 async def test_the_other_actions(store):
     queue = tenure.WorkQueue(store, "mails")
-    await queue.put_many(range(5))
+    first, second, third, *_ = await queue.put_many(range(5))
     ask = Asker(store, actions=True)
     assert await ask.act(action="pause", queue="mails") == {"changed": 1}
     assert await ask.act(action="pause", queue="mails") == {"changed": 0}
     assert (await queue.statistics()).paused
     assert await ask.act(action="resume", queue="mails") == {"changed": 1}
-    assert await ask.act(action="edit", queue="mails", id=3, priority=2, group="a", delay=9) == {"changed": 1}
-    record = await queue.get(3)
+    edit = {"action": "edit", "queue": "mails", "id": third, "priority": 2, "group": "a", "delay": 9}
+    assert await ask.act(**edit) == {"changed": 1}
+    record = await queue.get(third)
     assert (record.state, record.priority, record.group) == ("delayed", 2, "a")
-    assert await ask.act(action="cancel", queue="mails", ids=[1, 2]) == {"changed": 2}
-    said = await ask.act(400, action="edit", queue="mails", id=1, group=None)
-    assert said == {"error": "task 1 is cancelled, and was not changed"}
+    assert await ask.act(action="cancel", queue="mails", ids=[first, second]) == {"changed": 2}
+    said = await ask.act(400, action="edit", queue="mails", id=first, group=None)
+    assert said == {"error": f"task {first} is cancelled, and was not changed"}
     assert await ask.act(action="purge", queue="mails", states=["waiting", "delayed"]) == {"changed": 3}
     assert (await queue.statistics()).cancelled == 2
 

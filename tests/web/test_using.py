@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 from browser import CHROMIUM, Browser
 from family import three_levels
-from filled_store import filled
+from filled_store import filled, ids_of
 from needed import NO_CHROMIUM
 
 import tenure
@@ -95,8 +95,10 @@ async def test_dead_letters_are_looked_through_with_the_keyboard_alone(visit):
 
 
 async def test_a_queue_and_a_task_have_addresses_of_their_own(visit):
+    _, second, *_ = await ids_of(tenure.WorkQueue(visit.store, "mails"))
+
     def use(browser):
-        browser.ask("location.hash = '#queue=mails&task=2'")
+        browser.ask(f"location.hash = '#queue=mails&task={second}'")
         browser.until("document.querySelector('#found pre')")
         assert "no route to city-1" in panel(browser)
         browser.ask("location.hash = '#queue=mails&task=77'")
@@ -244,20 +246,21 @@ async def test_an_hour_is_shown_if_that_is_chosen(visit):
 
 async def test_actions_are_confirmed_and_carried_out(visit):
     queue = tenure.WorkQueue(visit.store, "mails")
+    _, second, *_ = await ids_of(queue)
 
     def use(browser):
-        browser.ask("location.hash = '#queue=mails&task=2'")
+        browser.ask(f"location.hash = '#queue=mails&task={second}'")
         browser.until("document.querySelector('#found button')")
         browser.ask("document.querySelector('#found button').focus()")
         browser.press("Enter")
         browser.until("document.querySelector('#confirm').open")
         text = browser.ask("document.querySelector('#confirm').innerText")
-        assert "Make task 2 of mails ready again? Its attempts start anew." in text
+        assert f"Make task {second} of mails ready again? Its attempts start anew." in text
         # what does no harm has the focus
         assert browser.focused() == "Keep everything as it is"
         browser.press("Escape")
         browser.until("!document.querySelector('#confirm').open && document.querySelector('#panel').open")
-        assert anyio.from_thread.run(queue.get, 2).state == "dead"
+        assert anyio.from_thread.run(queue.get, second).state == "dead"
         browser.press("Enter")
         browser.until("document.querySelector('#confirm').open")
         browser.press("Tab")
@@ -265,7 +268,7 @@ async def test_actions_are_confirmed_and_carried_out(visit):
         # the outcome is told in a line that goes away, and nothing has to be closed
         browser.until("document.querySelector('#panel-outcome').textContent === '1 task made ready again'")
         assert not browser.ask("document.querySelector('#confirm').open")
-        assert anyio.from_thread.run(queue.get, 2).state == "waiting"
+        assert anyio.from_thread.run(queue.get, second).state == "waiting"
         browser.until(
             "[...document.querySelectorAll('#found button')].some(b => /Cancel/.test(b.textContent))"
         )

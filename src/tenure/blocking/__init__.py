@@ -1,8 +1,8 @@
 """Patterns for synchronous code: plain calls and `with` blocks, over one event loop in a thread of its own.
 
-`open_store` makes a store; `Lock`, `Semaphore`, `RWLock`, `RateLimiter`, `WorkQueue` and `Job` over it have the names,
-arguments and errors of the asynchronous ones, from which they are made. A call blocks its thread, with an event loop
-that may run in it.
+`open_store` makes a store; `Lock`, `Semaphore`, `RWLock`, `RateLimiter`, `Barrier`, `WorkQueue` and `Job` over it have
+the names, arguments and errors of the asynchronous ones, from which they are made. A call blocks its thread, with an
+event loop that may run in it.
 
 Where a docstring says "Interruption:", it says which effects remain of a call that ends by an exception from a handler
 of a signal, such as `KeyboardInterrupt`: by default, the call has had no effect. The body of a `with` block runs in the
@@ -12,10 +12,11 @@ leaving the block.
 
 from __future__ import annotations
 
-from ._made import Job, Lease, Lock, RateLimiter, RWLock, Semaphore, Task, WorkQueue
+from ._made import Barrier, Job, Lease, Lock, RateLimiter, RWLock, Semaphore, Task, WorkQueue
 from ._store import Store, open_store
 
 __all__ = (
+    "Barrier",
     "Job",
     "Lease",
     "Lock",

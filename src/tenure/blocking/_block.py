@@ -36,7 +36,13 @@ class Hold(Request):
     """A request for an asynchronous block, whose body runs in the thread."""
 
     def __init__(
-        self, portal: Portal, store: Store, make: Make, exclusive: tuple[Hashable, ...], thread: Thread
+        self,
+        portal: Portal,
+        store: Store,
+        make: Make,
+        exclusive: tuple[Hashable, ...],
+        thread: Thread,
+        timeout: float | None,
     ) -> None:
         super().__init__()
         self.answered = latch()
@@ -46,6 +52,7 @@ class Hold(Request):
         self._portal = portal
         self._store = store
         self._make = make
+        self._timeout = timeout
         self._exclusive = exclusive
         self._entry = (exclusive, thread)
         self._leave: Parked | None = None
@@ -56,8 +63,12 @@ class Hold(Request):
             raise RuntimeError(
                 f"{self._exclusive[-1]}: this thread holds it already and would wait for itself"
             )
-        block = self._make(await self._store.opened(self._portal))
-        held = await block.__aenter__()
+
+        async def enter(store: AsyncStore) -> tuple[AbstractAsyncContextManager[Any, Any], Any]:
+            block = self._make(store)
+            return block, await block.__aenter__()
+
+        block, held = await self._store.call_within(self._portal, enter, self._timeout)
         if not self._scope.cancel_called:
             self.state, self.value = "held", held
             self._leave = park()
@@ -110,8 +121,16 @@ class Block(SyncBlock, NotAwaited, Caller):
     `exclusive` says what a thread must not enter twice.
     """
 
-    def __init__(self, store: Store, make: Make, wrap: Wrap, exclusive: tuple[Hashable, ...] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        make: Make,
+        wrap: Wrap,
+        exclusive: tuple[Hashable, ...] = (),
+        timeout: float | None = None,
+    ) -> None:
         self._store = store
+        self._timeout = timeout
         self._make = make
         self._wrap = wrap
         self._exclusive = exclusive
@@ -131,7 +150,9 @@ class Block(SyncBlock, NotAwaited, Caller):
                 held = ask(
                     self._store,
                     self,
-                    lambda portal: Hold(portal, self._store, self._make, self._exclusive, thread),
+                    lambda portal: Hold(
+                        portal, self._store, self._make, self._exclusive, thread, self._timeout
+                    ),
                 )
                 wrapped = self._wrap(held, self._portal)
                 # another thread may have kept this one from running for longer than the lease lasts

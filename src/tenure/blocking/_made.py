@@ -23,12 +23,15 @@ Task = made(
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
 Semaphore = made(shared.Semaphore, Pattern, "name permits", hands_over=Lease)
-RateLimiter = made(shared.RateLimiter, Pattern, "name")
+RateLimiter = made(shared.RateLimiter, Pattern, "name", waits="acquire spend")
+Barrier = made(shared.Barrier, Pattern, "name parties on_departure", waits="wait")
 WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
     left_out="follow complete_in place call",
+    # the timeout of a put is its task's
+    waits="put:put_timeout put_many result join",
     hands_over=Task,
 )
-Job = made(shared.Job, Pattern, "function", left_out="handler place call")
+Job = made(shared.Job, Pattern, "function", left_out="handler place call", waits="result")

@@ -11,7 +11,9 @@ from tenure.engine import Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
+    Arrival,
     Audit,
+    BarrierStatistics,
     ChildPage,
     GroupStatistics,
     Item,
@@ -131,7 +133,11 @@ class Task(Generic[P_co]):
     def set_result(self, value: Any) -> None:
         """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
-        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express."""
+        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
+        this exception is not tried again: its work is done."""
+
+    def unkept(self, problem: Exception, reason: str) -> Exception:
+        """Return the exception, with which the task is not tried again. For the worker and the steps alone."""
 
     def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
@@ -148,7 +154,9 @@ class Task(Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. The values last until the task has ended; those of a dead letter, until it is deleted.
+        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
+        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
+        last until the task has ended; those of a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
@@ -332,15 +340,16 @@ class RateLimiter:
     `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
     "requests" is 1 unless it is named, and other units 0.
 
-    A spending is booked in one round trip, in the order in which callers arrive. A caller that has to wait sleeps in
-    its own process, and does not ask again. A call that costs nothing in a limit does not wait for that limit.
+    A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
+    served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
+    gives up costs nobody anything. A call that costs nothing in a limit does not wait for that limit.
     `with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent, and waiting callers keep their bookings.
+    they count from its next booking on. Amounts that were spent stay spent.
 
     Thread safety: any. Source: the generic cell rate algorithm (ITU-T
-    I.371); giving back as in Go's `rate.Reservation.CancelAt`."""
+    I.371)."""
 
     @overload
     def __init__(
@@ -355,22 +364,26 @@ class RateLimiter:
     @property
     def name(self) -> str: ...
     def __enter__(self) -> None:
-        """Spend 1, as `acquire` does. Interruption: what was booked is given back, as with that."""
+        """Spend 1, as `acquire` does. Interruption: as with that."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Do nothing: a spent cost is not given back. No checkpoint."""
 
-    def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
+    def acquire(self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None) -> None:
         """Spend `cost` as soon as the rate allows it.
 
         If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
-        ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
-        burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Interruption: what was booked is given back, as far as later bookings have not overtaken it."""
+        ends, with `fail_fast` it raises `WouldExceedDeadline` as soon as that is known. Raises `ValueError` if the cost
+        is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        Interruption: what was booked goes to the next in line, or back.
 
-    def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractContextManager[Spending]:
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+
+    def spend(
+        self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None
+    ) -> AbstractContextManager[Spending]:
         """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
 
         Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
@@ -378,22 +391,85 @@ class RateLimiter:
         as far as time has not brought it back already. Without a correction it stays as booked, also if the block
         raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
         as "limiter.correction_failed".
-        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless."""
+        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
 
-        Interruption: what was spent is given back, as far as later bookings have not overtaken it."""
+        Interruption: what was spent is given back, unless others have booked behind it."""
 
     def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
+        seconds end a hold at once: callers go as the rate lets them.
         Raises `StoreClosed`, `EngineError`.
         Interruption: the limiter may be held off or not."""
 
     def look(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may, after those that wait here.
+
+        Raises `StoreClosed`, `EngineError`."""
+
+class Barrier:
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
+
+    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
+    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
+    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
+    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
+
+    Thread safety: any. Source: the broken state comes from Java's
+    `CyclicBarrier`."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        parties: int,
+        *,
+        ttl: float | None = None,
+        on_departure: Literal["break", "drop"] = "break",
+    ) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parties(self) -> int: ...
+    @property
+    def on_departure(self) -> Literal["break", "drop"]: ...
+    def wait(self, *, timeout: float | None = None) -> Arrival:
+        """Arrive, and wait until all parties have.
+
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
+        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
+        gone on, or was forgotten: the generation may have tripped first.
+        Interruption: before all have come, also before this party has, it breaks the generation unless parties are
+        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
+        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
+        for at most `settle_timeout`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+
+    def abort(self) -> None:
+        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
+
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+        Interruption: no effect, the answer is waited for in a shield; asyncio's native one may prevent it."""
+
+    def reset(self) -> None:
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
+
+        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied."""
+
+    def statistics(self) -> BarrierStatistics:
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
@@ -403,10 +479,10 @@ class WorkQueue(Generic[P]):
     `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
-    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
-    `traceback=False`, it has not.
+    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
+    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
+    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
+    values of variables; with `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
@@ -437,7 +513,7 @@ class WorkQueue(Generic[P]):
         max_size: int = 10000,
         aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 20,
+        max_deliveries: int = 5,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = ...,
         key_ttl: float | None = None,
@@ -480,6 +556,8 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
+        *,
+        put_timeout: float | None = None,
         **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
@@ -501,7 +579,9 @@ class WorkQueue(Generic[P]):
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
-        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put."""
+        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+
+        Raises `TimeoutError` after `put_timeout` seconds (None: never), with the effects of an interruption."""
 
     def try_put(
         self,
@@ -522,6 +602,7 @@ class WorkQueue(Generic[P]):
         on_duplicate: Literal["keep", "replace"],
         cursor: tuple[str, Any] | None = None,
         expected: Any = ...,
+        timeout: float | None = None,
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
@@ -536,7 +617,9 @@ class WorkQueue(Generic[P]):
         `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
         order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
         an item is wrong.
-        Interruption: portions that were put stay."""
+        Interruption: portions that were put stay.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     @overload
     def put_many(
@@ -546,6 +629,7 @@ class WorkQueue(Generic[P]):
         on_duplicate: Literal["refuse"] = "refuse",
         cursor: tuple[str, Any] | None = None,
         expected: Any = ...,
+        timeout: float | None = None,
     ) -> list[int | DuplicateTask]: ...
     def put_in(
         self,
@@ -582,11 +666,13 @@ class WorkQueue(Generic[P]):
         answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
 
-    def result(self, task_id: int) -> Any:
+    def result(self, task_id: int, *, timeout: float | None = None) -> Any:
         """Wait until the task has ended and return its result.
 
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
-        result that the codec refuses."""
+        result that the codec refuses.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
         """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
@@ -649,8 +735,10 @@ class WorkQueue(Generic[P]):
     def cancel(
         self, *, state: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
     ) -> int: ...
-    def join(self) -> None:
-        """Wait until no task is unfinished. Raises `StoreClosed`."""
+    def join(self, *, timeout: float | None = None) -> None:
+        """Wait until no task is unfinished. Raises `StoreClosed`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
@@ -678,14 +766,17 @@ class WorkQueue(Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
+        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
         Interruption: it may or may not be applied, or only in the next session."""
 
     def hold_off(self, seconds: float, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Interruption: it may or may not be applied."""
+        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
+        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Interruption: it may or may
+        not be applied."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -742,7 +833,9 @@ class WorkQueue(Generic[P]):
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""
 
     def resume(self) -> None:
-        """Deliver tasks again. Interruption: it may or may not be applied."""
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
+
+        Interruption: it may or may not be applied."""
 
 class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
@@ -785,7 +878,9 @@ class Job(Generic[Params, R]):
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
-    def result(self, task_id: int) -> R:
+    def result(self, task_id: int, *, timeout: float | None = None) -> R:
         """Wait until the task has ended and return what the function has returned, as the codec makes it.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+
+        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Generic, cast, get_origin
 from weakref import ref
 
-from tenure.arguments import AsyncBlock, SyncBlock
+from tenure.arguments import AsyncBlock, SyncBlock, check_timeout
 from tenure.dbapi import Completed
 from tenure.store import Store as AsyncStore
 
@@ -30,6 +30,8 @@ from ._block import Block
 from ._portal import Portal
 from ._request import PortalEnded
 from ._store import Store
+
+_LIMITED = "Raises `TimeoutError` after `{}` seconds (None: never), with the effects of an interruption."
 
 
 def described(text: str | None) -> str:
@@ -66,8 +68,8 @@ class SyncProxy:
     def __repr__(self) -> str:
         return repr(self._inside).replace("<", "<blocking.", 1)
 
-    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call an async method, and wait."""
+    def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
+        """Call an async method, and wait, for at most `timeout` seconds."""
         raise NotImplementedError
 
     def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
@@ -90,7 +92,8 @@ class Held(SyncProxy):
         self._inside = inside
         self._portal = portal
 
-    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
+    def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
+        del timeout  # the lease ends each wait
         call = partial(getattr(self._inside, name), *args, **kwargs)
         try:
             return self._portal.call(call)
@@ -125,11 +128,11 @@ class Pattern(SyncProxy):
             self._over = store
         return self._inside
 
-    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
+    def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
         async def call(store: AsyncStore) -> Any:
             return await getattr(self.inside(store), name)(*args, **kwargs)
 
-        return self._store.call(call)
+        return self._store.call(call, timeout)
 
     def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
         async def find(store: AsyncStore) -> Any:
@@ -138,10 +141,14 @@ class Pattern(SyncProxy):
         return getattr(self._store.call(find), name)(*args, **kwargs)
 
     def _block(
-        self, make: Callable[[Any], AbstractAsyncContextManager[Any, Any]], kind: Any, exclusive: bool
+        self,
+        make: Callable[[Any], AbstractAsyncContextManager[Any, Any]],
+        kind: Any,
+        exclusive: bool,
+        timeout: float | None = None,
     ) -> Block:
         what = (type(self).__name__, self._store.key, self._inside.name) if exclusive else ()
-        return Block(self._store, lambda store: make(self.inside(store)), kind or _nothing, what)
+        return Block(self._store, lambda store: make(self.inside(store)), kind or _nothing, what, timeout)
 
     def _enter(self, block: Block) -> Any:
         entered = self._entered.__dict__
@@ -187,13 +194,15 @@ def made(
     *,
     left_out: str = "",
     on_loop: str = "",
+    waits: str = "",
     exclusive: bool = False,
     hands_over: type[Held] | None = None,
 ) -> Any:
     """Make the class for synchronous code.
 
     `fields` are the public attributes, `left_out` is for asynchronous code alone, `on_loop` names plain functions that
-    belong to the loop. Its blocks hand over `hands_over`, and may be entered once in a thread if `exclusive`.
+    belong to the loop. `waits` names what waits for more than an answer, and takes a time limit: `timeout`, or the name
+    behind a colon. Its blocks hand over `hands_over`, and may be entered once in a thread if `exclusive`.
     """
     body: dict[str, Any] = {"__doc__": described(cls.__doc__), "__module__": "tenure.blocking"}
     body |= {
@@ -201,10 +210,13 @@ def made(
         "hands_over": hands_over,
         "fields": fields.split(),
         "left_out": left_out.split(),
+        "waits": {
+            name: limit or "timeout" for name, _, limit in (one.partition(":") for one in waits.split())
+        },
     }
     body |= {name: _field(name) for name in fields.split()}
     for name, member in members(cls, left_out):
-        body[name] = _member(name, member, on_loop.split(), exclusive, hands_over)
+        body[name] = _member(name, member, on_loop.split(), exclusive, hands_over, body["waits"].get(name))
     if base is Pattern:
         body["__init__"] = _maker(cls)
         body[next(iter(inspect.signature(cls).parameters))] = property(_owner, doc="What it is over.")
@@ -237,13 +249,20 @@ def _field(name: str) -> property:
     return property(read)
 
 
-def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: type[Held] | None) -> Any:
+def _member(
+    name: str, member: Any, on_loop: list[str], exclusive: bool, kind: type[Held] | None, limit: str | None
+) -> Any:
     if isinstance(member, property):
         return property(_field(name).fget, doc=described(member.__doc__))
     returned = returns(member)
 
+    def limited(kwargs: dict[str, Any]) -> float | None:
+        seconds = kwargs.pop(limit, None) if limit else None
+        return None if seconds is None else check_timeout(limit or "", seconds)
+
     def waits(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call(name, args, kwargs)
+        seconds = limited(kwargs)
+        return self._call(name, args, kwargs, seconds)
 
     def on_the_loop(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call_plain(name, args, kwargs)
@@ -255,9 +274,10 @@ def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: t
         return completed(self._call_opened(name, args, kwargs))
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        seconds = limited(kwargs)
         make = methodcaller(name, *args, **kwargs)
         make(self._inside)  # whatever is wrong with the arguments is raised here
-        return self._block(make, kind, exclusive)
+        return self._block(make, kind, exclusive, seconds)
 
     def derived(self: Pattern, *args: Any, **kwargs: Any) -> Any:
         other = copy.copy(self)
@@ -278,6 +298,13 @@ def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: t
         made = on_the_loop if name in on_loop else here
     wraps(member)(made)
     made.__doc__ = described(member.__doc__)
+    if limit:
+        made.__doc__ = f"{made.__doc__.rstrip()}\n\n        {_LIMITED.format(limit)}"
+        signature = inspect.signature(member)
+        parameters = [*signature.parameters.values()]
+        options = parameters.pop() if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD else None
+        parameters.append(inspect.Parameter(limit, inspect.Parameter.KEYWORD_ONLY, default=None))
+        made.__signature__ = signature.replace(parameters=[*parameters, *([options] if options else [])])
     return made
 
 

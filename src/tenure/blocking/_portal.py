@@ -75,6 +75,8 @@ class Portal:
         self.ended: bool = False
         """True once the portal takes no more requests."""
         self._drained = False
+        self._returned = False
+        """True once only the loop is left to be closed."""
         self.gone: deque[Watch] = deque()
         """References to callers that were freed before their requests were over."""
         self.entered: dict[Hashable, object] = {}
@@ -285,7 +287,9 @@ class Portal:
             anyio.run(self._main)
         except BaseException as fault:
             problem = fault
-            if self._wake is not None:
+            # asyncio ends the threads that resolve names in another thread, and Python starts none at its end, by when
+            # they have ended
+            if self._wake is not None and not (self._returned and _process.over):
                 raise
         finally:
             self._finish(problem)
@@ -321,6 +325,7 @@ class Portal:
                     await link.close()
             self._upkeep.cancel()
             group.cancel_scope.cancel("the portal has ended")
+        self._returned = True
 
 
 class Caller:

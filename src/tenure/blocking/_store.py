@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+import anyio
+
 from tenure import engines
 from tenure.arguments import SyncBlock
 from tenure.engine import Engine
@@ -138,16 +140,36 @@ class Store(SyncBlock, Handle):
 
     # what the patterns use
 
-    def call(self, function: Callable[[AsyncStore], Any]) -> Any:
-        """Call an async function with the open store on the loop of the portal, and wait for it."""
-        return ask(self, Caller(), lambda portal: Request(partial(self._call, portal, function)))
+    def call(self, function: Callable[[AsyncStore], Any], timeout: float | None = None) -> Any:
+        """Call an async function with the open store on the loop of the portal, and wait for it.
+
+        Raises `TimeoutError` after `timeout` seconds.
+        """
+        return ask(
+            self, Caller(), lambda portal: Request(partial(self.call_within, portal, function, timeout))
+        )
 
     async def opened(self, portal: Portal) -> AsyncStore:
         """The open store, on the loop of the portal."""
         return await portal.opened(self.key, self, self._make)
 
-    async def _call(self, portal: Portal, function: Callable[[AsyncStore], Any]) -> Any:
-        return await function(await self.opened(portal))
+    async def call_within(
+        self, portal: Portal, function: Callable[[AsyncStore], Any], timeout: float | None
+    ) -> Any:
+        """Call an async function with the open store, on the loop. Raises `TimeoutError`."""
+        if (
+            timeout is None
+        ):  # a block that is entered here has a scope of its own, which must not be in another
+            return await function(await self.opened(portal))
+        trouble: str | None = "could not be opened"
+        with anyio.move_on_after(timeout):
+            store = await self.opened(portal)
+            try:
+                return await function(store)
+            finally:
+                trouble = store.availability.trouble
+        text = f"not done within {timeout:g} s"
+        raise TimeoutError(f"{text}; the store {self.url} {trouble}" if trouble else text)
 
 
 async def _nothing(store: AsyncStore) -> None:

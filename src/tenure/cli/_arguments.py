@@ -204,7 +204,7 @@ def _parser() -> Parser:
         metavar="N",
         type=count,
         default=3,
-        help="an input that was in work in this many crashes is dead (default: %(default)s)",
+        help="an input that was in work in this many crashes, and alone in the last, is dead (default: %(default)s)",
     )
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")

@@ -51,7 +51,10 @@ def load_handler(spec: str) -> Handler:
     module, colon, name = spec.partition(":")
     if not (colon and module and name):
         raise UsageError(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")
-    here = str(Path.cwd())
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:
+        raise UsageError(f"{spec} cannot be imported: the working directory was deleted") from None
     if here not in sys.path:
         sys.path.insert(0, here)
     function = _attribute(_module(module), name)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 
 from tenure.errors import TenureError
-from tenure.observe import printable, printable_lines
+from tenure.observe import printable_lines
 from tenure.upkeep import leaves
 
-from ._errors import Interrupted, UsageError
+from ._errors import Interrupted, UsageError, one_line
 
-_PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
 _TIMEOUT = 0.5
 """Seconds for threads that are about to end."""
 
@@ -67,6 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if words is not None:
         return _carry_out(words)
     _open_what_was_closed()
+    _escape_what_has_no_letter()
     try:
         code = _carry_out(sys.argv[1:])
     except SystemExit:  # --help was given
@@ -91,7 +91,7 @@ def _carry_out(words: Sequence[str]) -> int:
             raise
         if isinstance(worst, BrokenPipeError):
             return 1  # the reader of the output has read enough, as `| head -1` does
-        print(f"tenure: {_one_line(worst)}", file=sys.stderr)
+        print(f"tenure: {one_line(worst)}", file=sys.stderr)
         return 2 if isinstance(worst, UsageError) else 1
     except KeyboardInterrupt:
         print("tenure: interrupted", file=sys.stderr)
@@ -123,6 +123,13 @@ def _open_what_was_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good
+
+
+def _escape_what_has_no_letter() -> None:
+    """A terminal, or a pipe on Windows, may have an encoding that lacks characters of a name or a payload."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _let_go_of_a_closed_output() -> None:
@@ -160,9 +167,3 @@ def _worst(problem: BaseException) -> BaseException | None:
     return min(
         errors, key=lambda error: (not isinstance(error, UsageError), not isinstance(error, Interrupted))
     )
-
-
-def _one_line(problem: BaseException) -> str:
-    text = printable(" ".join((str(problem) or type(problem).__name__).split()))
-    # what was typed in the wrong place is quoted, and may be a URL with a password
-    return _PASSWORD.sub("://...@", text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 
 import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
+
+from tenure.serving import ending_signals, is_hangup
 
 
 class Stop:
@@ -21,15 +22,17 @@ class Stop:
         self._scopes: set[CancelScope] = set()
 
     async def listen(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Heed SIGINT and SIGTERM until cancelled. Cancellation: the signals do again what they did before."""
+        """Heed SIGINT, SIGTERM and SIGHUP until cancelled. Cancellation: the signals do again what they did before."""
         with ExitStack() as stack:
             try:
-                signals = stack.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+                signals = stack.enter_context(anyio.open_signal_receiver(*ending_signals()))
             except NotImplementedError:  # asyncio on Windows: Ctrl-C cancels everything at once
                 task_status.started()
                 return
             task_status.started()
-            async for _ in signals:
+            async for number in signals:
+                if self.asked and is_hangup(number):
+                    continue
                 if self.asked:
                     self._say("stops at once")
                     self._everything.cancel()

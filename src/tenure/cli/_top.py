@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from shutil import get_terminal_size
 
 import anyio
 
+from tenure.errors import StoreUnavailable
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import Flow, Flows, View, document, read_view
@@ -81,7 +83,7 @@ async def _draw(every: float, store: Store) -> None:
     now = flows.add(view)
     while True:
         trouble = ""
-        with anyio.move_on_after(_TIMEOUT):
+        with suppress(StoreUnavailable), anyio.move_on_after(_TIMEOUT):
             view = await read_view(store, _MOST)
             now, seen = flows.add(view), anyio.current_time()
         if (silence := anyio.current_time() - seen) >= _TIMEOUT:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from django.db import connections
 from django.tasks import Task, TaskResult
@@ -68,6 +70,7 @@ class TenureBackend(BaseTaskBackend):
             blocking.WorkQueue(self._store, "django/default", **self._queue_options)
             if self._database is not None:
                 connections[self._database]
+            check_database(self._store.url, self._database)
         except Exception as problem:
             raise InvalidTaskBackend(f"TASKS[{alias!r}]['OPTIONS']: {problem}") from problem
         self._queues: dict[str, blocking.WorkQueue[Any]] = {}
@@ -143,6 +146,32 @@ class TenureBackend(BaseTaskBackend):
 
     def _putting(self, queue_name: str) -> Callable[..., int]:
         queue = self._queue(queue_name)
-        if self._database is not None and connections[self._database].in_atomic_block:
-            return partial(queue.put_in, connections[self._database].connection)
+        if self._database is not None:
+            database = connections[self._database]
+            if database.in_atomic_block or not (database.connection is None or database.autocommit):
+                return partial(queue.put_in, database.connection)
         return queue.try_put
+
+
+def check_database(url: str, database: str | None) -> None:
+    """Raise `ValueError` for a store in the file of a database of Django, unless `database` is the alias of that.
+
+    A put of its own would wait for the transaction of the caller, which has the lock of the file.
+    """
+    scheme, _, path = url.partition(":///")
+    if scheme == "sqlite":
+        same = [alias for alias in connections if is_file(connections[alias], path)]
+        if same and database not in same:
+            raise ValueError(
+                f"the store is the file of DATABASES[{same[0]!r}], and enqueue within atomic() would wait for its own "
+                f"transaction: write 'database': {same[0]!r}, or give the store another file"
+            )
+
+
+def is_file(database: Any, path: str) -> bool:
+    """True if a connection of Django is to this file of SQLite."""
+    if database.vendor != "sqlite" or database.is_in_memory_db():
+        return False
+    name = str(database.settings_dict["NAME"])
+    file = unquote(urlsplit(name).path) if name.startswith("file:") else name
+    return os.path.realpath(file) == os.path.realpath(path)

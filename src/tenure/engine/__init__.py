@@ -53,7 +53,8 @@ state is the truth. `ask_again_in` is the number of seconds after which it makes
 earliest expiry or due time that could help.
 
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
-whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token.
+whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token. The id of a
+task is a token too, so an engine that has lost its last data gives no id a second time.
 
 Time is the engine's. Only durations, in seconds, cross the wire; a duration longer than `LONGEST` counts as `LONGEST`,
 and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`; `CHECKS`, for an engine that bounds
@@ -157,6 +158,7 @@ from ._holds import (
     Resize,
     SetValue,
 )
+from ._hosts import addresses_of, only_known, remember
 from ._indexes import INDEXES
 from ._rates import (
     ROUNDING,
@@ -363,10 +365,13 @@ __all__ = (
     "Waiting",
     "Waits",
     "Withdraw",
+    "addresses_of",
     "after_verdict",
     "clamp_durations",
     "handlers",
     "how_many_to_forget",
+    "only_known",
+    "remember",
     "without_verdict",
 )
 

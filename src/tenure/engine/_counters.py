@@ -20,11 +20,13 @@ class RateLimit:
 class SpendRequest:
     """A caller's request to spend a cost for each limit, in all of them or in none.
 
-    It is refused when the delay would be above `max_wait` seconds.
+    It is refused when the delay would be above `max_wait` seconds. A request that has to wait is refused too if a limit
+    is booked for more than `horizon` seconds ahead: until the time at which an amount above zero is there.
     """
 
     costs: tuple[float, ...]
     max_wait: float | None = None
+    horizon: float | None = None
 
 
 @value
@@ -39,8 +41,8 @@ class Booking:
 class Spending:
     """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
-    `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in
-    `LimiterStatus` delays everyone that waits by the difference.
+    `held` is for how many seconds the limiter was held off so far, and will be: by the difference to a later number in
+    `LimiterStatus`, everyone that waits goes later, or sooner.
     """
 
     booked: bool
@@ -54,7 +56,8 @@ class Spend(Operation["SpendResults | Reply"]):
     """Book spendings in the order given, each in all limits at once (GCRA). -> SpendResults, GONE, MORE
 
     The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
-    limit by its name. If its rate is another one now, the debt stays what it was as an amount.
+    limit by its name. If its rate is another one now, the debt stays what it was as an amount. The last booking of a
+    limit ends with its session, unless it is due already.
     """
 
     session: str
@@ -75,10 +78,10 @@ class SpendResults:
 class RefundRequest:
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
-    Without `amounts` the caller never went: the part of a booking that no later booking has overtaken goes back; with
-    several limits, nothing of a booking behind which there is another one, because the caller of the later booking may
-    have counted on none of it. Else an amount for each limit goes back, as far as time has not brought it back already;
-    an amount below zero is booked in addition at once.
+    Without `amounts` the caller never went: the last booking of a limit goes back; nothing of a booking behind which
+    there is another one, because the caller of the later booking may have counted on none of it. Else an amount for
+    each limit goes back, as far as time has not brought it back already; an amount below zero is booked in addition at
+    once.
     """
 
     bookings: tuple[Booking, ...]
@@ -100,7 +103,8 @@ class Refund(Operation[Reply]):
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `LIMITER`.
+    0 seconds end a hold at once. All bookings are due later by as much, or sooner. The processes that wait are hinted
+    (HELD), and find out by `LIMITER`.
     """
 
     session: str
@@ -158,9 +162,14 @@ class Withdraw(Operation[ArrivalAnswer]):
 
 @value
 class ResetBarrier(Operation[Reply]):
-    """Break the generation for those that wait and begin a fresh one. -> OK"""
+    """Break the generation for those that wait. -> OK, MORE
+
+    A fresh generation begins, unless there is a number of `parties`: then the barrier, made for so many if there is
+    none, is broken for those that arrive too, until it is reset without.
+    """
 
     key: str
+    parties: int = 0
 
 
 @value

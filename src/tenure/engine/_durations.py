@@ -50,7 +50,7 @@ def _fields(*names: str) -> Callable[[Any], Any]:
 _ON_DUPLICATE = get_args(OnDuplicate)
 _any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait", "deadline")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
-_spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
+_spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait", "horizon")
 _aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
 
 

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.waiting import checkpoint, park, wake
 
-from ._answers import A, Hint, Operation
+from ._answers import RESPONSE_TIMEOUT, A, Hint, Operation
 from ._enlisting import Enlisted, Enlistment
 
 
@@ -36,6 +36,9 @@ class Engine(Protocol):
 
     families: bool = False
     """True if the engine knows children, entries and signals of tasks (`PutChildren`, `SetEntry`, `ENTRIES`)."""
+
+    response_timeout: float = RESPONSE_TIMEOUT
+    """Seconds for which a call waits that waits for an answer alone; a server that is silent for as long is gone."""
 
     def another(self) -> Engine | None:
         """Another engine over the same state, for the loop of another thread. It renews sessions and settles tasks

@@ -7,7 +7,8 @@ clock, so holding off changes two numbers, and each booking is due later by as m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from tenure.arguments import LONGEST
 
@@ -20,10 +21,16 @@ ROUNDING = 1e-6
 
 @value
 class Booked:
-    """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
+    """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second.
+
+    If the last spending in it has to wait, `session` made it: it is due at `due`, and `size` seconds long.
+    """
 
     end: float
     rate: float
+    session: str = ""
+    due: float = 0.0
+    size: float = 0.0
 
 
 @dataclass(slots=True)
@@ -51,19 +58,36 @@ class Limiter:
         ends = (booked.end for booked in self.booked.values())
         return max(self.held_until, max(self.last_due, *ends, 0.0) + self.held)
 
-    def spend(self, limits: tuple[RateLimit, ...], request: SpendRequest, now: float) -> Spending:
-        """Book one request in all limits, if its delay is not too long."""
+    def drop_ended(self, limits: tuple[RateLimit, ...], is_open: Callable[[str], object], now: float) -> None:
+        """Drop what sessions booked that have ended since, where it is the last booking and not due yet."""
         time = self.time(now)
+        for limit in limits:
+            booked = self.booked.get(limit.name)
+            if booked is not None and booked.session and booked.due > time and not is_open(booked.session):
+                self.booked[limit.name] = Booked(booked.end - booked.size, booked.rate)
+
+    def spend(
+        self, limits: tuple[RateLimit, ...], request: SpendRequest, now: float, session: str = ""
+    ) -> Spending:
+        """Book one request in all limits, if its delay is not too long, nor the last booking too far ahead."""
+        time = self.time(now)
+        for limit in limits:
+            booked = self.booked.get(limit.name)
+            if booked is not None and booked.rate != limit.rate:
+                self.booked[limit.name] = Booked(time + self._ahead(limit, time), limit.rate)
         # from here on relative to that time: a sum with the time keeps no fractions
         ahead = [self._ahead(limit, time) for limit in limits]
-        start = 0.0
+        start = taken = 0.0
         for limit, cost, debt in zip(limits, request.costs, ahead, strict=True):
             if cost:
                 start = max(start, debt + (cost - limit.burst) / limit.rate)
+                taken = max(taken, debt - limit.burst / limit.rate)
         if start < ROUNDING:
             start = 0.0
         delay = max(0.0, self.held_until - now) + start
-        if request.max_wait is not None and delay > request.max_wait + ROUNDING:
+        if (request.max_wait is not None and delay > request.max_wait + ROUNDING) or (
+            request.horizon is not None and start and taken > request.horizon + ROUNDING
+        ):
             return Spending(False, delay, self.held, ())
         bookings: list[Booking] = []
         self._forget(time)
@@ -72,14 +96,17 @@ class Limiter:
             if cost:
                 # what would come back beyond the burst before the start is lost
                 after = max(debt + cost / limit.rate, start + min(cost, limit.burst) / limit.rate)
-                self.booked[limit.name] = Booked(time + after, limit.rate)
+                by = session if delay > 0 else ""
+                self.booked[limit.name] = Booked(time + after, limit.rate, by, time + start, after - debt)
             bookings.append(Booking(time + after, after - debt))
         if delay > 0:
             self.last_due = max(self.last_due, time + start)
         return Spending(True, delay, self.held, tuple(bookings))
 
-    def refund(self, limits: tuple[RateLimit, ...], request: RefundRequest, now: float) -> None:
-        """Give back what the request names."""
+    def refund(
+        self, limits: tuple[RateLimit, ...], request: RefundRequest, now: float, session: str = ""
+    ) -> None:
+        """Give back what the request of the session names."""
         time = self.time(now)
         for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
             booked = self.booked.get(limit.name)
@@ -92,14 +119,13 @@ class Limiter:
             change = booked.rate / limit.rate
             ahead, end = (booked.end - time) * change, booking.end - time
             if not request.amounts:
-                # A later caller of several limits may start when another limit lets it, and has lost what came back by
-                # then. The limiter does not keep how much that is, so that such a caller keeps all that it was booked.
-                later = ahead - end
-                back = (
-                    0.0
-                    if later > ROUNDING and len(limits) > 1
-                    else max(0.0, min(booking.size, booking.size - later))
-                )
+                # else there is another booking behind it, whose caller may have counted on none of it
+                if abs(ahead - end) <= ROUNDING:
+                    back, ahead = booking.size, end  # no rounding adds up
+                else:
+                    # a correction has moved the end of the last booking
+                    mine = booked.session and booked.session == session
+                    back = booking.size if mine and abs(booked.size - booking.size) <= ROUNDING else 0.0
             elif amount >= 0:
                 back = max(0.0, min(amount / limit.rate, end))
             else:
@@ -107,12 +133,16 @@ class Limiter:
             if back:
                 # corrections add up: no debt lasts for longer than the longest duration
                 debt = min((ahead - back) / change, LONGEST)
-                self.booked[limit.name] = Booked(time + debt, booked.rate)
+                by = booked.session if request.amounts else ""
+                self.booked[limit.name] = replace(booked, end=time + debt, session=by)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold the limiter off for so many seconds; returns False if it is held off for longer already."""
-        begin, end = max(now, self.held_until), now + seconds
-        if end <= begin:
+        """Hold the limiter off for so many seconds, or no longer, for less than a microsecond.
+
+        Returns False if nothing changes, since it is held off for longer already, or not at all.
+        """
+        begin, end = max(now, self.held_until), now if seconds < ROUNDING / 2 else now + seconds
+        if end <= begin and not now == end < begin:
             return False
         self.held += end - begin
         self.held_until = end

@@ -85,33 +85,43 @@ def after_verdict(
         case _ if stop:
             return Ends("cancelled", attempts, b"", stop_ttl)
         case Verdict.RETRY:
-            return GoesBack(attempts + 1, deliveries, settle.delay)
+            return GoesBack(attempts + 1, attempts + 1, settle.delay)
         case Verdict.GIVE_BACK:
             return GoesBack(attempts, deliveries - 1, None)
         case Verdict.POSTPONE:
-            return GoesBack(attempts, deliveries - 1, settle.delay)
+            return GoesBack(attempts, deliveries - 1 if settle.result else attempts, settle.delay)
         case Verdict.WAIT:
             return Waits(prefix=settle.result.decode())
         case Verdict.WAIT_FOR:
             return Waits(settle.result.decode(), timeout=settle.delay)
+        case Verdict.ALONE:
+            raise ValueError("ALONE ends no delivery")
 
 
 def without_verdict(
     attempts: int,
     deliveries: int,
     max_deliveries: int,
+    process: str,
     *,
     stop: bool,
     stop_ttl: float | None,
     dead_ttl: float | None,
     late: bool = False,
 ) -> Ends | GoesBack:
-    """The outcome for a task when the session that had taken the task ends before any verdict."""
+    """The outcome for a task when the session of `process` that had taken the task ends before any verdict.
+
+    `max_deliveries` is 0 once the task has run alone.
+    """
     if late:
         return Ends("expired", attempts, b"", EXPIRED_TTL)
     if stop:
         return Ends("cancelled", attempts, b"", stop_ttl)
     silent = deliveries - attempts
     if silent >= max_deliveries:
-        return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), dead_ttl)
+        where = "" if max_deliveries else " while the task ran alone in it"
+        error = (
+            f"delivered {silent} times without a verdict: process {process} died or lost its session{where}"
+        )
+        return Ends("dead", attempts, error.encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)

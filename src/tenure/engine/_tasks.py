@@ -141,7 +141,7 @@ class Leave(Operation[Reply]):
 
 
 class Verdict(Enum):
-    """The way in which a delivery of a task ended."""
+    """The way in which a delivery of a task ended; ALONE ends none."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -150,15 +150,18 @@ class Verdict(Enum):
     )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
-    POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
+    POSTPONE = "postpone"  # no try; ready again after `delay`, behind all tasks ready then; with a result: never begun
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
+    ALONE = "alone"  # still leased, and run with nothing beside it: dead if its session ends before a verdict
 
 
 @value
 class Settle:
     """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
+
+    RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew.
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
     for as long as anything of the task is.
@@ -227,7 +230,7 @@ class Exchange(Operation["Exchanged | Reply"]):
     want: int = 0
     wait: bool = True
     aging: float | None = None
-    max_deliveries: int = 20
+    max_deliveries: int = 5
     keep: bool = False
     dead_ttl: float | None = None
 
@@ -415,16 +418,17 @@ KEYED_TASK = Index("keyed_task", "queue", Record, TaskPage, watchable=True)
 
 @value
 class SetPaused(Operation[Reply]):
-    """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE
+    """Pause or resume a queue; a paused one hands out no tasks. Resumed, it is held off no longer. -> OK, MORE
 
     With `seconds`, `paused` means nothing: no task of the `group`, or of the queue for "", starts for so many seconds.
     The later of two ends counts. Then tasks start one by one at the rate of the group or the queue, without a burst.
-    The queue and the pace of the group are remembered until then.
+    The queue and the pace of the group are remembered until then. 0 seconds end this at once: tasks start again as the
+    rate alone lets them.
     """
 
     key: str
     paused: bool
-    seconds: float = 0.0
+    seconds: float | None = None
     group: str = ""
 
 
@@ -454,8 +458,9 @@ class SetGroups(Operation[Reply]):
       if one of them has no room. Tasks without a group have no limit.
 
     - `rate`: at most so many tasks of the queue are taken (GCRA, ITU-T I.371: the arithmetic of `Spend` for a cost of
-      1); `group_rate`: of each group but "". None means no limit. A task that was given back has had its start, and
-      the time of the next start stays whatever rates follow. While
+      1); `group_rate`: of each group but "". None means no limit. A task that was given back has had its start. At
+      another rate, the tasks that have started count for as many starts as before, at most for one interval of waiting
+      (`at_rate` in `rules/_paces.py`); without a rate, for none. While
       the next task may not start, a group cannot be taken from, and an exchange takes nothing from a queue. Each
       exchange lets up to `CAP` groups be taken from whose time has come. Raises `EngineError` for a rate that is not
       positive and finite, a burst below 1, and a burst that takes longer than `LONGEST` at its rate.
@@ -482,7 +487,7 @@ class SetGroups(Operation[Reply]):
 class GroupCounts:
     """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
     moves it. `starts_in` is how many seconds remain until the next task of the group may start (`SetGroups`,
-    `SetPaused`).
+    `SetPaused`); `held_off` is the same if the group is held off for so long, else 0.
     """
 
     group: str
@@ -490,6 +495,8 @@ class GroupCounts:
     delayed: int
     leased: int
     starts_in: float = 0.0
+    held_off: float = 0.0
+    weight: float = 1.0
 
 
 GROUPS = Index("groups", "queue", GroupCounts, Page[GroupCounts])
@@ -519,7 +526,8 @@ class QueueCounts:
     if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
     time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put); `starts_in` is how
-    many seconds remain until the next task may start, and `rate` and `group_rate` are the rates (`SetGroups`).
+    many seconds remain until the next task may start, `held_off` the same if the queue is held off for so long, else 0;
+    the rest is as `SetGroups` has set it, of the weights only their number.
     """
 
     put: int
@@ -547,6 +555,11 @@ class QueueCounts:
     starts_in: float = 0.0
     rate: Rate | None = None
     group_rate: Rate | None = None
+    held_off: float = 0.0
+    per_group: int = 0
+    max_group_size: int = 0
+    weights: int = 0
+    hold: bool = True
 
     @property
     def known(self) -> bool:

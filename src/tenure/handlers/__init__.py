@@ -5,11 +5,12 @@ end.
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import NotBegun, adapted, parameters_of
 from ._endings import is_closing, is_from_signal, split_failure
-from ._processes import HandlerProcess
+from ._processes import HandlerProcess, NotKept
 
 __all__ = (
     "HandlerProcess",
     "NotBegun",
+    "NotKept",
     "adapted",
     "check_signature",
     "describe",

@@ -49,12 +49,14 @@ def adapted(
     order: list[int] = []  # the sources of the positional arguments
     by_name: dict[str, int] = {}
     first = None
+    called = ""
     skipped = False
     for parameter, offered, many in parameters_of(handler):
         kind = parameter.kind
         is_variable = kind in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD)
         if first is None and offered in ("", "Task") and kind not in (kind.KEYWORD_ONLY, kind.VAR_KEYWORD):
             _check_first(name, parameter, offered, many, batch)
+            called = parameter.name
             first, source = offered, _WORK
         elif context and offered == "Context" and not many and not is_variable:
             source = _CONTEXT
@@ -77,7 +79,8 @@ def adapted(
         )
     if first and instead is not None:
         raise TypeError(
-            f"handler {name}: a task stays in the process of its worker, and a handler in another one gets the payload"
+            f'handler {name}: executor="process" hands over the payload, since a task stays in the process of its '
+            f"worker: annotate {called} with the type of the payload instead of Task"
         )
     target = instead or handler
     get: Callable[[Any], Any] = (_tasks if first else _payloads) if batch else _task if first else _payload

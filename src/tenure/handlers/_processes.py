@@ -2,8 +2,8 @@
 
 A process starts with the first call, which takes as long as an interpreter and the imports of the function's module
 take, and stays for the next. Parent and child talk by pickles on the child's standard input and output; what the
-function prints goes to standard error. A process ends with its worker, and with its parent however that ends: on Linux
-the kernel kills it (PR_SET_PDEATHSIG), elsewhere a thread of the child watches.
+function prints goes to standard error. A process ends with its worker, and with its parent however that ends: a thread
+of the child reads the pipe, which is closed then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing import spawn
 from typing import Any, cast
 
@@ -20,10 +20,27 @@ import anyio
 from anyio import CancelScope, open_process
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-from ._calling import is_async, name_of
+from tenure.upkeep import unwrapped_task_group
 
-_COMMAND = (sys.executable, "-m", "tenure.handlers._child")
+from ._calling import is_async, name_of
+from ._child import RAISED, UNKEPT
+from ._sent_errors import unpacked
+
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from tenure.handlers._child import main; main()"
 _SIZE = 8
+_START_LIMIT = 60.0
+"""Seconds in which a process has to start and to import its handler."""
+_GRACE = 0.5
+"""Seconds in which the answer of a process that has ended is still read, while a fork of it keeps the pipe open."""
+
+
+class NotKept(Exception):
+    """The result of a call, of the type `kind`, cannot be pickled, for a reason."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind: str = kind
+        self.reason: str = reason
 
 
 class HandlerProcess:
@@ -33,6 +50,45 @@ class HandlerProcess:
         self._name = name_of(function)
         self._function = pickled(function)
         self._process: Process | None = None
+        self._was_ended = False
+        self._problem: Exception | None = None
+
+    def replacing(self) -> Awaitable[None] | None:
+        """A wait until the process that was killed is replaced; None if there is none to replace."""
+        return self._replace() if self._was_ended and self._problem is None else None
+
+    async def _replace(self) -> None:
+        try:
+            await self.start()
+        except Exception as problem:  # noqa: BLE001 the next try fails by it
+            self._problem = problem
+
+    async def start(self) -> None:
+        """Start the process, unless it is there, and wait until it has imported the function.
+
+        Raises `RuntimeError` if it cannot, or not in time; `OSError`. Cancellation: the process is killed.
+        """
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+        if self._process is not None and self._process.returncode is not None:
+            await self.end()  # it has ended between two calls
+        if self._process is not None:
+            return
+        with anyio.move_on_after(_START_LIMIT):
+            try:
+                await self._exchange(
+                    await self._open(), self._function, who="its process has not started: it"
+                )
+            except BaseException:
+                await self.end()
+                raise
+            self._was_ended = False
+            return
+        raise RuntimeError(
+            f"handler {self._name}: its process has not started: importing the handler took longer than "
+            f"{_START_LIMIT:g} s"
+        )
 
     async def call(self, *args: Any, **kwargs: Any) -> Any:
         """The return value of the function. Raises what the function raises, and `RuntimeError` if its process ends.
@@ -44,38 +100,59 @@ class HandlerProcess:
             request = pickle.dumps((args, kwargs))
         except Exception as problem:
             raise TypeError(f"handler {self._name}: its arguments cannot be pickled: {problem}") from problem
+        await self.start()
+        return await self._exchange(request)
+
+    async def _exchange(self, *requests: bytes, who: str = "its process") -> Any:
+        """Send requests, and return the value of the reply, or raise its error."""
         try:
-            if self._process is not None and self._process.returncode is not None:
-                await self.end()  # it has ended between two calls
-            if self._process is None:
-                await self._start()
-                await self._send(_preparation())
-                await self._send(self._function)
-            await self._send(request)
-            raised, answer = pickle.loads(await self._receive())  # noqa: S301 from a child of this process
+            kind, value = pickle.loads(await self._reply(requests))  # noqa: S301 from a child of this process
         except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as problem:
-            raise RuntimeError(f"handler {self._name}: its process {await self._ending()}") from problem
+            raise RuntimeError(f"handler {self._name}: {who} {await self._ending()}") from problem
         except BaseException:
             await self.end()
             raise
-        if raised:
-            raise answer
-        return answer
+        if kind == RAISED:
+            raise unpacked(value)
+        if kind == UNKEPT:
+            raise NotKept(*value)
+        return value
 
     async def end(self) -> None:
         """Kill the process, and wait for its end. Cancellation: it ends all the same."""
         process, self._process = self._process, None
         if process is not None:
+            self._was_ended = True
             with CancelScope(shield=True):
                 if process.returncode is None:
                     process.kill()
                 await process.aclose()
 
-    async def _start(self) -> None:
+    async def _open(self) -> bytes:
+        preparation = spawn.get_preparation_data("tenure handler")
+        preparation.pop("authkey", None)
+        # as in `multiprocessing`, the child finds the modules of its parent, `__main__` among them
+        command = (sys.executable, "-c", _PROGRAM, *map(str, preparation["sys_path"]))
         # in a shield: a process whose start was cancelled would be left
         with CancelScope(shield=True):
             pipe = subprocess.PIPE
-            self._process = await open_process(_COMMAND, stdin=pipe, stdout=pipe, stderr=None)
+            self._process = await open_process(command, stdin=pipe, stdout=pipe, stderr=None)
+        return pickle.dumps((os.getpid(), preparation))
+
+    async def _reply(self, requests: Sequence[bytes]) -> bytes:
+        """Send requests and receive the reply. Raises `EndOfStream` if the process ends."""
+        assert self._process is not None
+        replies: list[bytes] = []
+        async with unwrapped_task_group() as group:
+            # a fork may keep the pipe open
+            group.start_soon(_cancel_at_end, self._process, group.cancel_scope)
+            for request in requests:
+                await self._send(request)
+            replies.append(await self._receive())
+            group.cancel_scope.cancel()
+        if not replies:
+            raise anyio.EndOfStream
+        return replies[0]
 
     async def _ending(self) -> str:
         process = self._process
@@ -125,8 +202,7 @@ def pickled(function: Callable[..., Any]) -> bytes:
         ) from problem
 
 
-def _preparation() -> bytes:
-    """The data with which the child finds the modules of its parent, `__main__` among them, as in `multiprocessing`."""
-    data = spawn.get_preparation_data("tenure handler")
-    data.pop("authkey", None)
-    return pickle.dumps((os.getpid(), data))
+async def _cancel_at_end(process: Process, scope: CancelScope) -> None:
+    await process.wait()
+    await anyio.sleep(_GRACE)
+    scope.cancel("the process has ended")

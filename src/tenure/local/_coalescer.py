@@ -25,7 +25,7 @@ from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line
+from tenure.waiting import Line, apart
 
 if TYPE_CHECKING:
     from tenure.local._outcome import Outcome
@@ -253,7 +253,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         waiters = list(batch.line)
         try:
             if values := self._merged(waiters):
-                await self._flush(values)
+                await apart(self._flush)(values)
                 self._flushed += 1
             outcome = Returned(None)
         except anyio.get_cancelled_exc_class():

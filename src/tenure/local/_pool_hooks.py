@@ -10,6 +10,7 @@ import anyio
 
 from tenure.local._limits import check_callable, seconds
 from tenure.observe import Reporter
+from tenure.waiting import apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,6 +102,9 @@ class Hooks(Generic[T]):
 
     async def make(self, *key: object) -> T:
         """Call `create`; raises what it raises. Cancellation: passed on to it."""
+        return await apart(self._make)(key)
+
+    async def _make(self, key: tuple[object, ...]) -> T:
         return await bounded("create", self._create_timeout, self._create, *key)
 
     async def pass_over(

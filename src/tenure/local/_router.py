@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Generic, Self, TypeVar
 
@@ -14,7 +15,7 @@ from tenure.arguments import AsyncBlock, check_count
 from tenure.local._queue import Queue
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line
+from tenure.waiting import Line, apart
 
 __all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
 
@@ -57,7 +58,7 @@ class _KindWorkers(Generic[T]):
 
 
 class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
-    """Handles items of several kinds: ``await handler(kind, item)``, in workers that each kind has for itself.
+    """Handles items of several kinds: ``await handle(item)``, in workers that each kind has for itself.
 
     ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in
     which at most `max_size` items wait. A kind whose queue is full holds up putters of that kind, and no
@@ -171,10 +172,11 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
 
     async def _work(self, kind: K, workers: _KindWorkers[T]) -> None:
         Reentrancy(self._workers)
+        handle = apart(partial(self._handler, kind))
         async for item in workers.queue:
             workers.busy += 1
             try:
-                await self._handler(kind, item)
+                await handle(item)
                 workers.handled += 1
             finally:
                 workers.busy -= 1

@@ -143,6 +143,8 @@ class TokenBucket(AsyncBlock):
         # until when the bucket is held off, and for how long it was held off in all
         self._held_until = -inf
         self._held = 0.0
+        # those that the scopes around them do not let wait: they look again when a hold ends early
+        self._asleep: set[CancelScope] = set()
 
     @property
     def rate(self) -> float:
@@ -195,7 +197,12 @@ class TokenBucket(AsyncBlock):
         while loop_time(due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
             if fail_fast:
                 raise WouldExceedDeadline("token bucket", due - steady())
-            await anyio.sleep_until(deadline)
+            with CancelScope() as scope:
+                self._asleep.add(scope)
+                try:
+                    await anyio.sleep_until(deadline)
+                finally:
+                    self._asleep.discard(scope)
         request = _Request(n)
         self._line.home.bind()
         if self._keeper is None or self._keeper is _HOLD:
@@ -354,19 +361,21 @@ class TokenBucket(AsyncBlock):
         """Stop all callers for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that wait already, and reservations, go later by as much. If the bucket is held off already, the later
-        end counts. Cancellation: it is not held off.
+        end counts. 0 seconds end a hold at once: all go as the rate lets them. Cancellation: nothing changes.
         """
         seconds = check_seconds("seconds", seconds)
         await checkpoint()
         time = steady()
         begin, end = max(time, self._held_until), time + seconds
-        if end > begin:
+        if end > begin or not seconds:
             self._level.hold(end - begin, begin)
             self._held += end - begin
             self._held_until = end
-            if self._keeper is None:
+            if self._keeper is None and end > begin:
                 self._keeper = _HOLD
             self._set_alarm()
+            for scope in self._asleep if end < begin else ():
+                scope.cancel("the hold has ended")
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A

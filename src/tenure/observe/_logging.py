@@ -16,7 +16,7 @@ _WARNINGS = frozenset(
 # What tenure logs itself, as warnings of "tenure", whether or not there is an observer.
 _LOGGED = frozenset(
     {
-        *("claim.unmatched", "lease.lost", "link.lost", "task.dead", "task.lost"),
+        *("claim.unmatched", "lease.lost", "lease.overran", "link.lost", "task.dead", "task.lost"),
         *("breaker.listener_failed", "breaker.matcher_failed", "pool.check_failed", "pool.close_failed"),
         *("pool.create_failed", "pool.leak", "pool.on_evict_failed", "pool.reset_failed"),
     }

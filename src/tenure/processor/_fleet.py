@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from tenure.engine import HOLDERS, Scan, SetValue
-from tenure.errors import EngineError, LeaseLost, StoreClosed
+from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 from tenure.shared import (
     Hold,
     HoldRequest,
@@ -118,7 +118,7 @@ class Fleets:
                 pass
             except StoreClosed:
                 return
-            except EngineError:
+            except (EngineError, StoreUnavailable):
                 await anyio.sleep(every)
 
     async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:

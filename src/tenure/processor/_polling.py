@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from tenure.errors import EngineError, StoreClosed
+from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.shared import WorkQueue
 
 from ._meter import Meter
@@ -17,7 +17,7 @@ async def poll(read: Callable[[], Awaitable[object]], every: float) -> None:
     while True:
         try:
             await read()
-        except EngineError:
+        except (EngineError, StoreUnavailable):
             pass
         except StoreClosed:
             return

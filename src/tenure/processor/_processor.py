@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -15,7 +15,7 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
-from tenure.errors import DuplicateTask
+from tenure.errors import DuplicateTask, StoreUnavailable
 from tenure.handlers import adapted
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
@@ -227,10 +227,11 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             for queue in self._queues.values():
                 await queue.join()
             # the last to end may have submitted to a queue that was seen empty before
-            if len(self._queues) == 1 or not any(
-                [(await queue.statistics()).unfinished for queue in self._queues.values()]
-            ):
-                return
+            with suppress(StoreUnavailable):  # `join` waits for the store
+                if len(self._queues) == 1 or not any(
+                    [(await queue.statistics()).unfinished for queue in self._queues.values()]
+                ):
+                    return
 
     @property
     def ready(self) -> bool:

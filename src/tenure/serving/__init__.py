@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from ._health import answering
     from ._serve import serve
     from ._serving import Serving
-    from ._signals import signals_received
+    from ._signals import ending_signals, is_hangup, signals_received
 
-__all__ = ("Serving", "answering", "parse_address", "serve", "signals_received")
+__all__ = (
+    "Serving",
+    "answering",
+    "ending_signals",
+    "is_hangup",
+    "parse_address",
+    "serve",
+    "signals_received",
+)
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,
@@ -24,7 +32,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_health": "answering",
         "_serve": "serve",
         "_serving": "Serving",
-        "_signals": "signals_received",
+        "_signals": "ending_signals is_hangup signals_received",
     },
 )
 

@@ -77,7 +77,11 @@ class _Health:
         self, host: str | None, port: int, *, task_status: TaskStatus[list[int]] = TASK_STATUS_IGNORED
     ) -> None:
         """Answer until cancelled; reports the ports. Raises `OSError` if it cannot listen."""
-        async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
+        try:
+            listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+        except OSError as problem:
+            raise OSError(problem.errno, problem.strerror, f"{host or ''}:{port}") from None
+        async with listener:
             task_status.started([socket.extra(SocketAttribute.local_port) for socket in listener.listeners])  # noqa: S610
             while True:
                 try:

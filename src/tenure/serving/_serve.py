@@ -21,14 +21,14 @@ async def serve(
     stalled: float = 10.0,
     signals: bool = True,
 ) -> bool:
-    """Run services until they have ended, or until SIGTERM or SIGINT comes; then drain them.
+    """Run services until they have ended, or until SIGTERM, SIGINT or SIGHUP comes; then drain them.
 
     A service is a `Worker`, a `Processor`, or any object with an async method `run()`. The first signal calls the async
     method `drain()` of each service, all at once; it has to make `run()` end. A service without one is cancelled
-    instead. A second signal, or the end of `grace` seconds (None: no limit), cancels what still runs: its tasks are
-    given back, and no attempt is counted. If a service raises, the others are drained, and the error is raised in the
-    end; if several raise, an `ExceptionGroup`. Returns True if all services have ended, False if some were cancelled
-    after they had been drained for too long, or by a second signal.
+    instead. A second SIGTERM or SIGINT, or the end of `grace` seconds (None: no limit), cancels what still runs: its
+    tasks are given back, and no attempt is counted. If a service raises, the others are drained, and the error is
+    raised in the end; if several raise, an `ExceptionGroup`. Returns True if all services have ended, False if some
+    were cancelled after they had been drained for too long, or by a second signal.
 
     `health` is an address (`"127.0.0.1:8081"`; `":8081"` for all interfaces; port 0 for any that is free, which is
     logged) at which a thread answers GET over HTTP. `/live` is 200 unless the event loop has been blocked for more than
@@ -37,6 +37,7 @@ async def serve(
     session is lost. The answer says for each such service why, by its attribute `unready`, a str, if it has that.
 
     Signals are received only in the main thread, and only while `serve` runs; afterwards they do what they did before.
+    SIGHUP stays ignored where it is ignored, as under nohup.
     `signals=False` leaves them alone. Raises `RuntimeError` in another thread without `signals=False`; `OSError` if the
     health address cannot be used; `TypeError` and `ValueError` for invalid arguments.
 

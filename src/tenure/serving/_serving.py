@@ -14,6 +14,8 @@ from tenure.observe import log
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import now
 
+from ._signals import is_hangup
+
 
 class _Service:
     """A service, and the scope in which it runs."""
@@ -52,8 +54,8 @@ class Serving:
         self._cancelled: list[object] = []
 
     def on_signal(self, number: signal.Signals) -> None:
-        """The first signal drains, the second one cancels. Synchronous."""
-        if self._asked.is_set():
+        """The first signal drains, the second one cancels, unless it is SIGHUP. Synchronous."""
+        if self._asked.is_set() and not is_hangup(number):
             self.cancel(number.name)
         else:
             self.ask(number.name)

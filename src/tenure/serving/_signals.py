@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, received on the loop."""
+"""SIGTERM, SIGHUP and SIGINT, received on the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TURN = 0.5
 
 @asynccontextmanager
 async def signals_received(on_signal: Callable[[signal.Signals], None]) -> AsyncGenerator[None]:
-    """A block in which SIGTERM and SIGINT call a function on the loop; after it they do what they did before.
+    """A block in which the signals that end a process call a function on the loop, and afterwards what they did before.
 
     Raises `RuntimeError` outside the main thread. Cancellation: as of the block.
     """
@@ -39,14 +39,28 @@ async def signals_received(on_signal: Callable[[signal.Signals], None]) -> Async
         receiver.end()
 
 
+def ending_signals() -> list[signal.Signals]:
+    """SIGTERM, SIGINT, and SIGHUP unless the process ignores it, as under nohup, or the system has none."""
+    hangup = getattr(signal, "SIGHUP", None)
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        numbers.append(hangup)
+    return numbers
+
+
+def is_hangup(number: int) -> bool:
+    """True for SIGHUP, which never cancels: a terminal and its shell may both send it."""
+    return number == getattr(signal, "SIGHUP", None)
+
+
 class _Receiver:
-    """The handler of both signals, until it has ended. Two may overlap, and end in any order."""
+    """The handler of these signals, until it has ended. Two may overlap, and end in any order."""
 
     def __init__(self, on_signal: Callable[[signal.Signals], None]) -> None:
         self._on_signal = on_signal
         self._on_loop = loop_caller()
         self.ended = False
-        self.before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+        self.before = {number: signal.signal(number, self) for number in ending_signals()}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         del frame

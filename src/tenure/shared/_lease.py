@@ -141,6 +141,9 @@ class Lease(Guarded, Held):
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)
+        late = time - self._session.deadline - self._session.margin
+        if self.lost and late > 0:
+            self._session.reporter.warn("lease.overran", key=self.key, token=self.token, seconds=late)
         self._ended = True
         self._session.drop(self)
 
@@ -195,18 +198,25 @@ class Hold(LeasedBlock[H, Grant, None]):
             last = position
             self._on_position(position)
 
-        request = self._request if timeout else replace(self._request, wait=False)
-        with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
+        request, refused = self._request if timeout else replace(self._request, wait=False), False
+        seconds = timeout or max(self._store.settle_timeout, _ONE_TRY)
+        with anyio.move_on_after(seconds):
             grant = await self._store.acquisitions.acquire(request, self._ttl, on_position)
             if grant.answer is not Reply.REFUSED:
                 return grant
-        raise self._timed_out(timeout, last)
+            refused = True
+        reason = "held"
+        if not refused:
+            silent = None if last is not None else f"has not answered for {seconds:g} s"
+            if trouble := self._store.dispatchers.trouble(self._key) or silent:
+                reason = f"the store {trouble}"
+        raise self._timed_out(timeout, last, reason)
 
     def _on_position(self, position: int) -> None:
         """Note the number of waiters before the holder in the line."""
 
-    def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
-        return AcquireTimeout(self._key, timeout, position=position)
+    def _timed_out(self, timeout: float, position: int | None, reason: str) -> AcquireTimeout:
+        return AcquireTimeout(self._key, timeout, position=position, reason=reason)
 
     def _hand_over(self, obtained: Grant, scope: CancelScope) -> H:
         self.grant = obtained

@@ -43,11 +43,16 @@ def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
     which locks no rows, the transaction becomes the only writer, and others wait instead of skipping.
 
     Raises `EngineError` for a database without SKIP LOCKED; ValueError for a bad `limit` or a `select` of several
-    things; what the database raises goes through.
+    things; TypeError for another statement (`from_statement`, `text`, a union); what the database raises goes through.
 
     Cancellation: SQLAlchemy closes the connection and the transaction is rolled back, so nothing is claimed.
     """
     limit = check_count("limit", limit)
+    if not isinstance(select, Select):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
+        raise TypeError(
+            "select must be a select(...) of SQLAlchemy, to which a limit and FOR UPDATE can be added, not "
+            f"{type(select).__name__}"
+        )
     if (columns := len(select.column_descriptions)) != 1:
         raise ValueError(f"select must ask for one model or column, not for {columns}")
     if is_blocking(session):

@@ -10,15 +10,16 @@ came later, so only a new one can help.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 import anyio
-from sqlalchemy import select
+from sqlalchemy import Connection, FromClause, Null, Table, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.orm import Mapper, Session, class_mapper
+from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipProperty, Session, class_mapper
 
 from tenure.sql._collision import in_the_way
+from tenure.sql._nulls import Identity, catalogue_query, check, is_known
 from tenure.sql._pauses import pauses
 from tenure.sql._refusal import collides, is_transient
 from tenure.sql._session_kind import is_blocking
@@ -62,8 +63,10 @@ def get_or_create(
     """Return the row of `model` with these attributes, and whether it had to be created, with `defaults` besides.
 
     The attributes of `identity` must be covered by a unique constraint or index; without one, two may create a row
-    each. Pending changes of `session` are flushed first, and the transaction stays open for the caller to commit: until
-    then others who create the same row wait.
+    each. None asks for NULL, which most unique constraints take for different values: that is refused with `ValueError`
+    if PostgreSQL or SQLite says so of the constraint. NULLS NOT DISTINCT, or a unique index WHERE the column IS NULL,
+    are for None. Pending changes of `session` are flushed first, and the transaction stays open for the caller to
+    commit: until then others who create the same row wait.
 
     With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it.
 
@@ -133,9 +136,11 @@ def _attempt(session: Session, wanted: _Wanted, begun: bool) -> tuple[Any, bool]
 
 
 def _read_or_insert(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
+    connection = session.connection(bind_arguments={"mapper": wanted.mapper})
+    if any(map(_is_null, wanted.identity.values())):
+        _check_nulls(connection, wanted)
     if (row := _read(session, wanted)) is not None:
         return row, False
-    connection = session.connection(bind_arguments={"mapper": wanted.mapper})
     is_sqlite = connection.dialect.name == "sqlite"
     if is_sqlite:
         take_write_lock(connection, wanted.mapper.local_table)
@@ -158,6 +163,35 @@ def _read_or_insert(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
         if connection.get_isolation_level() in _ONE_SNAPSHOT:
             raise StaleSnapshot(str(wanted), refusal) from refusal
         raise _Gone from refusal
+
+
+def _check_nulls(connection: Connection, wanted: _Wanted) -> None:
+    tables: dict[FromClause, dict[str, bool]] = {}
+    for name, value in wanted.identity.items():
+        for column in _columns(wanted.mapper, name):
+            tables.setdefault(column.table, {})[column.name] = (
+                _is_null(value) and column.nullable is not False
+            )
+    for table, is_null in tables.items():
+        if not isinstance(table, Table) or connection.dialect.name not in ("postgresql", "sqlite"):
+            continue
+        quoted = connection.dialect.identifier_preparer.format_table(cast("Any", table))
+        identity = Identity.of(quoted, is_null)
+        if not is_known(connection.engine, identity):
+            sql, values = catalogue_query(quoted, connection.dialect.name == "sqlite")
+            rows = [dict(row) for row in connection.execute(text(sql), values).mappings()]
+            check(connection.engine, identity, rows, "identity")
+
+
+def _columns(mapper: Mapper[Any], name: str) -> Iterable[Any]:
+    attribute = mapper.attrs.get(name)
+    if isinstance(attribute, RelationshipProperty):
+        return cast("Any", attribute).local_columns
+    return attribute.columns[:1] if isinstance(attribute, ColumnProperty) else ()
+
+
+def _is_null(value: object) -> bool:
+    return value is None or isinstance(value, Null)
 
 
 def _read(session: Session, wanted: _Wanted) -> Any:

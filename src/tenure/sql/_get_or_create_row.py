@@ -19,7 +19,8 @@ def get_or_create_row(
 ) -> Completed[tuple[Row, bool]] | Awaitable[tuple[Row, bool]]:
     """The row of `table` with these values, as a dictionary, and whether it was created, with `defaults` besides.
 
-    The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each.
+    The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each. A
+    value None asks for NULL: most unique constraints ignore that, and raise `ValueError` here, as for `get_or_create`.
     `table` may have a schema before a dot. All names are quoted, so they are given as the database has them. It is done
     in the transaction of the connection, inside a savepoint, and is yours to commit: until then others who create the
     same row wait. Connections, and which of them have to be awaited, are as for `SqlGuard.enforce`; a blocking one
@@ -38,10 +39,14 @@ def get_or_create_row(
         raise ValueError(f"defaults must not repeat what is in where: {', '.join(both)}")
     wanted = Wanted(table, where, {**where, **(defaults or {})})
     own = adapt(connection)
-    return _awaited(own, wanted) if isinstance(own, Awaiting) else Completed(_blocking(own, wanted))
+    # all connections of an engine of SQLAlchemy know the same tables
+    origin: object = getattr(connection, "engine", None) or getattr(connection, "bind", None) or connection
+    if isinstance(own, Awaiting):
+        return _awaited(own, wanted, origin)
+    return Completed(_blocking(own, wanted, origin))
 
 
-def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:
+def _blocking(own: Blocking, wanted: Wanted, origin: object) -> tuple[Row, bool]:
     def take(step: Step) -> list[Row]:
         match step:
             case (sql, values):
@@ -52,7 +57,7 @@ def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:
                 time.sleep(seconds)
         return []
 
-    to_take = steps(wanted, own.driver in _SQLITE)
+    to_take = steps(wanted, own.driver in _SQLITE, origin)
     try:
         step = next(to_take)
         while True:
@@ -66,7 +71,7 @@ def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:
         return end.value
 
 
-async def _awaited(own: Awaiting, wanted: Wanted) -> tuple[Row, bool]:
+async def _awaited(own: Awaiting, wanted: Wanted, origin: object) -> tuple[Row, bool]:
     async def take(step: Step) -> list[Row]:
         match step:
             case (sql, values):
@@ -77,7 +82,7 @@ async def _awaited(own: Awaiting, wanted: Wanted) -> tuple[Row, bool]:
                 await anyio.sleep(seconds)
         return []
 
-    to_take = steps(wanted, await own.driver() in _SQLITE)
+    to_take = steps(wanted, await own.driver() in _SQLITE, origin)
     try:
         step = next(to_take)
         while True:

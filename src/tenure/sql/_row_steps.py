@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tenure.sql._index_columns import INDEX_COLUMNS
+from tenure.sql._nulls import Identity, catalogue_query, check, is_known
 from tenure.sql._pauses import pauses
 from tenure.sql._refusal import collides, has_code, violated
 from tenure.sql._stale import StaleSnapshot
@@ -38,10 +39,16 @@ class Wanted(NamedTuple):
         return f"{self.table}({', '.join(f'{column}={value!r}' for column, value in self.where.items())})"
 
 
-def steps(wanted: Wanted, is_sqlite: bool) -> Steps:
+def steps(wanted: Wanted, is_sqlite: bool, origin: object) -> Steps:
     """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was
     created
+
+    `origin` is for what the connection, or its engine, knows of the table already.
     """
+    table = _table(wanted.table)
+    identity = Identity.of(table, {column: value is None for column, value in wanted.where.items()})
+    if not is_known(origin, identity):
+        check(origin, identity, (yield catalogue_query(table, is_sqlite)), "where")
     for pause in (*pauses(), None):
         outcome = yield from _read_or_insert(wanted, is_sqlite)
         if isinstance(outcome, tuple):

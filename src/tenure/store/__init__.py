@@ -130,6 +130,7 @@ Where the defaults are
 from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
+from ._dispatch import outcome_of
 from ._msgspec_codec import MsgspecCodec
 from ._pages import names, read_counts, read_pages, together
 from ._pydantic_codec import PydanticCodec
@@ -161,6 +162,7 @@ __all__ = (
     "jittered",
     "names",
     "numbers",
+    "outcome_of",
     "read_counts",
     "read_pages",
     "together",

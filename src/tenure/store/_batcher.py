@@ -15,17 +15,22 @@ While it is busy, what gathers waits for the next batch: its owner calls `schedu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tenure.engine import Operation, Reply
-from tenure.errors import EngineError, StoreClosed
+from tenure.errors import EngineError, StoreClosed, StoreUnavailable
+from tenure.waiting import Expired, Line, Waiter
 
 from ._sessions import Session, numbers
 
 if TYPE_CHECKING:
     from ._dispatch import Call
     from ._store import Store
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 class BatchOwner(Protocol):
@@ -68,6 +73,26 @@ class Batcher:
         """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
         if not self.busy:
             self._dispatcher.call_soon(self._flush)
+
+    async def answered(self, line: Line[T, V], waiter: Waiter[T, V], outcome: Callable[[], str]) -> V:
+        """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes in
+        time. For the owners alone.
+
+        Cancellation: the waiter leaves its line, as it does then.
+        """
+        try:
+            return await line.wait(waiter, self.patience)
+        except Expired:
+            raise self.no_answer(outcome()) from None
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which an answer has to come. For the owners alone."""
+        return self._dispatcher.patience
+
+    def no_answer(self, outcome: str) -> StoreUnavailable:
+        """The error that no answer has come, with the outcome. For the owners alone."""
+        return self._dispatcher.no_answer(outcome)
 
     def _flush(self) -> None:
         if self.busy:

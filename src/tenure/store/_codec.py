@@ -72,7 +72,8 @@ def encoded(codec: Codec[T], what: str, value: T) -> bytes:
         data = cast("object", codec.encode(value))
     except _REFUSALS as problem:
         kind = TypeError if isinstance(problem, TypeError) else ValueError
-        hint = "; open_store(codec=...) takes a codec that can" if isinstance(codec, JsonCodec) else ""
+        hint = "; open_store(codec=...) takes a codec that can, and WorkQueue(codec=...) for payloads"
+        hint = hint if isinstance(codec, JsonCodec) else ""
         raise kind(f"{what} cannot be encoded: {_reason(problem)}{hint}") from problem
     if not isinstance(data, bytes):
         raise TypeError(f"{what} cannot be encoded: the codec returned {type(data).__name__}, not bytes")

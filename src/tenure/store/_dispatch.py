@@ -25,16 +25,17 @@ import os
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from threading import get_ident
 from typing import Any, Generic
 from weakref import WeakSet
 
-from tenure.engine import CAP, A, Engine, NotSent, Operation, Ping, Reply
+from tenure.engine import CAP, A, Count, Engine, GetResult, NotSent, Operation, Ping, Reply, Scan
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.observe import Reporter
 from tenure.pages import doc_page
 from tenure.upkeep import Upkeep
-from tenure.waiting import Backoff, Line, Waiter, checkpoint, this_loop
+from tenure.waiting import Backoff, Expired, Line, checkpoint, now, this_loop
 
 from ._availability import Availability
 
@@ -45,6 +46,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 WINDOW = 2 * CAP
 """The number of operations that may be under way: a batch, and the next one that forms meanwhile. Urgent
 operations need not wait for room."""
+
+_READS = (Count, GetResult, Ping, Scan)
 
 MOST_REPEATS = 100_000
 """The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
@@ -182,13 +185,16 @@ class Dispatcher:
         """True while nothing is submitted until `run` goes on: there is a pause, or a fault."""
         self._soon: dict[Callable[[], object], None] = {}
         self._idle: Line[None, None] = Line(_nothing)
-        self._callers: Line[Call[Any], Any] = Line(_unwant)
+        self._callers: Line[None, Any] = Line(_nothing)
         self._settling: Line[None, None] = Line(_nothing)
         self._settles = False
         self._fault: Exception | None = None
         self._closed: str | None = None
         self._down = False
         """The engine did not answer the last operation."""
+        self._down_since = 0.0
+        self.response_timeout: float = engine.response_timeout
+        """Seconds for which a call waits that is not patient."""
 
     @property
     def pending(self) -> int:
@@ -229,8 +235,9 @@ class Dispatcher:
             self._soon[function] = None
             self._wake()
 
-    async def call(self, operation: Operation[A], *, urgent: bool = False) -> A:
-        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
+    async def call(self, operation: Operation[A], *, urgent: bool = False, patient: bool = True) -> A:
+        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`; if it is not `patient`,
+        `StoreUnavailable` when none has come in time.
 
         Cancellation: what had not yet been sent is not sent; otherwise the operation may or may not be applied.
         """
@@ -240,12 +247,45 @@ class Dispatcher:
             await checkpoint()
             answer = answers.pop()
         else:
-            waiter = self._callers.join(call)
-            call.on_answer = partial(self._callers.grant, waiter)
-            answer = await self._callers.wait(waiter)
+            try:
+                answer = await self._answer_to(call, patient=patient)
+            except BaseException:
+                call.wanted = False
+                raise
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def _answer_to(self, call: Call[Any], *, patient: bool) -> Any:
+        while True:
+            waiter, repeats = self._callers.join(None), call.repeats
+            call.on_answer = partial(self._callers.grant, waiter)
+            try:
+                return await self._callers.wait(waiter, inf if patient else self.patience)
+            except Expired:
+                if call.repeats == repeats:  # else the engine has answered, and clears up what has expired
+                    name, reads = type(call.operation).__name__, isinstance(call.operation, _READS)
+                    outcome = "had no answer" if reads else outcome_of(sent=call.tries > 0)
+                    raise self.no_answer(f"{name} {outcome}") from None
+
+    @property
+    def is_down(self) -> bool:
+        """True if the engine did not answer the last operation."""
+        return self._down
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a call waits that is to wait for an answer alone: 0 once the engine has been away for as
+        long as that.
+        """
+        if not self._down:
+            return self.response_timeout
+        return max(0.0, self._down_since + self.response_timeout - now())
+
+    def no_answer(self, outcome: str) -> StoreUnavailable:
+        """The error of a call that has waited for an answer in vain; `outcome` describes its effect."""
+        trouble = self._availability.trouble or f"has not answered for {self.response_timeout:g} s"
+        return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}")
 
     async def settled(self) -> None:
         """Wait until nothing is pending."""
@@ -336,7 +376,8 @@ class Dispatcher:
                 return
             answer = self._endless(call.operation)
         if isinstance(answer, StoreUnavailable):
-            self._down = True
+            if not self._down:
+                self._down, self._down_since = True, now()
             self._availability.lost(self, answer)
             call.tries -= isinstance(answer, NotSent)
             if call.wanted:
@@ -398,6 +439,15 @@ class Dispatchers:
         """The dispatcher for an object or a session of that name; without a name, for operations on all."""
         return self._only or self.all[self._shard(name) if name else -1]
 
+    def trouble(self, key: str) -> str | None:
+        """The reason why the part of the engine that has this object cannot be used, as far as anybody has noticed."""
+        return self.availability.trouble if self._only or self.of(key).is_down else None
+
+    def be_patient(self) -> None:
+        """Let each call wait for the end of an outage: for programs that do nothing else."""
+        for dispatcher in self.all:
+            dispatcher.response_timeout = inf
+
     async def settled(self) -> None:
         """Wait until nothing is pending."""
         for dispatcher in self.all:
@@ -409,9 +459,10 @@ class Dispatchers:
             dispatcher.close(why)
 
 
+def outcome_of(*, sent: bool) -> str:
+    """The effect of an operation without an answer, in words that follow its name."""
+    return "may or may not have been applied" if sent else "was not applied"
+
+
 def _nothing(_: object) -> None:
     pass
-
-
-def _unwant(waiter: Waiter[Call[Any], Any]) -> None:
-    waiter.want.wanted = False

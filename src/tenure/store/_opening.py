@@ -57,7 +57,8 @@ async def serve(
             if once.opened:
                 raise
             if anyio.current_time() >= give_up:
-                problem.add_note(_WHAT_TO_DO)
+                if not hasattr(problem, "__notes__"):  # an engine may know better
+                    problem.add_note(_WHAT_TO_DO)
                 raise
             problem.__cause__ = None  # where in the engine this was found out does not help
             availability.lost(engine, problem.with_traceback(None))

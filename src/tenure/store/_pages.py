@@ -14,16 +14,16 @@ from ._store import Store
 P = TypeVar("P", bound=Page[Any])
 
 
-async def read_pages(store: Store, scan: Scan[P], most: int | None = None) -> P:
+async def read_pages(store: Store, scan: Scan[P], most: int | None = None, *, patient: bool = False) -> P:
     """All rows of an index as one page, or the first `most`; up to `CAP` rows are of one moment.
 
     The other fields are as on the last page that was read, `next` too. An object that is not there has no rows.
-    Raises `EngineError`, `StoreClosed`. Cancellation: no effect.
+    Raises `EngineError`, `StoreClosed`, `StoreUnavailable` (see `Store.call`). Cancellation: no effect.
     """
     rows: list[Any] = []
     while True:
         limit = CAP if most is None else min(CAP, most - len(rows))
-        page = await store.call(replace(scan, limit=limit))
+        page = await store.call(replace(scan, limit=limit), patient=patient)
         if isinstance(page, Reply):
             return scan.index.page(tuple(rows))
         rows += page.rows
@@ -32,9 +32,9 @@ async def read_pages(store: Store, scan: Scan[P], most: int | None = None) -> P:
         scan = replace(scan, after=page.next)
 
 
-async def read_counts(store: Store, key: str) -> QueueCounts:
-    """The counts of a queue. Raises `EngineError`, `StoreClosed`. Cancellation: no effect."""
-    counts = await store.call(Count(key))
+async def read_counts(store: Store, key: str, *, patient: bool = False) -> QueueCounts:
+    """The counts of a queue. Raises as `read_pages` does. Cancellation: no effect."""
+    counts = await store.call(Count(key), patient=patient)
     assert isinstance(counts, QueueCounts)
     return counts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Protocol, Self, TypeVar
@@ -196,6 +196,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
                 upkeep.cancel()
                 self.dispatchers.close("the store was closed")
                 self.reporter.settle()
+                await self._watchdog.ended(min(self.ttl, self.close_timeout))
 
     async def _open_link(self, upkeep: Upkeep) -> Job:
         try:
@@ -211,7 +212,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     async def ping(self) -> float:
         """Send an operation that does nothing, and return for how many seconds the answer took.
 
-        Raises `EngineError`, `StoreClosed`. Waits while the engine is away.
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
         """
         start = anyio.current_time()
         await self.call(Ping())
@@ -251,13 +252,24 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
-    async def call(self, operation: Operation[A]) -> A:
-        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
+    async def call(self, operation: Operation[A], *, patient: bool = False) -> A:
+        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
 
+        The last is raised when no answer has come within the engine's `response_timeout`, unless the call is `patient`:
+        for what waits by its name, for jobs of the background, and within a lease, whose loss ends the wait.
         Cancellation: the operation may or may not be applied.
         """
         self.home.running()
-        return await self.dispatchers.of(operation.key).call(operation)
+        return await self.dispatchers.of(operation.key).call(operation, patient=patient)
+
+    @contextmanager
+    def promptly(self, key: str, outcome: str) -> Generator[None]:
+        """A block that waits for answers alone. Raises `StoreUnavailable`, with this outcome, if none comes in time."""
+        dispatcher = self.dispatchers.of(key)
+        with anyio.move_on_after(dispatcher.patience) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise dispatcher.no_answer(outcome)
 
     def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
         """Send an operation from plain code; also while the store closes."""

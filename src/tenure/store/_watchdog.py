@@ -2,7 +2,8 @@
 
 The heartbeat is a task of the loop. A handler that computes for longer than the ttl stops the heartbeat, and all leases
 of the process would be lost. So a thread checks that renewals are sent, and sends renewals itself while the loop is
-blocked: by another engine, on an event loop of its own, which lasts as long as the block.
+blocked: by another engine, on an event loop of its own, which lasts as long as the block. It looks up no name: it
+connects to the address to which the store's own connection was made.
 
 | state    | event                                       | what follows                                | then     |
 |----------|---------------------------------------------|---------------------------------------------|----------|
@@ -38,7 +39,7 @@ from typing import cast
 import anyio
 from anyio import CancelScope
 
-from tenure.engine import A, CloseSession, Engine, Hint, Operation, RenewSession, Reply
+from tenure.engine import A, CloseSession, Engine, Hint, Operation, RenewSession, Reply, only_known
 from tenure.errors import EngineError
 from tenure.observe import is_ours, log
 from tenure.upkeep import unwrapped_task_group
@@ -104,16 +105,26 @@ class Watchdog:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait until it has ended: for a ttl at most, if it records a failure just now."""
+        """Have the thread end."""
         self._stopped = True
         self._wake.set()
         self._give_sign()
-        if self._thread is not None:
-            self._thread.join()
+
+    async def ended(self, seconds: float) -> None:
+        """Wait until the thread has ended, for so many seconds at most: it may record a failure just now.
+
+        Cancellation: only asyncio's native one ends the wait.
+        """
+        pause = 0.0005
+        with anyio.move_on_after(seconds, shield=True):
+            while self._thread is not None and self._thread.is_alive():
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _PAUSE)
 
     # the thread
 
     def _run(self) -> None:
+        only_known.set(True)
         asked = -inf
         while not self._stopped:
             now = boot_time()

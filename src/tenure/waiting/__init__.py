@@ -1,5 +1,6 @@
 """Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
 
+from ._apart import apart
 from ._backoff import Backoff
 from ._line import Expired, Home, Line, Waiter
 from ._park import (
@@ -32,6 +33,7 @@ __all__ = (
     "Parked",
     "TaskEnd",
     "Waiter",
+    "apart",
     "checkpoint",
     "loop_caller",
     "loop_time",

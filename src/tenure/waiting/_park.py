@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
     from contextlib import AbstractContextManager
     from socket import socket
-    from types import CoroutineType, ModuleType
+    from types import CoroutineType, ModuleType, TracebackType
 
     from trio.lowlevel import Abort, Task
 
@@ -58,6 +58,7 @@ __all__ = (
     "runs_in_real_time",
     "steady",
     "steady_clock",
+    "stepped",
     "this_loop",
     "this_run",
     "this_task",
@@ -286,26 +287,41 @@ def _known_in(context: Context) -> Context:
     return context
 
 
-@coroutine
-def within(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
     """Run a coroutine in the running task, but in a context that came from elsewhere. It learns of loop and task there.
 
     Cancellation: the coroutine meets it.
     """
     _known_in(context).run(_task_end.set, this_task_end())
+    return stepped(context, work)
+
+
+@coroutine
+def stepped(
+    context: Context, work: Coroutine[Any, Any, T], awaited: object = NOTHING
+) -> Generator[Any, Any, T]:
+    """Run the steps of a coroutine in the context; `awaited` is what the first step awaits, if it was made before.
+
+    Cancellation: the coroutine meets it.
+    """
     step: Callable[[Any], Any] = work.send
     value: Any = None
     try:
         while True:
             try:
-                awaited = context.run(step, value)
+                awaited = context.run(step, value) if awaited is NOTHING else awaited
             except StopIteration as end:
                 return end.value
             try:
                 value = yield awaited
                 step = work.send
             except BaseException as problem:  # noqa: BLE001 the coroutine gets it
-                step, value = work.throw, problem
+                # without this frame, which would stand behind the coroutine's frames
+                step, value = (
+                    work.throw,
+                    problem.with_traceback(cast("TracebackType", problem.__traceback__).tb_next),
+                )
+            awaited = NOTHING
     finally:
         del step, value  # a traceback may know this frame
 

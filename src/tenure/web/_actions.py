@@ -94,7 +94,9 @@ class Actions:
         match action:
             case "pause" | "resume":
                 await self._store.call(SetPaused(key, paused=action == "pause"))
-                return int(counts.paused is not (action == "pause"))
+                return int(
+                    counts.paused is not (action == "pause") or (action == "resume" and counts.held_off > 0)
+                )
             case _ if action in _SCHEDULE_ACTIONS:
                 schedules = Schedules(queue_of(self._store, name, counts.max_size or _QUEUE_SIZE))
                 return await self._change_schedule(schedules, action, check_name("name", body.get("name")))

@@ -132,13 +132,19 @@ class Failures:
         return await read_pages(self._store, Scan(TASKS[state], key, after), limit)
 
     def _failure(self, record: Record) -> _Failure:
-        error = seen(record, self._store).error or ""
+        task = seen(record, self._store)
+        error = task.error or ""
         # of a delayed task the age is until it is due; that it failed is all that is known
         age = max(0.0, record.age)
-        return _Failure(type_of(error), error.partition("\n")[0], record.id, anyio.current_time() - age)
+        return _Failure(
+            type_of(error, task.traceback), error.partition("\n")[0], record.id, anyio.current_time() - age
+        )
 
 
-def type_of(error: str) -> str:
-    """The name of the exception that a record begins with."""
-    match = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", error.partition("\n")[0])
+def type_of(error: str, traceback: str = "") -> str:
+    """The name of the exception that a record begins with; the error of a `Dead` is its reason alone."""
+    line = error.partition("\n")[0]
+    if line and f"\ntenure.Dead: {line}" in traceback:
+        return "Dead"
+    match = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", line)
     return match[0] if match else "no exception"

@@ -39,11 +39,13 @@ class Tasks:
     payloads: bool = False
     errors: bool = True
 
-    async def listing(self, queue: str, state: str, after: str, limit: int, find: str) -> dict[str, Any]:
+    async def listing(
+        self, queue: str, state: str, after: str, limit: int, find: str
+    ) -> dict[str, Any] | None:
         """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
         Dead and ended tasks come the newest first. The task with that id, or the unfinished one with exactly that key,
-        comes before all, whatever its state. Raises `ValueError`, `EngineError`.
+        comes before all, whatever its state. None if there is no such queue. Raises `ValueError`, `EngineError`.
         """
         if state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
@@ -57,6 +59,8 @@ class Tasks:
             looked_at += len(records)
             described = [self._described(record) for record in records]
             tasks += [task for task in described if task["id"] not in shown and _has(task, find)]
+            if not (tasks or after or await self._is_known(key)):
+                return None
             if not after or len(tasks) >= limit or (find and looked_at >= _MOST_LOOKED_AT):
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
 
@@ -76,6 +80,10 @@ class Tasks:
             **counted(counts),
             "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
+
+    async def _is_known(self, key: str) -> bool:
+        (counts,) = await ask(self.store, [Count(key)])
+        return counts.known
 
     async def workers(self, queue: str) -> dict[str, Any]:
         """The live processes that work on a queue. Raises `EngineError`."""

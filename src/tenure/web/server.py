@@ -108,7 +108,8 @@ class Server:
             target = urlsplit(head.target.decode("latin-1"))
         except ValueError:  # what cannot be a host
             return plain(400, "this is not a request that can be answered")
-        if not self._is_ours(headers.get("host", "")):
+        # a target with a host of its own (RFC 9112, 3.2.2) names this server too
+        if not all(map(self._is_ours, (headers.get("host", ""), *filter(None, (target.netloc,))))):
             return plain(
                 421, "this server does not go by that name; see tenure web --help about --allow-host"
             )
@@ -174,20 +175,19 @@ class _Conversation:
         """Answer one request; false if there will be no other. Cancellation: as above."""
         try:
             request = await self._request()
+            if request is None:
+                return False
+            with anyio.fail_after(_ANSWER):
+                body = await self._body() if self._takes_bodies and request.method == b"POST" else b""
         except h11.RemoteProtocolError as problem:
             answer = plain(problem.error_status_hint, "this is not a request that can be answered")
             with anyio.fail_after(_ANSWER):
                 await self._send(answer, closes=True)
             return False
-        if request is None:
-            return False
         with anyio.fail_after(_ANSWER):
-            return await self._answer_to(request)
+            return await self._answer_to(request, body)
 
-    async def _answer_to(self, request: h11.Request) -> bool:
-        body = b""
-        if self._takes_bodies and request.method == b"POST":
-            body = await self._body()
+    async def _answer_to(self, request: h11.Request, body: bytes) -> bool:
         if len(body) > MOST_BODY:
             answer = plain(413, f"a request may have at most {MOST_BODY} bytes")
         else:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tenure.cli.work._children import _death
 from tenure.cli.work._log import JsonLines, TextLines, start_logging
 
 UNSPEAKABLE = object()
@@ -107,3 +108,8 @@ def test_logging_that_the_program_has_set_up_stays(fresh_logging, capsys):
     logging.getLogger("tenure").info("link.back")
     logging.getLogger("shop").info("below the level of the program")
     assert capsys.readouterr() == ("mine: link.back\n", "")
+
+
+def test_the_exit_code_of_a_shell_names_the_signal():
+    assert _death(137) == "ended with exit code 137 (as of SIGKILL, which is often for lack of memory)"
+    assert [_death(code) for code in (1, -9)] == ["ended with exit code 1", "was killed by SIGKILL"]

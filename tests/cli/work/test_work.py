@@ -408,6 +408,98 @@ def test_health_checks_are_answered_while_it_drains(worker, url, until, log, fre
 # ------------------------------------------------------------------------------------- programs that take the store
 
 
+@pytest.mark.parametrize("more", [(), ("--processes", 2)], ids=["one", "two"])
+def test_a_hangup_drains_and_a_second_one_changes_nothing(worker, url, until, log, more):
+    """A terminal that closes sends it, and so does the shell in it."""
+    put(url, *[0.5] * 4)
+    process = worker("slow", *more, store=url, times=2 if more else 1)
+    until(log)
+    process.send(signal.SIGHUP)
+    process.send(signal.SIGHUP)
+    assert process.ended() == 0, process.text
+    assert (
+        f"INFO {process.pid} tenure: SIGHUP: {'stops 2 processes' if more else 'takes no more'}"
+        in process.text
+    )
+    counts = on(url, lambda queue: queue.statistics())
+    assert counts.leased == 0 and counts.done and counts.done + counts.waiting == 4
+
+
+def test_a_hangup_is_ignored_where_it_was(handlers, start, url, until):
+    setup = "import signal, work_handlers\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    handlers("ignores", f"{setup}quick = work_handlers.quick")
+    process = Process(start("work", "ignores:quick", "--queue", "q", "--store", url))
+    until(lambda: "Ctrl-C stops it" in process.text)
+    process.send(signal.SIGHUP)
+    put(url, 1)
+    until(lambda: on(url, lambda queue: queue.statistics()).done == 1)
+    process.send()
+    assert process.ended() == 0 and "SIGHUP" not in process.text
+
+
+FAULTY = """
+import anyio, tenure
+async def alone(store):
+    tenure.Lock(store, 5)
+async def together(store):
+    async with anyio.create_task_group() as group:
+        group.start_soon(alone, store)
+async def missing(store):
+    open("none")
+async def caused(store):
+    try:
+        await anyio.to_thread.run_sync(missing_too)
+    except OSError as error:
+        raise LookupError("a\\nb") from error
+def missing_too():
+    open("none")
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "ending", "frames"),
+    [
+        ("alone", "faulty.py:4: TypeError: name must be a str, not int", ["alone"]),
+        ("together", "faulty.py:4: TypeError: name must be a str, not int", ["alone"]),
+        (
+            "missing",
+            "faulty.py:9: FileNotFoundError: [Errno 2] No such file or directory: 'none'",
+            ["missing"],
+        ),
+        ("caused", "faulty.py:14: LookupError: a b", ["caused", "missing_too", "caused"]),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+def test_an_error_of_the_program_is_a_line_of_the_log(start, handlers, here, function, ending, frames, more):
+    handlers("faulty", FAULTY)
+    child = start("work", f"faulty:{function}", "--store", f"sqlite:///{here}/store.db", *more)
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1
+    if more:
+        (error,) = (line for line in map(json.loads, err.splitlines()) if line["level"] == "ERROR")
+        trace, found = error["exception"], error["message"]
+    else:
+        (line,) = (line for line in err.splitlines() if " ERROR " in line)
+        trace, found = err, line.partition(" tenure: ")[2]
+        assert err.splitlines()[-1] == f"tenure: {ending}"
+    assert found == ending
+    assert sorted(re.findall(r'File ".*", line \d+, in (\w+)', trace)) == sorted(frames)
+
+
+@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+@pytest.mark.parametrize("option", ["--health", "--metrics"])
+def test_an_address_in_use_is_named_in_the_log(start, here, free_port, option, more):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("--store", f"sqlite:///{here}/store.db", option, address, *more)
+        child = start("work", "work_handlers:quick", "--queue", "q", *words)
+        _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1
+    (line,) = err.splitlines()
+    text = json.loads(line)["message"] if more else line.partition(" tenure: ")[2]
+    assert text.endswith(f"Address already in use: '{address}'") and "ERROR" in line
+
+
 def test_a_program_is_cancelled_by_the_first_signal(worker, url, until, log):
     process = worker("main", store=url, queue=())
     until(log)
@@ -470,6 +562,14 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--on-dead", "work_handlers:none"], "has no 'none'"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),
+        (
+            ["quick", "--queue", "q", "--health", ":8181", "--metrics", "localhost:8182", "--processes", "2"],
+            "--health takes ports 8181 to 8182 and --metrics takes ports 8182 to 8183: name ports that are 2 apart",
+        ),
+        (
+            ["quick", "--queue", "q", "--health", ":8181", "--metrics", ":8181"],
+            "--health takes port 8181 and --metrics takes port 8181",
+        ),
         (
             ["quick", "--queue", "q", "--metrics", ":65535", "--processes", "2"],
             "--metrics: there are no ports",
@@ -644,11 +744,12 @@ def test_reload(worker, url, until, here, log):
 
 def test_put_prints_the_id(command, url):
     ended = command("queue", "put", "q", '{"to": "ann"}', "--store", url)
-    assert (ended.code, ended.out) == (0, "1\n")
-    assert on(url, lambda queue: queue.get(1)).payload == {"to": "ann"}
+    assert ended.code == 0
+    assert on(url, lambda queue: queue.get(int(ended.out))).payload == {"to": "ann"}
     ended = command("queue", "put", "q", "--store", url, "--json", "--priority", "-3", "--delay", "60")
-    assert json.loads(ended.out) == {"name": "q", "id": 2}
-    record = on(url, lambda queue: queue.get(2))
+    said = json.loads(ended.out)
+    assert said["name"] == "q"
+    record = on(url, lambda queue: queue.get(said["id"]))
     assert (record.payload, record.priority, record.state) == (None, -3, "delayed")
 
 
@@ -662,36 +763,39 @@ def test_put_leaves_the_size_that_the_program_has_set(command, url):
 
 
 def test_put_makes_the_file_of_the_store(command, here):
-    assert command("queue", "put", "q", "1").out == "1\n"
+    assert command("queue", "put", "q", "1").code == 0
     assert (here / "tenure.db").exists()
 
 
 def test_put_reads_standard_input(url, start):
     child = start("queue", "put", "q", "-", "--store", url)
     out, _ = child.communicate("[1,\n 2]", timeout=PATIENCE)
-    assert (child.returncode, out) == (0, "1\n")
-    assert on(url, lambda queue: queue.get(1)).payload == [1, 2]
+    assert child.returncode == 0
+    assert on(url, lambda queue: queue.get(int(out))).payload == [1, 2]
 
 
 def test_put_refuses_a_duplicate(command, url):
     words = ["queue", "put", "q", "1", "--key", "nightly", "--store", url]
-    assert command(*words).code == 0
+    first = command(*words)
     again = command(*words)
-    assert (again.code, again.out) == (1, "")
+    assert (first.code, again.code, again.out) == (0, 1, "")
     assert again.err.startswith(
-        "tenure: q: not put: task 1 has the key 'nightly'; --on-duplicate keep prints"
+        f"tenure: q: not put: task {first.out.strip()} has the key 'nightly'; --on-duplicate keep prints"
     )
 
 
 def test_put_keeps_or_replaces_a_duplicate(command, url):
+    ids = set()
     for words in (
         ["1", "--key-ttl", "60"],
         ["2", "--on-duplicate", "keep"],
         ["3", "--on-duplicate", "replace", "--delay", "5", "--max-wait", "9"],
     ):
         put = command("queue", "put", "q", *words, "--key", "nightly", "--store", url)
-        assert (put.code, put.out) == (0, "1\n")
-    assert on(url, lambda queue: queue.get(1)).payload == 3
+        assert put.code == 0
+        ids.add(int(put.out))
+    (task_id,) = ids
+    assert on(url, lambda queue: queue.get(task_id)).payload == 3
 
 
 @pytest.mark.parametrize(

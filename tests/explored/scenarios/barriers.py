@@ -19,7 +19,8 @@ TTL = 30.0
 
 
 @on_every_engine(
-    "shared.Barrier.wait", "shared.Barrier.reset", "shared.Barrier.statistics", "store.Acquisition.answer"
+    *("shared.Barrier.wait", "shared.Barrier.abort", "shared.Barrier.reset", "shared.Barrier.statistics"),
+    "store.Acquisition.answer",
 )
 async def all_parties_over_stores_go_on_or_none(world):
     async with world.open() as store, world.open() as elsewhere:
@@ -54,6 +55,13 @@ async def all_parties_over_stores_go_on_or_none(world):
             assert first.passed + first.broken == 1
         assert (await barrier.statistics()).broken == bool(first.broken)
 
+        await other.abort()
+        try:
+            await barrier.wait()
+        except BarrierBroken:
+            pass
+        else:
+            raise AssertionError("it was aborted, and let a party pass")
         await barrier.reset()
         async with world.group() as group:
             group.start_soon(party, barrier, 1)

@@ -133,6 +133,8 @@ async def no_group_starts_faster_than_its_rate(world):
                 await groups.do_one(queue)
             with cancellable():
                 await other.hold_off(0.1, group="a")
+            with cancellable():
+                await queue.hold_off(0, group="a")  # wins no start
 
         async with world.group() as group:
             await groups.put(queue, "a", *(f"a{n}" for n in range(4)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import anyio
 import anyio.lowlevel
@@ -214,16 +215,96 @@ async def test_no_native_cancellation_is_left_behind(store, open_store_on, parti
     assert parties.outcomes == [(0, 0)]
 
 
-async def test_one_that_is_cancelled_while_the_session_opens_has_come(open_store_on, parties):
+@pytest.mark.parametrize("session", ["new", "open"])
+@pytest.mark.parametrize("when", ["before", "on its way"])
+async def test_a_cancelled_party_that_would_be_the_last_breaks_it(open_store_on, parties, session, when):
     async with open_store_on() as one, open_store_on() as two, anyio.create_task_group() as group:
         await parties.come(group, Barrier(one, "start", 2))
+        if session == "open":
+            await two.session(3.0)
+        with anyio.CancelScope() as scope:
+            if when == "before":
+                scope.cancel()
+            else:
+                group.start_soon(cancel, scope)
+            await Barrier(two, "start", 2).wait()
+        if when == "before":
+            assert scope.cancelled_caught
+        await parties.clock.settle()
+        went_on = parties.outcomes == [(0, 0)]
+        assert went_on or parties.outcomes == [BarrierBroken]
+        assert scope.cancelled_caught is not went_on
+        with pytest.raises(BarrierBroken) if scope.cancelled_caught else anyio.move_on_after(1):
+            await Barrier(two, "start", 2).wait()
+
+
+async def cancel(scope):
+    scope.cancel()
+
+
+async def test_a_deadline_that_passed_while_the_loop_was_blocked_counts():
+    outcomes = []
+
+    async def party(barrier):
+        with pytest.raises(BarrierBroken):
+            await barrier.wait()
+        outcomes.append("broken")
+
+    async with open_store("memory:") as store, anyio.create_task_group() as group:
+        barrier = Barrier(store, "start", 2)
+        group.start_soon(party, barrier)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0.01) as scope:
+            time.sleep(0.02)
+            await barrier.wait()
+        assert scope.cancelled_caught
+    assert outcomes == ["broken"]
+
+
+async def test_a_cancelled_party_that_is_dropped_leaves_nothing(store, parties):
+    barrier = Barrier(store, "start", 2, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier)
         with anyio.CancelScope() as scope:
             scope.cancel()
-            outcome = await Barrier(two, "start", 2).wait()
-        # it was the last to come: all go on
-        assert outcome == (0, 1)
+            await barrier.wait()
+        assert scope.cancelled_caught
+        assert (await barrier.statistics()).waiting == 1
+        await parties.come(group, barrier)
+    assert sorted(parties.outcomes) == [(0, 0), (0, 1)]
+
+
+async def test_an_aborted_barrier_stays_broken_until_it_is_reset(store, open_store_on, parties):
+    barrier = Barrier(store, "start", 2)
+    async with open_store_on() as other, anyio.create_task_group() as group:
+        elsewhere = Barrier(other, "start", 2)
+        for waiting in (0, 1):
+            await parties.come(group, barrier, waiting)
+            await elsewhere.abort()
+            await parties.clock.settle()
+            assert parties.outcomes == [BarrierBroken] * waiting
+            assert (await barrier.statistics()).broken
+            for late in (barrier, elsewhere):
+                with pytest.raises(BarrierBroken, match="aborted"):
+                    await late.wait()
+            await barrier.reset()
+        parties.outcomes.clear()
+        await parties.come(group, barrier, 2)
+        assert sorted(place for _, place in parties.outcomes) == [0, 1]
+        # those that were let go go on
+        await elsewhere.abort()
+        assert len(parties.outcomes) == 2
+
+
+async def test_a_cancelled_task_may_abort(store, parties):
+    barrier = Barrier(store, "start", 2)
+    async with anyio.create_task_group() as group:
+        await parties.come(group, barrier)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await barrier.abort()
         await parties.clock.settle()
-        assert parties.outcomes == [(0, 0)]
+    assert parties.outcomes == [BarrierBroken]
 
 
 # faults
@@ -369,9 +450,10 @@ def deaf(store):
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):
     async with open_store(recording) as mine:
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await Barrier(mine, "start", 2).wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(Barrier(mine, "start", 2).wait)
+            await virtual_clock.settle()
+            group.cancel_scope.cancel()
         await mine.ping()
         kinds = [type(operation) for operation in recording.take(Arrive, Withdraw)]
         assert kinds == [Arrive, Withdraw]

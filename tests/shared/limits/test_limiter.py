@@ -73,11 +73,10 @@ async def test_one_round_trip_even_when_it_has_to_wait(recording, virtual_clock)
         assert len(recording.take(Spend, Refund)) == 1
 
 
-async def test_many_callers_share_a_round_trip(recording, virtual_clock):
+@pytest.mark.parametrize(("rate", "burst"), [(1, 100), (10_000, 1)], ids=["free", "due soon"])
+async def test_many_callers_share_a_round_trip(recording, virtual_clock, rate, burst):
     async with tenure.open_store(recording, ttl=300) as store:
-        limiter = RateLimiter(store, "api", rate=1, burst=1)
-        await limiter.acquire()
-        recording.take()
+        limiter = RateLimiter(store, "api", rate=rate, burst=burst)
         async with anyio.create_task_group() as group:
             for _ in range(100):
                 group.start_soon(limiter.acquire)

@@ -167,13 +167,54 @@ async def test_the_end_of_a_hold_off_costs_the_same_however_many_wait(recording,
             await virtual_clock.settle()
             recording.take()
             await limiter.hold_off(10)
-        await virtual_clock.settle()
-        # a look when it is held off, and one for the hint; nothing when that ends
-        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, Scan)] == [
-            HoldOff,
-            Scan,
-            Scan,
-        ]
+            await anyio.sleep(9.9)
+            # a look when it is held off, and one for the hint; nothing when that ends
+            assert [type(one) for one in recording.take(Spend, Refund, HoldOff, Scan)] == [
+                HoldOff,
+                Scan,
+                Scan,
+            ]
+
+
+@pytest.mark.parametrize("waits", ["booked", "beyond the scope", "spends"])
+async def test_a_hold_ends_at_once(store, virtual_clock, waits):
+    limiter, went = RateLimiter(store, "api", rate=2, burst=1), []
+
+    async def caller():
+        if waits == "beyond the scope":
+            with anyio.fail_after(60):
+                await limiter.acquire()
+        elif waits == "spends":
+            async with limiter.spend():
+                pass
+        else:
+            await limiter.acquire()
+        went.append(virtual_clock.now())
+
+    await limiter.hold_off(36_000)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(caller)
+        await anyio.sleep(5)
+        assert went == []
+        ended = virtual_clock.now()
+        await limiter.hold_off(0)
+    assert [at - ended for at in went] == pytest.approx([0, 0.5, 1.0], abs=0.1)
+    state = await limiter.look()
+    assert state.held_off == 0
+    await limiter.hold_off(0)
+
+
+async def test_an_end_and_a_hold_of_the_same_moment_keep_their_order(store, virtual_clock):
+    limiter = RateLimiter(store, "api", rate=2)
+    for calls, left in (((0, 60), 60), ((60, 0), 0), ((3600, 0, 30, 20), 30)):
+        await limiter.hold_off(600)
+        async with anyio.create_task_group() as group:
+            for seconds in calls:
+                group.start_soon(limiter.hold_off, seconds)
+                await virtual_clock.settle()
+        assert (await limiter.look()).held_off == pytest.approx(left, abs=0.1)
+        await limiter.hold_off(0)
 
 
 async def test_a_look_at_one_that_is_held_off(store, virtual_clock):

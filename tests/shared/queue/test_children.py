@@ -344,6 +344,17 @@ async def test_wrong_places_and_arguments(store, open_store_on):
     assert len(problems) == 2
 
 
+async def test_children_in_the_thread_of_a_handler_are_refused_with_the_reason(store):
+    queue = WorkQueue(store, "jobs")
+
+    def handler(task: tenure.Task):
+        task.children()
+
+    task_id = await queue.put(1)
+    await workers.work_off(queue, Worker(queue, handler, retry=Retry(attempts=1)))
+    assert "call task.children in the handler's own task: an asynch" in (await queue.get(task_id)).error
+
+
 async def test_no_children_in_batches_and_take_blocks(store):
     queue, problems = WorkQueue(store, "jobs"), []
 

@@ -78,7 +78,9 @@ async def test_what_is_given_changes_and_the_rest_stays(queue, virtual_clock):
 async def test_a_task_that_does_not_wait_is_refused_with_what_it_is(queue):
     task_id = await queue.put("old", key="k")
     async with queue.take(timeout=0) as task:
-        with pytest.raises(TaskNotWaiting, match="task 1 is leased; only a task that is waiting") as refused:
+        with pytest.raises(
+            TaskNotWaiting, match=f"task {task_id} is leased; only a task that is waiting"
+        ) as refused:
             await queue.edit(task_id, payload="new")
         assert (refused.value.task_id, refused.value.state) == (task_id, "leased")
         assert task.payload == "old"

@@ -83,7 +83,7 @@ async def test_an_engine_that_is_away_is_said(faulty, faulty_store, virtual_cloc
         assert figures.problem is None
         faulty.down = True
         await anyio.sleep(15)
-        assert "down" in figures.problem or "no answer" in figures.problem
+        assert "the store memory: has been away for" in figures.problem
         faulty.down = False
         await anyio.sleep(15)
         assert figures.problem is None

@@ -85,7 +85,10 @@ async def test_a_type_that_is_not_imported_here_never_matches(queue, monkeypatch
     with pytest.raises(Refusal):
         async with queue.take(timeout=0):
             raise Refusal
-    assert "Refusal is in never=(Gone, Refusal)" in (await queue.get(task_id)).error
+    assert (
+        "Refusal is in never=(elsewhere.Gone, tests.shared.queue.test_own_options.Refusal)"
+        in (await queue.get(task_id)).error
+    )
 
 
 async def test_they_rule_over_the_worker_and_the_queue(queue, virtual_clock):

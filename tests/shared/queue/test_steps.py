@@ -43,6 +43,37 @@ async def test_a_later_delivery_gets_what_is_stored(store):
     assert calls == ["list", "count"]
 
 
+async def test_what_is_on_record_is_a_checkpoint_as_what_is_not(store):
+    """A scope that has been cancelled stops the same calls in each delivery."""
+    queue, stopped = WorkQueue(store, "jobs"), []
+
+    async def handler(task: tenure.Task):
+        if task.payload != "parent":
+            return
+        async with task.children(queue, name="x") as children:
+            for call in (
+                lambda: task.step("first", lambda: 1),
+                lambda: task.step("second", lambda: 2),
+                lambda: children.put("a", name="a"),
+                lambda: children.put_many(["b", "c"]),
+                lambda: children.put_many([]),
+                lambda: task.wait_for("go"),
+            ):
+                with anyio.move_on_after(0) as scope:
+                    await call()
+                stopped.append(scope.cancelled_caught)
+                await call()
+            if len(stopped) == 6:
+                raise tenure.RetryLater(0)
+
+    task_id = await queue.put("parent")
+    assert await queue.signal(task_id, "go")
+    await workers.work_off(queue, Worker(queue, handler))
+    assert await queue.result(task_id) is None
+    assert len(stopped) >= 12
+    assert all(stopped)
+
+
 async def test_the_value_is_as_decoded_at_once(store):
     queue = WorkQueue(store, "jobs")
     await queue.put(1)

@@ -12,9 +12,10 @@ from tenure.cli._answer import answer, say
 from tenure.cli._arguments import seconds
 from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import known, of_one, task_id, with_queue
+from tenure.cli._table import spoken
 from tenure.cli._with_store import with_store
 from tenure.observe import printable
-from tenure.shared import WorkQueue
+from tenure.shared import QueueStatistics, WorkQueue
 from tenure.store import Store, together
 
 from ._put import name
@@ -142,7 +143,7 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
     prog, meaning, word = (
         ("pause", "Hand out no more tasks, in any process.", "paused")
         if paused
-        else ("resume", "Hand out tasks again.", "resumed")
+        else ("resume", "Hand out tasks again, and end a hold of the queue.", "resumed")
     )
     p = of_one(f"queue {prog}", meaning)
     if paused:
@@ -153,23 +154,33 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
             metavar="S",
             help="start no task for so many seconds, and then go on at the rate; the queue is not paused",
         )
-        p.add_argument("--group", metavar="GROUP", type=name, help="only of this group; with --for")
+    of_group = "only of this group; with --for" if paused else "end a hold of this group instead"
+    p.add_argument("--group", metavar="GROUP", type=name, help=of_group)
     args = p.parse_args(words)
     if paused and args.seconds is None and args.group is not None:
         raise UsageError("--group needs --for")
 
-    async def task(store: Store) -> bool:
+    async def task(store: Store) -> QueueStatistics:
         queue = WorkQueue(store, args.name)
-        before = (await known(queue)).paused
+        before = await known(queue)
         await (queue.pause() if paused else queue.resume())
-        return before != paused
+        return before
 
     if paused and args.seconds is not None:
         with_queue(args, lambda queue: queue.hold_off(args.seconds, group=args.group))
         document = {"group": args.group, "held_off": args.seconds}
         return _say(args, document, f"held off for {args.seconds:g} s")
-    changed = with_store(args, task)
-    if not changed:
+    if args.group is not None:
+        with_queue(args, lambda queue: queue.hold_off(0, group=args.group))
+        return _say(
+            args, {"group": args.group, "held_off": 0}, f"the group {args.group} is held off no longer"
+        )
+    before = with_store(args, task)
+    held_off = 0.0 if paused else before.held_off
+    changed = before.paused != paused or held_off > 0
+    if held_off:
+        word = f"{'resumed, and ' if before.paused else ''}held off no longer: {spoken(held_off)} were left"
+    elif not changed:
         word = "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
     return _say(args, {"paused": paused, "changed": changed}, word)
 

@@ -19,7 +19,7 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import QueueStatistics, TaskPage, WorkQueue, statistics_of
+from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue, statistics_of
 from tenure.store import Store, names
 from tenure.web import read_queues
 
@@ -33,6 +33,10 @@ from ._signal import signal
 
 _STATES = tuple(TASKS)
 _LEAST_ERROR = 60
+_SHOWN_IN_WORDS = (
+    *("max_size", "oldest", "paused", "starts_in", "held_off", "rate", "group_rate"),
+    *("per_group", "max_group_size", "weights", "on_retry"),
+)
 
 HELP = """\
 usage: tenure queue COMMAND ...
@@ -56,7 +60,7 @@ usage: tenure queue COMMAND ...
                           cancel tasks that have not ended
   purge NAME STATE... [SELECTION]
                           delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
-  pause NAME, resume NAME stop and resume handing out tasks
+  pause NAME, resume NAME stop and resume handing out tasks; resume also ends a hold
 
 SELECTION: --older-than S, --group G, --no-group, --key-prefix P, --error TYPE, --meta NAME=TEXT, --limit N, --dry-run
 
@@ -110,9 +114,8 @@ def _remark(s: QueueStatistics) -> str:
 
 
 def _next_start(s: QueueStatistics) -> str:
-    """The time until the next task of a queue may start. A rate alone never makes it longer than one interval."""
-    held_off = not s.rate or s.starts_in * s.rate > 1 + 1e-6
-    return f"held off for {spoken(s.starts_in)}" if held_off else f"next task in {spoken(s.starts_in)}"
+    """The time until the next task of a queue may start."""
+    return f"held off for {spoken(s.held_off)}" if s.held_off else f"next task in {spoken(s.starts_in)}"
 
 
 def _pace(s: QueueStatistics) -> str:
@@ -123,6 +126,19 @@ def _pace(s: QueueStatistics) -> str:
     if s.starts_in:
         parts.append(_next_start(s))
     return ", ".join(parts)
+
+
+def _limits(s: QueueStatistics) -> str:
+    """The settings of the groups of a queue, but for their rate."""
+    parts = (
+        (
+            s.per_group,
+            f"{s.per_group:,} leased at a time" + (", on_retry=pass" if s.on_retry == "pass" else ""),
+        ),
+        (s.max_group_size, f"{s.max_group_size:,} unfinished"),
+        (s.weights, f"{s.weights:,} with a weight"),
+    )
+    return "; ".join(text for holds, text in parts if holds)
 
 
 def _per_second(rate: float) -> str:
@@ -149,9 +165,7 @@ def _show(words: Sequence[str]) -> int:
     if args.json:
         return answer({**_described(args.name, statistics), **_page(page)})
     rows = [
-        (n, getattr(statistics, n))
-        for n in QueueStatistics.__dataclass_fields__
-        if n not in ("max_size", "oldest", "paused", "starts_in", "rate", "group_rate")
+        (n, getattr(statistics, n)) for n in QueueStatistics.__dataclass_fields__ if n not in _SHOWN_IN_WORDS
     ]
     rows += [
         ("max_size", f"{statistics.max_size:,}" if statistics.max_size else "-"),
@@ -160,6 +174,8 @@ def _show(words: Sequence[str]) -> int:
     ]
     if pace := _pace(statistics):
         rows.append(("rate", pace))
+    if limits := _limits(statistics):
+        rows.append(("each group", limits))
     print(
         "\n".join(
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
@@ -199,12 +215,18 @@ def _groups(words: Sequence[str]) -> int:
         (
             short(g.group) + (" (children)" if g.children else ""),
             *(g.waiting, g.delayed, g.leased),
-            f"next task in {spoken(g.starts_in)}" if g.starts_in else "",
+            _remark_of_group(g),
         )
         for g in groups
     ]
     print(table(("group", "waiting", "delayed", "leased", ""), rows, nothing="no task has a group"))
     return 0
+
+
+def _remark_of_group(g: GroupStatistics) -> str:
+    start = f"held off for {spoken(g.held_off)}" if g.held_off else f"next task in {spoken(g.starts_in)}"
+    parts = ((start, g.starts_in), (f"weight {g.weight:g}", g.weight != 1))
+    return ", ".join(text for text, holds in parts if holds)
 
 
 def _workers(words: Sequence[str]) -> int:

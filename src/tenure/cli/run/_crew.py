@@ -3,10 +3,6 @@
 With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A
 booking that is not used soon is worth nothing: all workers that have waited for a task would start at once when there
 are some again. They book anew, with the task in hand.
-
-When a command dies, it is unknown which of the inputs in work has killed it, and each is charged with it. So an input
-that is dead if this command dies too has its last chance without another such beside it; those wait meanwhile, without
-being charged.
 """
 
 from __future__ import annotations
@@ -23,14 +19,10 @@ from tenure.engine import Settle
 from tenure.errors import OutcomeUnknown
 from tenure.handlers import until_free
 from tenure.local import Threads
-from tenure.shared import RateLimiter, RetryLater, Runners, Task, WorkQueue
+from tenure.shared import RateLimiter, Runners, Task, WorkQueue
 
 _WORTH = 0.5
 """Seconds for which a booking may be used."""
-
-_LULL = 0.05
-_TURN = 1.0
-"""Seconds after which an input asks again whether it can have its last chance."""
 
 Call = Callable[[Task, Threads | None], Awaitable[Any]]
 
@@ -57,9 +49,6 @@ class Workers:
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
         name: str = "the handler",
     ) -> None:
-        self._takers = queue.takers
-        self._deadly = queue.takers.max_deliveries
-        self._chancing = False
         self._call = call
         self._limiter = limiter
         self._threads = [Threads(1) for _ in range(workers)] if in_threads else []
@@ -114,21 +103,7 @@ class Workers:
                     self._booking.discard(scope)
             if self._booked.pop(number, None) is None:
                 raise NotStarted
-        threads = self._threads[number] if self._threads else None
-        silent = task.deliveries - task.attempt  # earlier deliveries without a verdict
-        if not silent or silent + 1 < self._deadly:
-            return await self._call(task, threads)
-        if self._chancing:
-            raise RetryLater(_TURN)
-        self._chancing = True
-        try:
-            # those that came with it have to be seen by their workers, and their postponement has to be on record
-            await anyio.sleep(_LULL)
-            with anyio.move_on_after(_TURN):
-                await self._takers.until_idle()
-            return await self._call(task, threads)
-        finally:
-            self._chancing = False
+        return await self._call(task, self._threads[number] if self._threads else None)
 
 
 def _judge(task: Task, failure: BaseException) -> BaseException | None:

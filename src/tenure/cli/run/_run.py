@@ -135,9 +135,9 @@ class _Job:
 
     async def _open_store(self, stack: AsyncExitStack) -> Store:
         try:
-            return await stack.enter_async_context(
-                open_store(self._options.store, ttl=TTL, codec=HandlerCodec())
-            )
+            store = open_store(self._options.store, ttl=TTL, codec=HandlerCodec())
+            store.dispatchers.be_patient()  # a run waits for its server
+            return await stack.enter_async_context(store)
         except (ValueError, ModuleNotFoundError, EngineError, StoreUnavailable) as problem:
             # not the URL itself, in which there may be a password
             raise UsageError(f"{self._options.store_option}: {problem}") from problem

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from tenure.observe import log
+from tenure.serving import ending_signals, is_hangup
 
 from ._sources import ReloadWatcher
 
@@ -87,8 +88,7 @@ class Children:
 
     def run(self) -> int:
         """Return the exit code: 0 if each process has ended with 0, 2 if one was misused, else 1."""
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self._note) for number in numbers}
+        before = {number: signal.signal(number, self._note) for number in ending_signals()}
         try:
             while self._turn():
                 time.sleep(_TURN)
@@ -111,7 +111,9 @@ class Children:
     def _turn(self) -> bool:
         """Check signals, sources and processes once; return False if all is over."""
         while self._signals:
-            self._stop(signal.Signals(self._signals.pop(0)).name)
+            number = self._signals.pop(0)
+            if not (self._stopping and is_hangup(number)):
+                self._stop(signal.Signals(number).name)
         if self._sources is not None and self._sources.changed() and not self._stopping:
             self._renew()
         for child in self._children:
@@ -172,6 +174,8 @@ class Children:
 
 
 def _death(code: int) -> str:
+    if code == 128 + signal.SIGKILL:
+        return f"ended with exit code {code} (as of SIGKILL, which is often for lack of memory)"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -66,13 +66,15 @@ def _encodable(value: Any) -> Any:
 FORMATS = {"text": TextLines, "json": JsonLines}
 
 
-def start_logging(level: str, form: str) -> None:
-    """Log records of that level or above to standard error, unless the program has set up its own logging."""
+def start_logging(level: str, form: str) -> bool:
+    """Log records of that level or above to standard error; False if the program has set up its own logging."""
     ours = logging.getLogger("tenure")
     if not ours.level:
         ours.setLevel(level.upper())
-    if not logging.root.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(FORMATS[form]())
-        logging.basicConfig(level=level.upper(), handlers=[handler])
-        logging.captureWarnings(True)
+    if logging.root.handlers:
+        return False
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATS[form]())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.captureWarnings(True)
+    return True

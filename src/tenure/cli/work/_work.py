@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from tenure.cli._arguments import (
@@ -26,7 +27,7 @@ from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import name_of
 from tenure.cli._with_store import check_names
 from tenure.engine import CAP
-from tenure.serving import parse_address
+from tenure.serving import ending_signals, parse_address
 
 from ._children import Children
 from ._log import FORMATS, LEVELS, start_logging
@@ -37,9 +38,9 @@ _MOST_PROCESSES = 1000
 _health = checked(partial(parse_address, "it"))
 
 _DESCRIPTION = """\
-Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
-signal, or the end of the grace, gives back the unfinished tasks, without counting an attempt. While the server of the
-store is away, also at the beginning, it waits."""
+Work on a queue until SIGTERM, SIGHUP or SIGINT comes. Then take no more tasks, and finish those that have begun. A
+second SIGTERM or SIGINT, or the end of the grace, gives back the unfinished tasks, without counting an attempt. While
+the server of the store is away, also at the beginning, it waits."""
 
 _EPILOG = """\
 handler:
@@ -66,11 +67,13 @@ examples:
 def work(words: Sequence[str]) -> int:
     """Run `tenure work`. Raises `UsageError`, `TenureError`, `OSError`."""
     # the first process of a container ignores a signal for which it has no handler yet
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = [number for number in ending_signals() if number is not signal.SIGINT]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         return _work(_parser().parse_args(words), words)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
@@ -82,6 +85,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             raise UsageError(
                 f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
             )
+    _check_ranges(args.health, args.metrics, args.processes)
     if args.child is None and (args.processes > 1 or args.reload):
         if os.name != "posix":
             raise UsageError("--processes and --reload need a POSIX system")
@@ -107,6 +111,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             tz=args.tz,
             timeout=args.timeout,
             retries=args.retries,
+            max_deliveries=args.max_deliveries,
             executor=args.executor,
             on_dead=args.on_dead,
             health=_address(args.health, number),
@@ -118,6 +123,29 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             parent=parent,
         )
     )
+
+
+def _check_ranges(
+    health: tuple[str | None, int] | None, metrics: tuple[str | None, int] | None, processes: int
+) -> None:
+    if health is None or metrics is None or not (health[1] and metrics[1]):
+        return
+    hosts = {address[0] for address in (health, metrics)}
+    apart = len(hosts) == 2 and all(map(_is_one_address, hosts))
+    if not apart and abs(health[1] - metrics[1]) < processes:
+        taken = " and ".join(
+            f"{name} takes "
+            + (f"ports {first} to {first + processes - 1}" if processes > 1 else f"port {first}")
+            for name, (_, first) in (("--health", health), ("--metrics", metrics))
+        )
+        raise UsageError(f"{taken}: name ports that are {processes} apart at least, one for each process")
+
+
+def _is_one_address(host: str | None) -> bool:
+    try:
+        return host is not None and not ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name may be any address
 
 
 def _parser() -> Parser:
@@ -165,6 +193,12 @@ def _parser() -> Parser:
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
     add(
+        "--max-deliveries",
+        metavar="N",
+        type=count,
+        help="a task that was in work in this many crashes, and alone in the last, is dead (default: 5)",
+    )
+    add(
         "--on-dead",
         metavar="module:function",
         help="the function to call, once on record, with the record of each task that is dead",
@@ -173,13 +207,14 @@ def _parser() -> Parser:
         "--health",
         metavar="ADDRESS",
         type=_health,
-        help="HOST:PORT or :PORT, where /live and /ready are answered; each further process takes the next port",
+        help="HOST:PORT or :PORT, where /live and /ready are answered; N processes take N ports from here on",
     )
     add(
         "--metrics",
         metavar="ADDRESS",
         type=_health,
-        help="HOST:PORT or :PORT, where /metrics has the figures of all queues and of the worker, for Prometheus",
+        help="HOST:PORT or :PORT, where /metrics has the figures of all queues and of the worker, for Prometheus; N"
+        " processes take N ports from here on",
     )
     add(
         "--grace",

@@ -24,9 +24,10 @@ from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
 from tenure.shared import QueueFigures, Retry, Schedule, Schedules, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
-from tenure.upkeep import unwrapped_task_group
+from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
 
+from ._failure import report
 from ._log import start_logging
 
 _STALLED = 10.0
@@ -54,6 +55,7 @@ class Options:
     tz: str | None
     timeout: float | None
     retries: int | None
+    max_deliveries: int | None
     executor: Literal["thread", "process"] | None
     on_dead: str | None
     health: tuple[str | None, int] | None
@@ -66,13 +68,20 @@ class Options:
 
 
 def work_here(options: Options) -> int:
-    """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
+    """Work until a signal comes; return the exit code. Raises `UsageError`."""
     handler = load_handler(options.handler)
     on_dead = None if options.on_dead is None else load_handler(options.on_dead)
     _check(options, handler, on_dead)
     # after the import of the handler, which may set up logging itself
-    start_logging(options.log_level, options.log_format)
-    return run_on(options.backend, _serve, options, handler, on_dead)
+    ours = start_logging(options.log_level, options.log_format)
+    try:
+        return run_on(options.backend, _serve, options, handler, on_dead)
+    except (Exception, BaseExceptionGroup) as problem:
+        if any(isinstance(leaf, UsageError) for leaf in leaves(problem)):
+            raise
+        module = options.handler.partition(":")[0]
+        report(problem, module, text=options.log_format == "text", ours=ours)
+        return 1
 
 
 def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
@@ -105,6 +114,7 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         "tz",
         "timeout",
         "retries",
+        "max_deliveries",
         "executor",
         "on_dead",
     ):
@@ -169,10 +179,10 @@ def _on_signal(serving: Serving, number: signal.Signals) -> None:
     """Heed a signal in a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it
     on.
     """
-    if number is signal.SIGTERM:
-        serving.ask(number.name)
-    else:
+    if number is signal.SIGINT:
         serving.cancel(number.name)
+    else:
+        serving.ask(number.name)
 
 
 async def _watch_parent(parent: int, serving: Serving) -> None:
@@ -255,7 +265,7 @@ class _Working:
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
-        queue = await queue_to_fill(store, options.queue)
+        queue = await queue_to_fill(store, options.queue, options.max_deliveries or 5)
         worker = partial(
             Worker,
             queue,

@@ -41,6 +41,9 @@ class Paces:
             found[rank[1]] = self._paces[rank[1]]
         return list(found.values()), inf if rank is None else rank[0]
 
+    def each(self) -> list[Pace]:
+        return list(self._paces.values())
+
     def _stands(self, order: str, rank: Rank) -> bool:
         pace = self._paces.get(rank[1])
         return pace is not None and pace.starts_at == rank[0] and pace.awaited == (order == "due")

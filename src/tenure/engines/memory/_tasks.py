@@ -258,6 +258,12 @@ class TaskRows:
     def expect_end(self, queue: Queue, task: int) -> None:
         """There is nothing to be read."""
 
+    def process(self, lease: Task) -> str:
+        return lease.session.process
+
+    def set_alone(self, lease: Task) -> None:
+        lease.max_deliveries = 0
+
     def set_failure(self, lease: Task, failure: bytes) -> None:
         lease.failure = failure
 

@@ -69,6 +69,7 @@ class PostgresEngine(Remote):
         cap: int = CAP,
     ) -> None:
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
+        self.response_timeout: float = response_timeout
         self._address = address(url)
         super().__init__(self._address)
         self._schema = check_name(schema)

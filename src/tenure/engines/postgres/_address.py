@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
-import anyio
 from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tenure.engine import addresses_of
 
 _SCHEMES = ("postgresql", "postgres")
 _SHOWN = ("user", "host", "port", "dbname")
@@ -47,8 +47,7 @@ class Address:
         found: list[tuple[str, str, str]] = []
         for host, port in zip(hosts, ports, strict=True):
             if _has_to_be_looked_up(host):
-                known = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found += [(host, str(entry[-1][0]), port) for entry in known]
+                found += [(host, known, port) for known in await addresses_of(host)]
             else:
                 found.append((host, "", port))
         places = {

@@ -45,6 +45,7 @@ class RedisEngine(RemoteRedis):
         settings = {"tls": tls, "replicas": replicas, "response_timeout": response_timeout}
         again = None if clock else partial(RedisEngine, url, **settings)
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
+        self.response_timeout: float = response_timeout
         check_login(url)
         url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
         server = Server(

@@ -39,6 +39,7 @@ class RedisClusterEngine(RemoteRedis):
         settings = {"tls": tls, "replicas": replicas, "shards": shards, "response_timeout": response_timeout}
         again = None if clock else partial(RedisClusterEngine, url, **settings)
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
+        self.response_timeout: float = response_timeout
         check_login(url)
         url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
         url, shards = number_in(url, "shards", shards, SHARDS, least=1, most=1024)

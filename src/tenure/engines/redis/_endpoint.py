@@ -10,9 +10,10 @@ from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 
 from tenure.arguments import check_count
+from tenure.engine import addresses_of, only_known, remember
 
 _SCHEMES = ("redis", "rediss", "unix")
 _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
@@ -79,11 +80,21 @@ class Address:
         """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         if self.path:
             return await anyio.connect_unix(self.path)
+        host = (await addresses_of(self.host))[0] if only_known.get() else self.host
+        stream: ByteStream
         if self.tls is None:
-            return await anyio.connect_tcp(self.host, self.port)
-        return await anyio.connect_tcp(
-            self.host, self.port, ssl_context=self.tls, tls_standard_compatible=False
-        )
+            stream = await anyio.connect_tcp(host, self.port)
+        else:
+            stream = await anyio.connect_tcp(
+                host,
+                self.port,
+                ssl_context=self.tls,
+                tls_standard_compatible=False,
+                tls_hostname=self.host,
+            )
+        if reached := stream.extra(SocketAttribute.remote_address, None):  # noqa: S610 not Django's
+            remember(self.host, str(reached[0]))
+        return stream
 
     async def moved(self) -> bool:
         """An address stays where it is."""

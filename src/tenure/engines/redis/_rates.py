@@ -10,11 +10,11 @@ from ._codec import Argument, microseconds
 
 
 def spend(op: Spend) -> list[Argument]:
-    """The arguments of `Spend`: of each request the longest wait, and the cost in each limit."""
+    """The arguments of `Spend`: of each request the longest wait, the horizon, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
     for request in op.requests:
-        wait = request.max_wait
-        arguments += ("" if wait is None else microseconds(wait), *[cost or 0 for cost in request.costs])
+        waits = ["" if wait is None else microseconds(wait) for wait in (request.max_wait, request.horizon)]
+        arguments += (*waits, *[cost or 0 for cost in request.costs])
     return arguments
 
 

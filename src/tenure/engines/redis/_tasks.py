@@ -38,6 +38,7 @@ _LETTERS = {
     Verdict.CANCEL: b"c",
     Verdict.WAIT: b"w",
     Verdict.WAIT_FOR: b"f",
+    Verdict.ALONE: b"a",
 }
 _DELAYED = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT_FOR)
 
@@ -160,7 +161,7 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
     return Exchanged(
         tuple(
             Taken(
-                *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
+                *(int(task, 16), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
                 *_more(more, now),
             )

@@ -129,11 +129,14 @@ class Barriers(Places[Participant]):
         self._save(barrier)
 
     def reset_barrier(self, op: ResetBarrier) -> Reply:
-        barrier = self._barrier(op.key)
+        barrier, now = self._barrier(op.key), self._state.now
+        if barrier is None and op.parties:
+            barrier = Barrier(op.key, op.parties, "break", self._state.token(), now, inf)
         if barrier is not None:
             self._break(barrier)
-            barrier.broken = False
-            barrier.generation += 1
+            if not op.parties:
+                barrier.broken = False
+                barrier.generation += 1
             self._save(barrier)
         return Reply.OK
 

@@ -158,7 +158,7 @@ class Families:
             if (entry := known[name]) is not None:
                 ids.append(entry.child)
                 continue
-            self._state.last.task = child = self._state.last.task + 1
+            child = self._state.token()
             ready_at = self._state.after(spec.delay)
             to.put += 1
             to.live += 1

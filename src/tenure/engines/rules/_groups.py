@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Rate, SetGroups
 
-from ._paces import Pace, Paces, possible_starts, start_after
+from ._paces import Pace, Paces, at_rate, held_off, is_held_off, possible_starts, start_after
 from ._pages import Position
 
 
@@ -42,10 +42,10 @@ class GroupSettings:
     """The settings and counts of all groups of a queue together.
 
     A rate is the seconds between two starts (0: none) and the burst. The next task of the queue may start from
-    `starts_at`; `open` is 1 if a task could start at the last check, else 0, and None without a pace. `paces` is the
-    number of groups with a pace. The first awaited pace is due at `first_due` (None: the rows have to be read), and
-    every other pace has an effect until `first_old` at least. A group with a rate counts for one task that can be
-    taken.
+    `starts_at`, by the rate alone from `paced_at` while the queue is held off; `open` is 1 if a task could start at the
+    last check, else 0, and None without a pace. `paces` is the number of groups with a pace. The first awaited pace is
+    due at `first_due` (None: the rows have to be read), and every other pace has an effect until `first_old` at least.
+    A group with a rate counts for one task that can be taken.
     """
 
     named: int = 0
@@ -61,6 +61,7 @@ class GroupSettings:
     group_every: float = 0.0
     group_burst: float = 1.0
     starts_at: float = -inf
+    paced_at: float | None = None
     open: int | None = None
     paces: int = 0
     first_due: float | None = inf
@@ -153,6 +154,7 @@ class Groups(GroupSettings):
     group_every: float
     group_burst: float
     starts_at: float
+    paced_at: float | None
     open: int | None
     paces: int
     first_due: float | None
@@ -168,9 +170,12 @@ class Groups(GroupSettings):
     @property
     def are_kept(self) -> bool:
         """True if a group is named, or the settings differ from the defaults."""
-        return bool(
-            self.named or self.per_group or self.max_size or self.weights or self.every or self.group_every
-        )
+        return bool(self.named or self.are_set)
+
+    @property
+    def are_set(self) -> bool:
+        """True if the settings differ from the defaults."""
+        return bool(self.per_group or self.max_size or self.weights or self.every or self.group_every)
 
     @property
     def keep_order(self) -> bool:
@@ -180,12 +185,21 @@ class Groups(GroupSettings):
     def set(self, op: SetGroups) -> None:
         """Have new settings."""
         before = (self.per_group, bool(self.hold), self.group_every, self.group_burst)
+        of_queue, of_groups = (self.every, self.burst), before[2:]
         self.per_group, self.max_size, self.hold = op.per_group, op.max_size, op.hold
         self.weights = dict(op.weights)
         self.every, self.burst = (op.rate.every, op.rate.burst) if op.rate else (0.0, 1.0)
         self.group_every, self.group_burst = (
             (op.group_rate.every, op.group_rate.burst) if op.group_rate else (0.0, 1.0)
         )
+        if of_queue != (self.every, self.burst):
+            times = self._repaced(of_queue, (self.every, self.burst), self.starts_at, self.paced_at)
+            self.starts_at, self.paced_at = times
+        if of_groups != (self.group_every, self.group_burst) and self.paces:
+            for pace in self._rows.paces.each():
+                new = (self.group_every, self.group_burst)
+                times = self._repaced(of_groups, new, pace.starts_at, pace.paced_at)
+                self._keep(Pace(pace.group, times[0], pace.awaited, times[1]), pace)
         self.first_old = -inf
         self._open()
         changed = before != (self.per_group, bool(self.hold), self.group_every, self.group_burst)
@@ -244,18 +258,23 @@ class Groups(GroupSettings):
         """The rate of each group."""
         return Rate(self.group_every, self.group_burst) if self.group_every else None
 
-    def starts_in(self, name: str = "") -> float:
-        """Return the seconds until the next task of a group, or of the queue for "", may start."""
-        paces = self._rows.paces
-        pace = paces.find(name) if name and self.paces else None
-        starts_at = (pace.starts_at if pace else -inf) if name else self.starts_at
-        seconds = starts_at - paces.now
-        return seconds if seconds > ROUNDING else 0.0
+    def starts_in(self, name: str = "") -> tuple[float, float]:
+        """Return the seconds until the next task of a group, or of the queue for "", may start.
+
+        Then for how many of them it is held off: all or none.
+        """
+        paces, it = self._rows.paces, self if not name else None
+        it = it or (paces.find(name) if self.paces else None)
+        if it is None or it.starts_at <= paces.now + ROUNDING:
+            return 0.0, 0.0
+        seconds = it.starts_at - paces.now
+        return seconds, seconds if it.paced_at is not None else 0.0
 
     def start(self, count: int) -> None:
         """Note that `count` tasks of the queue, which has a pace, have started."""
         if self.every:
             self.starts_at = start_after(self.every, self.burst, self.starts_at, self._rows.paces.now, count)
+            self.paced_at = None
         self._open()
 
     def regained(self) -> int:
@@ -264,20 +283,37 @@ class Groups(GroupSettings):
         return again
 
     def hold_off(self, name: str, seconds: float) -> float:
-        """Start no task of a group, or of the queue for "", for `seconds`; return until when this has an effect."""
+        """Start no task of a group, or of the queue for "", for `seconds`; return until when this has an effect.
+
+        With 0 seconds, a group or a queue that is held off may go on.
+        """
         paces = self._rows.paces
-        starts_at = paces.now + seconds
         if not name:
-            self.starts_at = max(self.starts_at, starts_at)
+            self.starts_at, self.paced_at = held_off(self.starts_at, self.paced_at, seconds, paces.now)
             self._open()
             return self.until
         pace = paces.find(name)
-        if pace is not None:
-            starts_at = max(starts_at, pace.starts_at)
-        self._keep(Pace(name, starts_at, pace is not None and bool(pace.awaited)), pace)
+        starts_at, paced_at = held_off(
+            *(-inf if pace is None else pace.starts_at, pace and pace.paced_at, seconds, paces.now)
+        )
+        self._keep(Pace(name, starts_at, pace is not None and bool(pace.awaited), paced_at), pace)
         if self._rows.find(name) is not None:
             self.refresh(self._rows.change(name))
         return starts_at + self._slack
+
+    def _repaced(
+        self,
+        rate: tuple[float, float],
+        new: tuple[float, float],
+        starts_at: float,
+        paced_at: float | None,
+    ) -> tuple[float, float | None]:
+        """The two times of a pace whose rate is another one now."""
+        now = self._rows.paces.now
+        if paced_at is None or not is_held_off(starts_at, paced_at, now):
+            return at_rate(*rate, starts_at, now, *new), None
+        alone = at_rate(*rate, paced_at, now, *new)
+        return (starts_at, alone) if alone < starts_at else (alone, None)
 
     @property
     def _slack(self) -> float:
@@ -292,13 +328,19 @@ class Groups(GroupSettings):
     def _open(self) -> None:
         """Check again whether a task of the queue may start."""
         if self.until <= self._rows.paces.now:
-            self.starts_at = -inf
+            self.starts_at, self.paced_at = -inf, None
         self.open = self.possible(1) if self.every or self.starts_at > -inf else None
         self._look()
 
     def _keep(self, pace: Pace, former: Pace | None) -> None:
-        """Keep the pace of a group in place of the former one."""
-        self._rows.paces.save(pace, former)
+        """Keep the pace of a group in place of the former one, or forget it, if it never has an effect."""
+        if pace.starts_at == -inf:
+            if former is None:
+                return
+            self._forget(former)
+            self._look()
+        else:
+            self._rows.paces.save(pace, former)
         if former is None:
             self.paces += 1
             self._look()
@@ -320,12 +362,12 @@ class Groups(GroupSettings):
         pace = paces.find(name)
         if pace is not None or has_started:
             every, burst, now = self.group_every, self.group_burst, paces.now
-            starts_at = -inf if pace is None else pace.starts_at
+            starts_at, paced_at = (-inf, None) if pace is None else (pace.starts_at, pace.paced_at)
             if has_started:
-                starts_at = start_after(every, burst, starts_at, now)
+                starts_at, paced_at = start_after(every, burst, starts_at, now), None
             awaited = count > 0 and not possible_starts(every, burst, starts_at, now)
             if pace is None or starts_at != pace.starts_at or awaited != bool(pace.awaited):
-                self._keep(Pace(name, starts_at, awaited), pace)
+                self._keep(Pace(name, starts_at, awaited, paced_at), pace)
             if awaited:
                 return 0
         return min(count, 1) if self.group_every else count

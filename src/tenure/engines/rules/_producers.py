@@ -142,7 +142,7 @@ class Producers:
     def _add(self, queue: Queue, tasks: Sequence[NewTask], keys: Keys) -> tuple[int | Duplicate, ...]:
         """Put tasks; their ids, or the duplicates in their way."""
         state = self._state
-        last, enqueue, add, now = state.last, queue.enqueue, self._rows.add, state.moment
+        enqueue, add, now = queue.enqueue, self._rows.add, state.moment
         ids: list[int | Duplicate] = []
         for new in tasks:
             delay = new.delay
@@ -152,7 +152,7 @@ class Producers:
                     continue
                 keys.supersede(new.key)
                 delay = delay_since(new, 0.0)
-            last.task = task = last.task + 1
+            task = state.token()
             if new.key is not None:
                 keys.give(new.key, new, task)
             ready_at = state.after(delay) if delay else now

@@ -80,9 +80,13 @@ class Queue:
             paused=bool(self.paused),
             max_size=self.max_size if self.put else 0,
             group_counter=groups.unfinished,
-            starts_in=groups.starts_in(),
+            **dict(zip(("starts_in", "held_off"), groups.starts_in(), strict=True)),
             rate=groups.rate,
             group_rate=groups.group_rate,
+            per_group=groups.per_group,
+            max_group_size=groups.max_size,
+            weights=len(groups.weights),
+            hold=bool(groups.hold or not groups.are_set),
             **measured,
         )
 

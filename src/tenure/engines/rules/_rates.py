@@ -62,7 +62,10 @@ class Rates:
             return known
         row = self._row(op.key)
         limiter = row.limiter
-        answer = SpendResults(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
+        limiter.drop_ended(op.limits, state.session, state.now)
+        answer = SpendResults(
+            tuple(limiter.spend(op.limits, request, state.now, op.session) for request in op.requests)
+        )
         if any(spending.booked and spending.delay > 0 for spending in answer.answers):
             session = state.session(op.session)
             assert session is not None
@@ -71,8 +74,7 @@ class Rates:
             if known is not None:
                 self._waiters.remove(known)
             self._waiters.save(LimiterWaiter(op.key, session.process, limiter.last_due))
-        if any(spending.booked for spending in answer.answers):
-            self._keep(row)
+        self._keep(row)
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -83,7 +85,7 @@ class Rates:
             return known
         row = self._row(op.key)
         for request in op.requests:
-            row.limiter.refund(op.limits, request, state.now)
+            row.limiter.refund(op.limits, request, state.now, op.session)
         self._keep(row)
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK

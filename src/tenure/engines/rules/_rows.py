@@ -185,6 +185,14 @@ class TaskRows(Protocol):
         """A task has gone without a record. Hint those that wait for its end."""
         ...
 
+    def set_alone(self, lease: Any, /) -> None:
+        """A leased task runs alone: it is dead if its session ends now."""
+        ...
+
+    def process(self, lease: Any, /) -> str:
+        """The process that has a task."""
+        ...
+
     def set_failure(self, lease: Any, failure: bytes, /) -> None:
         """A settlement says something of the failed tries."""
         ...

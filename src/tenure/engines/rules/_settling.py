@@ -60,6 +60,8 @@ class Settling:
                 lease = None
             if lease is None or lease.token != settle.token:
                 refused.append(settle.token)
+            elif settle.verdict is Verdict.ALONE:
+                self._rows.set_alone(lease)
             else:
                 del leases[settle.id]
                 (behind if lease.kin or self._is_late(queue, lease) else accepted).append((lease, settle))
@@ -113,6 +115,7 @@ class Settling:
             task.attempts,
             task.deliveries,
             task.max_deliveries,
+            self._rows.process(task),
             stop=task.stop is not None,
             stop_ttl=task.stop_ttl,
             dead_ttl=task.dead_ttl,

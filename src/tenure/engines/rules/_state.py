@@ -34,7 +34,6 @@ class Counters:
     """The last number given of each kind."""
 
     token: int = 0
-    task: int = 0
     ending: int = 0
     rank: int = 0
 
@@ -63,7 +62,7 @@ class State(Protocol):
         ...
 
     def token(self) -> int:
-        """A new fencing token."""
+        """A new number above all before it, which does not go back when data is lost: a fencing token, or an id."""
         ...
 
     def rank(self) -> int:

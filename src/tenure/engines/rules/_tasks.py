@@ -199,7 +199,11 @@ class Tasks:
         rows = queue.group_rows.longest(after, op.limit + 1) if queue else ()
         if queue and queue.groups.paces:
             starts_in = queue.groups.starts_in
-            rows = [(place, replace(row, starts_in=starts_in(row.group))) for place, row in rows]
+            pairs = [(place, row, starts_in(row.group)) for place, row in rows]
+            rows = [(place, replace(row, starts_in=s, held_off=h)) for place, row, (s, h) in pairs]
+        if queue and queue.groups.weights:
+            weights = queue.groups.weights
+            rows = [(place, replace(row, weight=weights.get(row.group, 1.0))) for place, row in rows]
         return page_of(op, rows)
 
     def _state_of(self, task: Task) -> str:
@@ -209,21 +213,30 @@ class Tasks:
 
     def set_paused(self, op: SetPaused) -> Reply:
         queue: Queue = self._queues.get(op.key)
-        if op.seconds > 0:
-            due = self._takers.due(queue)
-            until = queue.groups.hold_off(op.group, op.seconds)
-            queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
-            self._takers.offer_sooner(queue, due)
+        if op.seconds is None and op.paused:
+            queue.paused = True
             return Reply.OK
-        queue.paused = op.paused
-        if not op.paused:
+        due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
+        until = queue.groups.hold_off(op.group, op.seconds or 0.0)
+        if op.seconds is None:
+            queue.paused = False
             self._takers.offer(queue, queue.takeable)
+        else:
+            self._offer_gained(queue, takeable, was_open)
+        if op.seconds and op.seconds > 0:
+            queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
+        self._takers.offer_sooner(queue, due)
         return Reply.OK
 
     def set_groups(self, op: SetGroups) -> Reply:
         queue: Queue = self._queues.get(op.key)
-        takeable, was_open = queue.takeable, queue.groups.open
+        due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
         queue.groups.set(op)
         self._room.make_room_in_groups(queue)
-        self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)
+        self._offer_gained(queue, takeable, was_open)
+        self._takers.offer_sooner(queue, due)
         return Reply.OK
+
+    def _offer_gained(self, queue: Queue, takeable: int, was_open: int | None) -> None:
+        """Hint the takers that are needed for the tasks that can be taken now, and could not be before."""
+        self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)

@@ -15,6 +15,7 @@ from anyio.abc import TaskStatus
 
 from tenure.arguments import check_flag, check_seconds
 from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
+from tenure.errors import EngineError
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
@@ -33,7 +34,7 @@ class SqliteEngine(Engine):
     write. `clock` returns seconds and serves instead of the system's clocks. With `inline`, there is no thread: the
     file is used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
 
-    Raises `ValueError` for a path that means no file.
+    Raises `ValueError` for a path that means no file, `EngineError` for a relative path in a directory that is deleted.
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
     """
 
@@ -56,7 +57,12 @@ class SqliteEngine(Engine):
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}")
         self.url: str = f"sqlite:///{name}"
-        self._path = Path(name).absolute()
+        try:
+            self._path = Path(name).absolute()
+        except FileNotFoundError:
+            raise EngineError(
+                f"{name} is relative to the working directory, which was deleted; give an absolute path"
+            ) from None
         self._clocks = Clocks(clock)
         self._inline = check_flag("inline", inline)
         self._synchronous = synchronous

@@ -16,9 +16,14 @@ T = TypeVar("T")
 _STEP = 0.0003
 """Seconds between two tries."""
 
+_WHAT_TO_DO = (
+    "A call of the store within a transaction of yours waits for the end of that transaction, which has written to "
+    "the file: commit first. put_in and complete_in are for calls within it."
+)
+
 
 class BusyRetry:
-    """Tries again for at most `limit` seconds while another process has the lock.
+    """Tries again for at most `limit` seconds while another connection has the lock.
 
     Thread safety: `lose` may be called from any thread.
     """
@@ -44,7 +49,10 @@ class BusyRetry:
             now = time.monotonic()
             deadline = now + self._limit if deadline is None else deadline
             if self._given_up or now >= deadline:
-                raise StoreUnavailable(
-                    f"{self._path}: locked by another process for {self._limit:g} s; nothing was done"
+                unavailable = StoreUnavailable(
+                    f"{self._path}: locked for {self._limit:g} s by another connection to the file, of this process or "
+                    "another; nothing was done"
                 )
+                unavailable.add_note(_WHAT_TO_DO)
+                raise unavailable
             time.sleep(_STEP)

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -19,7 +20,7 @@ from ._clock import Clocks
 from ._errors import explain
 from ._executor import Executor
 from ._hints import Mailbox
-from ._opening import open_file
+from ._opening import end_other_boots, open_file
 from ._presence import Presence
 from ._waking import Waker
 
@@ -50,7 +51,8 @@ class File:
         self.poke = poke
         with _opening_lock:
             _check_fork(path)
-            self._db = open_file(path, clocks, synchronous, retry)
+            self._db, self._old_sessions = open_file(path, clocks, synchronous, retry)
+            self._end_other_boots = partial(retry.run, partial(end_other_boots, self._db, clocks))
             self._executor = Executor(self._db, clocks, retry=retry, served=served, path=self._path)
             self._mailbox = Mailbox(self._rows)
             self._version = self._data_version()
@@ -64,6 +66,12 @@ class File:
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
         """Apply a batch; see `Executor.execute`. Raises `FileLostError`."""
         self._presence.check()
+        if self._old_sessions:
+            try:
+                self._end_other_boots()
+            except sqlite3.Error as problem:
+                raise explain(self._path, problem) from problem
+            self._old_sessions = False
         answers, hints, others = self._executor.execute(operations)
         if others:
             self._waker.wake(others)

@@ -21,6 +21,7 @@ class NewTasks:
     def __init__(self, state: State) -> None:
         self._state = state
         self._queue = 0
+        self._first_id = 0
         self._kinds: list[_Kind] = []
         self._groups: list[bytes] = []
         self._payloads: list[bytes] = []
@@ -37,7 +38,7 @@ class NewTasks:
     def add(
         self,
         queue: Queue,
-        _task: int,
+        task: int,
         new: NewTask,
         place: int,
         ready_at: int,
@@ -47,6 +48,8 @@ class NewTasks:
         if expires is not None:
             self._state.soonest.task = sooner(expires, self._state.soonest.task)
         self._queue = queue.id
+        if not self._kinds:
+            self._first_id = task
         key = None if new.key is None else encoded_name(new.key)
         self._kinds.append((place, new.priority, ready_at, expires, deadline, new.meta, key))
         self._groups.append(encoded_name(new.group) if new.group else b"")
@@ -114,7 +117,3 @@ class NewTasks:
         queue, now = self._queue, self._state.moment
         rows = [(task, queue, *kind, group, now, payload) for task, (kind, group, payload) in tasks]
         self._state.many(TASKS.insert, rows)
-
-    @property
-    def _first_id(self) -> int:
-        return self._state.last.task - len(self._kinds) + 1

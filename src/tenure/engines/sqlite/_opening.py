@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,8 +41,11 @@ class _OtherClockError(Exception):
     """The file was last used by processes whose boot or clock may be another."""
 
 
-def open_file(path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry) -> sqlite3.Connection:
-    """A connection in autocommit mode to a file that has the schema.
+def open_file(
+    path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry
+) -> tuple[sqlite3.Connection, bool]:
+    """A connection in autocommit mode to a file that has the schema; True if it is to `end_other_boots` before it
+    writes, since another connection has the write lock now.
 
     Raises `EngineError` for a file that cannot be a store, `StoreUnavailable` if it is locked.
     """
@@ -62,15 +66,24 @@ def open_file(path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry) ->
         ) from None
 
 
-def _connected(name: str, clocks: Clocks, synchronous: str, retry: BusyRetry) -> sqlite3.Connection:
+def _connected(
+    name: str, clocks: Clocks, synchronous: str, retry: BusyRetry
+) -> tuple[sqlite3.Connection, bool]:
     db = sqlite3.connect(name, timeout=0, isolation_level=None, cached_statements=256)
     try:
-        retry.run(partial(_prepare, db, clocks, name))
+        retry.run(partial(_prepare, db, name))
+        retry.run(partial(_check_clock, db))
         _configure(db, name, synchronous, retry)
+        try:
+            end_other_boots(db, clocks)
+        except sqlite3.OperationalError as problem:
+            if not is_busy(problem):
+                raise
+            return db, True
     except BaseException:
         db.close()
         raise
-    return db
+    return db, False
 
 
 def _take_over(name: str) -> None:
@@ -130,40 +143,76 @@ def create(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _prepare(db: sqlite3.Connection, clocks: Clocks, path: str) -> None:
-    """Check whose file this is, in one transaction: two processes may open a fresh file at once."""
-    db.execute("BEGIN IMMEDIATE")
+def _prepare(db: sqlite3.Connection, path: str) -> None:
+    """Make the schema, or bring it up to date.
+
+    Nothing else waits for the write lock: the caller may have that lock, and would wait for itself.
+    """
     try:
-        application, version = _number(db, "application_id"), _number(db, "user_version")
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if not tables and application in (0, APPLICATION):
+        db.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as problem:
+        if is_busy(problem):
+            db.execute("BEGIN")
+            with _rolled_back(db):
+                if _version(db, path) == VERSION:
+                    return
+        raise
+    with _rolled_back(db):
+        version = _version(db, path)
+        if version is None:
             create(db)
-        elif application != APPLICATION:
-            raise EngineError(f"{path} is the database of another application; give another path")
-        elif version > VERSION:
-            raise EngineError(
-                f"{path} has schema version {version}, this release knows {VERSION}; use a newer release of tenure"
-            )
-        else:
-            for number, statements in _STEPS.items():
-                for statement in statements if number > version else ():
-                    db.execute(statement)
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        _end_other_boots(db, clocks)
+        for number, statements in _STEPS.items():
+            for statement in statements if version is not None and number > version else ():
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {VERSION}")  # a file that cannot be written is refused here
         db.execute("COMMIT")
+
+
+@contextmanager
+def _rolled_back(db: sqlite3.Connection) -> Generator[None]:
+    try:
+        yield
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
 
 
-def _end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
-    boot = boot_id()
-    (known,) = db.execute(SESSIONS.boot).fetchone()
-    if known != boot:
-        if not (known and boot):
-            raise _OtherClockError
-        _end_sessions(db)
-    db.execute(SESSIONS.end_far, {"now": int(clocks.boot() * 1e6)})
+def _version(db: sqlite3.Connection, path: str) -> int | None:
+    """The version of the schema, None in an empty file; in a transaction: two processes may open a fresh file at once.
+
+    Raises `EngineError` for the file of another program, and of a later release.
+    """
+    application, version = _number(db, "application_id"), _number(db, "user_version")
+    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not tables and application in (0, APPLICATION):
+        return None
+    if application != APPLICATION:
+        raise EngineError(f"{path} is the database of another application; give another path")
+    if version > VERSION:
+        raise EngineError(
+            f"{path} has schema version {version}, this release knows {VERSION}; use a newer release of tenure"
+        )
+    return version
+
+
+def _check_clock(db: sqlite3.Connection) -> None:
+    known, boot = _known_boot(db), boot_id()
+    if known != boot and not (known and boot):
+        raise _OtherClockError
+
+
+def end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
+    """End the sessions of an earlier boot of the machine: their ends say nothing on the clock of this boot."""
+    db.execute("BEGIN IMMEDIATE")
+    with _rolled_back(db):
+        if _known_boot(db) != boot_id():
+            _end_sessions(db)
+        db.execute(SESSIONS.end_far, {"now": int(clocks.boot() * 1e6)})
+        db.execute("COMMIT")
+
+
+def _known_boot(db: sqlite3.Connection) -> str:
+    return db.execute(SESSIONS.boot).fetchone()[0]
 
 
 def _end_sessions(db: sqlite3.Connection) -> None:

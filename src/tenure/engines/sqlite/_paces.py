@@ -36,6 +36,7 @@ class Paces:
             name=encoded_name(pace.group),
             starts_at=pace.starts_at,
             awaited=pace.awaited,
+            paced_at=pace.paced_at,
         )
 
     def remove(self, pace: Pace) -> None:
@@ -46,9 +47,15 @@ class Paces:
         found: list[Pace] = []
         for count in (2, limit + 1):  # most often one is due
             rows = self._state.all(GROUPS.paces, queue=self._queue, awaited=awaited, count=count)
-            paces = [Pace(decoded_name(name), starts_at, awaited) for name, starts_at in rows]
+            paces = [Pace(decoded_name(name), starts_at, awaited, alone) for name, starts_at, alone in rows]
             found = [pace for pace in paces[:limit] if pace.starts_at <= time]
             if len(found) < len(paces) or len(paces) < count:
                 break
         self._known.update((pace.group, pace) for pace in found)
         return found, paces[len(found)].starts_at if len(found) < len(paces) else inf
+
+    def each(self) -> list[Pace]:
+        rows = self._state.all(GROUPS.all_paces, queue=self._queue)
+        found = [Pace(decoded_name(name), *row) for name, *row in rows]
+        self._known.update((pace.group, pace) for pace in found)
+        return found

@@ -88,13 +88,13 @@ class State:
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
-        self.last, self._stored = Counters(*row[:4]), Counters(*row[:4])
-        self.soonest = Soonest(*row[4:12])
-        if row[12]:
+        self.last, self._stored = Counters(*row[:3]), Counters(*row[:3])
+        self.soonest = Soonest(*row[3:11])
+        if row[11]:
             self.soonest.sweep, self.soonest.timeout, self.soonest.family = self.one(SESSIONS.families)
         if self.soonest.sweep is not None:  # each process pauses by itself
             self.soonest.sweep = min(self._sweep_at, self.now + SWEEP_PAUSE)
-        self.watching, self.following, unserved = map(bool, row[13:])
+        self.watching, self.following, unserved = map(bool, row[12:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}
@@ -107,7 +107,7 @@ class State:
         self._sweep_at = self.soonest.sweep or 0.0
         last = self.last
         if last != self._stored:
-            self.run(SESSIONS.numbers, token=last.token, task=last.task, ending=last.ending, rank=last.rank)
+            self.run(SESSIONS.numbers, token=last.token, ending=last.ending, rank=last.rank)
 
     # tables and statements
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, get_type_hints
@@ -156,7 +157,10 @@ def decode(text: str) -> Metadata:
 
 
 def _encode_limiter(limiter: Limiter) -> str:
-    booked = {name: (booked.end, booked.rate) for name, booked in limiter.booked.items()}
+    booked = {
+        name: astuple(booked) if booked.session else (booked.end, booked.rate)
+        for name, booked in limiter.booked.items()
+    }
     return json.dumps([limiter.held_until, limiter.held, limiter.last_due, booked])
 
 

@@ -176,6 +176,12 @@ class TaskRows(NewTasks, Keys, Endings):
         self._state.run(TASKS.stop, id=task.id, stop=rank, ttl=ttl)
         return self._state.process(task.session)
 
+    def process(self, lease: Task) -> str:
+        return self._state.process(lease.session)
+
+    def set_alone(self, lease: Task) -> None:
+        self._state.run(TASKS.set_alone, id=lease.id)
+
     def delete(self, queue: Queue, task: Task) -> None:
         self.finished(queue, task.id)
         self._state.run(TASKS.delete, ids=str([task.id]))

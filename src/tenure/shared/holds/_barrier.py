@@ -8,6 +8,7 @@ meanwhile. Generations and the atomic withdrawal are what barriers made of count
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +31,7 @@ from tenure.engine import (
 )
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
 from tenure.store import Acquisition, Session, Store, check_ttl, read_pages
+from tenure.waiting import checkpoint, now
 
 
 class Arrival(NamedTuple):
@@ -57,10 +59,11 @@ class BarrierStatistics:
 class Barrier:
     """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
 
-    With `on_departure="break"`, a party that is cancelled, or dies (noticed when its `ttl` has passed), breaks the
-    generation: all calls get `BarrierBroken`, those that wait and those that come, until `reset`. With "drop" it is
-    forgotten, and the others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on
-    `on_departure` (what the first to arrive says counts).
+    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
+    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
+    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
+    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
 
     Thread safety: none; a description, to be shared between tasks. Source: the broken state comes from Java's
     `CyclicBarrier`.
@@ -92,15 +95,16 @@ class Barrier:
     async def wait(self) -> Arrival:
         """Arrive, and wait until all parties have.
 
-        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was reset), `CapacityMismatch`,
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
         `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
         gone on, or was forgotten: the generation may have tripped first.
-        Cancellation: the arrival is undone, which breaks the generation unless parties are dropped. If it has tripped,
-        the call returns all the same, as it does for all parties, and the next checkpoint raises; only asyncio's native
-        ``task.cancel()`` is raised even then. The engine's word on that is waited for, for at most `settle_timeout`.
+        Cancellation: before all have come, also before this party has, it breaks the generation unless parties are
+        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
+        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
+        for at most `settle_timeout`.
         """
         while True:
-            session = await self._session()
+            session = await self._come()
             attempt = self._store.acquisitions.attempt(self._request, session)
             try:
                 outcome = await attempt.answer()
@@ -120,7 +124,19 @@ class Barrier:
                 case Reply() if outcome is Reply.GONE or self.on_departure == "drop":
                     session.lose("gone")  # and arrive under another one
                 case _:
-                    raise BarrierBroken(f"{self._request.key}: broken: a party left or died, or it was reset")
+                    raise BarrierBroken(
+                        f"{self._request.key}: broken: a party left or died, or it was aborted or reset"
+                    )
+
+    async def abort(self) -> None:
+        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
+
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+        Cancellation: no effect, the answer is waited for in a shield; asyncio's native one may prevent it.
+        """
+        self._store.home.running()
+        with anyio.CancelScope(shield=True):
+            await self._store.call(ResetBarrier(self._request.key, self.parties))
 
     async def reset(self) -> None:
         """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
@@ -134,18 +150,40 @@ class Barrier:
         status = await self._status()
         return BarrierStatistics(status.parties, status.generation, status.waiting, status.broken)
 
-    async def _status(self) -> BarrierStatus:
-        (status,) = (await read_pages(self._store, Scan(BARRIER, self._request.key))).rows
+    async def _status(self, *, patient: bool = False) -> BarrierStatus:
+        scan = Scan(BARRIER, self._request.key)
+        (status,) = (await read_pages(self._store, scan, patient=patient)).rows
         return status
 
-    async def _session(self) -> Session:
-        if self._store.sessions.current(self._ttl, self._request.key) is None:
-            # a party that is cancelled on the way to the barrier has come all the same: the others must learn of it
+    async def _come(self) -> Session:
+        """The session to arrive under; a cancelled party must not arrive, since it may be the last."""
+        try:
+            session = await self._store.session(self._ttl, self._request.key)
+            await checkpoint()
+            if anyio.current_effective_deadline() <= now():
+                await anyio.sleep_forever()  # asyncio cancels a turn after the deadline
+        except anyio.get_cancelled_exc_class():
+            await self._depart()
+            raise
+        return session
+
+    async def _depart(self) -> None:
+        """Break the generation for a party that never arrived."""
+        if self.on_departure == "break":
+            answered = anyio.Event()
+            operation = ResetBarrier(self._request.key, self.parties)
+            call = self._store.send(operation, lambda _: answered.set())
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
-                return await self._store.session(self._ttl, self._request.key)
-        return await self._store.session(self._ttl, self._request.key)
+                await answered.wait()
+            if not answered.is_set():
+                # a session would have ended by then, and the others would know
+                self._store.call_at(now() + self._ttl, partial(setattr, call, "wanted", False))
 
     async def _leave(self, attempt: Acquisition) -> Any:
+        if attempt.never_applied and not attempt.ended:
+            self._store.acquisitions.by_name.pop(attempt.name)
+            attempt.end()
+            return await self._depart()
         withdrawal = attempt.withdraw()
         await withdrawal.wait(self._store.settle_timeout)
         return withdrawal.answer
@@ -156,12 +194,12 @@ class Barrier:
         attempt.end()
         if never_applied:
             return Reply.GONE
-        answer = await self._store.call(Withdraw(self._request.key, attempt.name))
+        answer = await self._store.call(Withdraw(self._request.key, attempt.name), patient=True)
         if answer is not Reply.UNKNOWN:
             return answer
         # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
         # have tripped before: it has no parties now, or was born again.
-        now = await self._status()
+        now = await self._status(patient=True)
         if (
             isinstance(waited, Waiting)
             and now.parties

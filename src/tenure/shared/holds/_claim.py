@@ -96,7 +96,8 @@ class Claim(Lease):
 
     async def _edit(self, **changes: Any) -> None:
         self.check()
-        if await self._store.call(EditClaim(self.key, self._name, self.token, **changes)) is Reply.REFUSED:
+        edit = EditClaim(self.key, self._name, self.token, **changes)
+        if await self._store.call(edit, patient=True) is Reply.REFUSED:
             raise LeaseLost(self.key, self.lost or "refused")
 
 
@@ -141,9 +142,9 @@ class _ClaimHold(Hold[Claim]):
             if self._match is not None:
                 self._match.ended = True
 
-    def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
-        reason = self._unmatched if self._match is not None and self._match.unmatched else ""
-        return AcquireTimeout(self._key, timeout, position=position, reason=reason)
+    def _timed_out(self, timeout: float, position: int | None, reason: str) -> AcquireTimeout:
+        unmatched = self._match is not None and self._match.unmatched
+        return super()._timed_out(timeout, position, self._unmatched if unmatched else reason)
 
     def _warn(self) -> None:
         self._store.reporter.warn("claim.unmatched", key=self._key, reason=self._unmatched)

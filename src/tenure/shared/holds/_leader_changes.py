@@ -65,7 +65,9 @@ class LeaderChanges(AsyncBlock, NotAwaited):
             session = await self._store.session(self._ttl, self._key)
             listener = self._store.listen(self._key, _Listener)
             with Watch(listener.line, session, partial(self._store.unlisten, self._key, listener)) as watch:
-                answer = await self._store.call(Scan(HOLDERS, self._key, limit=1, watch=session.id))
+                answer = await self._store.call(
+                    Scan(HOLDERS, self._key, limit=1, watch=session.id), patient=True
+                )
                 if isinstance(answer, Reply):
                     session.lose("gone")
                 elif (leader := leader_of(answer)) != self._last:

@@ -136,8 +136,8 @@ class ResourcePool(NotABlock):
         Up to `slots` claimers (at most 256) have it at the same time. More slots than before serve those who wait. With
         fewer, all claims stay, and none is added until fewer than `slots` are left.
         A claimed resource stays claimed, a resting one goes on resting. A retired one stays retired: a program can add
-        its resources whenever it starts. With `revive` a retired one can be lent again. Raises `StoreClosed`,
-        `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
+        its resources whenever it starts. With `revive` a retired one can be lent again; `remove` and `add` end a rest.
+        Raises `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)
         resource = check_name("resource", resource)

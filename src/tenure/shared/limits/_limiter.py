@@ -1,4 +1,4 @@
-"""The rate limiter: spendings booked ahead in one round trip, and waited for here."""
+"""The rate limiter: callers stand in a line here, and little is booked ahead for them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import overload
 
-import anyio
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
-from tenure.engine import LIMITER, Booking, RateLimit, RefundRequest, Scan, SpendRequest
+from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
 from tenure.store import Store, read_pages
 
+from ._lane import Place
 from ._spenders import Spenders
 
 
@@ -27,15 +27,16 @@ class RateLimiter(AsyncBlock):
     `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
     "requests" is 1 unless it is named, and other units 0.
 
-    A spending is booked in one round trip, in the order in which callers arrive. A caller that has to wait sleeps in
-    its own process, and does not ask again. A call that costs nothing in a limit does not wait for that limit.
+    A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
+    served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
+    gives up costs nobody anything. A call that costs nothing in a limit does not wait for that limit.
     `async with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent, and waiting callers keep their bookings.
+    they count from its next booking on. Amounts that were spent stay spent.
 
     Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
-    I.371); giving back as in Go's `rate.Reservation.CancelAt`.
+    I.371).
     """
 
     __slots__ = ("_engine_limits", "_key", "_limits", "_spenders", "_store", "name")
@@ -77,14 +78,14 @@ class RateLimiter(AsyncBlock):
         """Spend `cost` as soon as the rate allows it.
 
         If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
-        ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
-        burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
+        ends, with `fail_fast` it raises `WouldExceedDeadline` as soon as that is known. Raises `ValueError` if the cost
+        is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        Cancellation: what was booked goes to the next in line, or back.
         """
         await self._acquire(self._limits.amounts(cost), check_flag("fail_fast", fail_fast))
 
     async def __aenter__(self) -> None:
-        """Spend 1, as `acquire` does. Cancellation: what was booked is given back, as with that."""
+        """Spend 1, as `acquire` does. Cancellation: as with that."""
         await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
@@ -108,40 +109,46 @@ class RateLimiter(AsyncBlock):
     async def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
 
-        Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
+        Cancellation: what was spent is given back, unless others have booked behind it.
         """
-        request = SpendRequest(self._limits.amounts(cost), 0.0)
-        return (await self._spenders.spend(self._key, self._engine_limits, request)).booked
+        place = Place(self._engine_limits, self._limits.amounts(cost), at_once=True)
+        return (await self._spenders.spend(self._key, place)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
+        seconds end a hold at once: callers go as the rate lets them.
         Raises `StoreClosed`, `EngineError`.
         Cancellation: the limiter may be held off or not.
         """
-        await self._spenders.hold_off(self._key, check_seconds("seconds", seconds))
+        seconds = check_seconds("seconds", seconds)
+        await self._spenders.hold_off(self._key, max(seconds, ROUNDING) if seconds else 0.0)
 
     async def look(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may, after those that wait here.
+
+        Raises `StoreClosed`, `EngineError`.
+        """
         (status,) = (await read_pages(self._store, Scan(LIMITER, self._key))).rows
         debts = {debt.name: debt.amount for debt in status.debts}
+        for name, amount in self._spenders.wanted(self._key).items():
+            debts[name] = debts.get(name, 0.0) + amount
         owed = (min(debts.get(limit.name, 0.0), limit.rate * LONGEST) for limit in self._engine_limits)
         return self._limits.state(tuple(owed), status.held_off)
 
     # inside
 
     def _correct(self, bookings: tuple[Booking, ...], back: tuple[float, ...]) -> None:
-        self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
+        self._spenders.correct(self._key, self._engine_limits, RefundRequest(bookings, back))
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
-            left = max(0.0, current_effective_deadline() - anyio.current_time())
-            request = SpendRequest(costs, None if left > LONGEST else left)
-            spending = await self._spenders.spend(self._key, self._engine_limits, request)
+            place = Place(self._engine_limits, costs, current_effective_deadline())
+            spending = await self._spenders.spend(self._key, place, fail_fast)
             if spending.booked:
                 return spending.bookings
             if fail_fast:
                 raise WouldExceedDeadline(self._key, spending.delay)
             # the scope ends here, unless its deadline is moved meanwhile
-            await self._spenders.pause(left)
+            await self._spenders.pause(place.left())

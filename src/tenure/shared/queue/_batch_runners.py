@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -36,6 +37,8 @@ class BatchRunners(Runners):
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        prepare: Callable[[int], Awaitable[object]] | None = None,
+        name: str = "the handler",
     ) -> None:
         super().__init__(
             *(queue, handlers),
@@ -44,8 +47,10 @@ class BatchRunners(Runners):
             prefetch=prefetch,
             pause=pause,
             on_settled=on_settled,
+            prepare=prepare,
+            name=name,
         )
-        self._handlers = handlers  # the tries of a batch are traced here
+        self._handlers = [partial(self._handle, handle) for handle in handlers]
         self._batch = batch
         self._linger = linger
 
@@ -61,23 +66,26 @@ class BatchRunners(Runners):
                     deliveries = await takers.take_many(self, self._batch, self._linger)
                 except Dismissed:
                     continue
-                await self._work_on(deliveries, handle, scope)
+                await self._work_on(number, deliveries, handle, scope)
 
     async def _work_on(
-        self, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
+        self, number: int, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
     ) -> None:
         """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
         batch.tasks = [Task(self._source, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
         begun = now()
-        # as long as a task has time, the handler works on it
-        scope.deadline = max(self._end_of(task, begun) for task in batch.tasks)
         failure = interruption = None
         try:
+            if self._prepare is not None:
+                await self._prepare(number)
+                begun = now()
+            # as long as a task has time, the handler works on it
+            scope.deadline = max(self._end_of(task, begun) for task in batch.tasks)
             # some may have been cancelled while others were awaited
             if tasks := batch.left():
-                await self._handle(handle, tasks)
+                await handle(tasks)
         except BaseException as error:
             if is_closing(error):  # perhaps the loop has ended
                 raise

@@ -80,5 +80,6 @@ async def unfinished_child(store: Store, key: str, record: Record) -> ChildRecor
     """The first unfinished child of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
     if not record.children or record.state not in ("suspended", "ending"):
         return None
-    page = await read_pages(store, Scan(UNFINISHED_CHILDREN, key, only=str(record.id)), 1)
+    scan = Scan(UNFINISHED_CHILDREN, key, only=str(record.id))
+    page = await read_pages(store, scan, 1, patient=True)
     return _child_of(page.rows[0], store) if page.rows else None

@@ -12,6 +12,7 @@ from tenure.arguments import AsyncBlock, check_count, check_name
 from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
 from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
+from tenure.waiting import checkpoint
 
 from ._family import CHILD, Family
 from ._groups import group_of_children
@@ -251,10 +252,11 @@ class Children(AsyncBlock, Generic[P]):
                 for item in made:
                     task = self._task_of(item, span.meta)
                     tasks[self._name_of(item.name, task)] = task
-                for portion in _portions(
-                    (name, task) for name, task in tasks.items() if not self._is_there(name)
-                ):
+                new = [(name, task) for name, task in tasks.items() if not self._is_there(name)]
+                for portion in _portions(new):
                     await self._put(place.key, portion)
+                if not new:
+                    await checkpoint()
             except BaseException:
                 # the next attempt uses the same names: a child that arrived is not put again
                 self._used.difference_update(tasks)
@@ -310,7 +312,8 @@ class Children(AsyncBlock, Generic[P]):
                 tuple(self._prefix + name for name in names),
                 tuple(task for _, task in portion),
                 self._most,
-            )
+            ),
+            patient=True,
         )
         if isinstance(answer, TooMany):
             raise TooManyChildren(family.key, family.id, answer.most)

@@ -16,7 +16,14 @@ from typing import Any, Protocol, cast
 import anyio
 
 from tenure.engine import TASKS, Record, Scan
-from tenure.errors import CapacityMismatch, CursorConflict, EngineError, OutcomeUnknown, StoreClosed
+from tenure.errors import (
+    CapacityMismatch,
+    CursorConflict,
+    EngineError,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreUnavailable,
+)
 from tenure.store import Codec, JsonCodec, Store, read_pages
 from tenure.upkeep import unwrapped_task_group
 
@@ -156,10 +163,11 @@ class DeadLetters:
 
     async def _hand_over_all(self) -> None:
         more = True
-        while more:
-            # another process was first, or perhaps this one: the cursor says so
-            with suppress(CursorConflict, OutcomeUnknown):
-                more = await self._hand_over()
+        with suppress(StoreUnavailable):  # again the next time
+            while more:
+                # another process was first, or perhaps this one: the cursor says so
+                with suppress(CursorConflict, OutcomeUnknown):
+                    more = await self._hand_over()
 
     async def _hand_over(self) -> bool:
         """Put tasks for the next dead letters; return whether there were any."""

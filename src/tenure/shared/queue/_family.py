@@ -9,10 +9,12 @@ from anyio import CancelScope
 
 from tenure.engine import ENTRIES, Entry, Page, Reply, Scan, SetEntry, Settle, TooMany
 from tenure.store import Codec, Store
-from tenure.waiting import this_task
+from tenure.waiting import checkpoint, this_task
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
+UNKEPT = "step!"
+"""The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
 
 
 class Source(Protocol):
@@ -63,8 +65,14 @@ class Family:
             raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
         self.used.add(name)
 
+    async def found(self, prefix: str, name: str) -> Entry | None:
+        """The entry of that name, as it was at the first call for the `prefix`. To find one is a checkpoint."""
+        if (entry := (await self.stored(prefix)).get(name)) is not None:
+            await checkpoint()
+        return entry
+
     async def stored(self, prefix: str) -> dict[str, Entry]:
-        """The entries whose names begin with `prefix`, as they were at the first call."""
+        """The entries whose names begin with `prefix`, as they were at the first call; the keys lack the prefix."""
         if (known := self._stored.get(prefix)) is None:
             known = self._stored[prefix] = await self.read(prefix)
         return known
@@ -77,7 +85,7 @@ class Family:
         found: dict[str, Entry] = {}
         after = prefix if self._entries else ""
         while after:
-            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)))
+            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)), patient=True)
             assert isinstance(page, Page)
             entries = [entry for entry in page.rows if entry.name.startswith(prefix)]
             found.update((entry.name.removeprefix(prefix), entry) for entry in entries)
@@ -90,7 +98,7 @@ class Family:
         Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
         Cancellation: the value may or may not be stored.
         """
-        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value))
+        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value), patient=True)
         if isinstance(answer, TooMany):
             raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
         if isinstance(answer, Entry):

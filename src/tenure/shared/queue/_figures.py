@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from tenure.arguments import check_seconds
 from tenure.engine import Count, QueueCounts
-from tenure.errors import EngineError
+from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Sample
 from tenure.store import Store, names, together
 
@@ -73,7 +73,7 @@ class QueueFigures:
                 try:
                     with anyio.fail_after(_TIMEOUT):
                         await self.read()
-                except (EngineError, TimeoutError) as problem:
+                except (EngineError, StoreUnavailable, TimeoutError) as problem:
                     self.problem = str(problem) or f"{self._store.url}: no answer within {_TIMEOUT:g} s"
                 await self._alarm.sleep(self._every)
 

@@ -76,7 +76,7 @@ class Feed:
                 session = await self._store.session(self._store.ttl, self._key)
                 watched = Scan(TASK, self._key, only=str(self.task_id), watch=session.id)
                 with Watch(self._hints, session, lambda: None) as watch:
-                    answer = await self._store.call(watched)
+                    answer = await self._store.call(watched, patient=True)
                     if isinstance(answer, Reply):
                         session.lose("gone")
                     elif not answer.rows:

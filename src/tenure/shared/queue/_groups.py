@@ -24,7 +24,8 @@ class GroupStatistics:
     A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
     tasks count as delayed. `children`: these tasks are children of other tasks; tasks without a parent that have the
     same group are counted apart. `starts_in` is how many seconds remain until the next task of the group may start, by
-    its rate or since it is held off; the queue may have to wait for longer.
+    its rate or since it is held off; the queue may have to wait for longer. `held_off` is the same if the group is held
+    off, else 0. `weight` is its weight in the turns.
     """
 
     group: str
@@ -33,6 +34,8 @@ class GroupStatistics:
     leased: int
     children: bool = False
     starts_in: float = 0.0
+    held_off: float = 0.0
+    weight: float = 1.0
 
     @property
     def unfinished(self) -> int:
@@ -44,7 +47,8 @@ def group_statistics(counts: GroupCounts) -> GroupStatistics:
     """The engine's counts of a group, for the user."""
     name, is_of_children = shown_group(counts.group), counts.group.startswith(OF_CHILDREN)
     return GroupStatistics(
-        name, counts.waiting, counts.delayed, counts.leased, is_of_children, counts.starts_in
+        *(name, counts.waiting, counts.delayed, counts.leased, is_of_children),
+        *(counts.starts_in, counts.held_off, counts.weight),
     )
 
 

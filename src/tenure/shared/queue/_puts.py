@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
-from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.store import Batcher, Held, Session, Store, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
 from ._groups import GroupSettings
+from ._ring import Watch, at_work
 
 _MOST_BYTES = 4 * 2**20
 
@@ -19,12 +21,13 @@ _MOST_BYTES = 4 * 2**20
 class _Request(Held):
     """A caller's tasks; its session may lose their place in the line on the engine."""
 
-    __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
+    __slots__ = ("again", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
 
     def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
         self.size = sum(len(task.payload) for task in request.tasks)
         self.again = again
+        self.runner = at_work.get()
         self.sent = False
         self.room = False
         self.queued_in: Session | None = None
@@ -50,6 +53,7 @@ class Producers:
         self._sent: list[_Request] = []
         self._queued: dict[str, _Request] = {}
         self._alarm = Timer(store.call_at, self.ask_everything)
+        self._watch: Watch | None = None
 
     def __len__(self) -> int:
         return len(self._line)
@@ -62,17 +66,29 @@ class Producers:
         cursor: tuple[str, bytes] | None = None,
         expected: bytes | None = None,
     ) -> Accepted | Conflict:
-        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and
+        `StoreUnavailable` unless it is to `wait`.
 
         Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
         applied.
         """
-        session = await self._store.session(self._store.ttl, self._key)
+        session = self._store.sessions.current(self._store.ttl, self._key)
+        if session is None:
+            with (
+                nullcontext()
+                if wait
+                else self._store.promptly(self._key, f"putting {outcome_of(sent=False)}")
+            ):
+                session = await self._store.session(self._store.ttl, self._key)
         request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)
         self._turns.schedule()
-        return await self._line.wait(request.waiter)
+        if wait:
+            return await self._line.wait(request.waiter)
+        return await self._turns.answered(
+            self._line, request.waiter, lambda: f"putting {outcome_of(sent=request.sent)}"
+        )
 
     # what Turns asks
 
@@ -108,6 +124,10 @@ class Producers:
                 request.queued_in = session
                 session.add(request)
                 self._alarm.set(reply.ask_again_in)
+                if request.runner is not None:
+                    self._watch = self._watch or Watch(self._store, self._key)
+                    self._watch.add(request.runner, request.waiter)
+                    request.runner = None
         self._go_on()
 
     def on_session_lost(self, *, resent: bool) -> None:

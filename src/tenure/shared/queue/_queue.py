@@ -87,6 +87,8 @@ from ._takes import Takers
 from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
+_SHORTEST_HOLD = 1e-6
+"""Seconds: the clock of an engine has no finer steps."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
@@ -119,10 +121,10 @@ class WorkQueue(Target[P], Generic[P]):
     `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
-    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
-    `traceback=False`, it has not.
+    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
+    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
+    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
+    values of variables; with `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
     1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
@@ -154,7 +156,7 @@ class WorkQueue(Target[P], Generic[P]):
         max_size: int = 10_000,
         aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 20,
+        max_deliveries: int = 5,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = 180 * 86400.0,
         key_ttl: float | None = None,
@@ -186,7 +188,7 @@ class WorkQueue(Target[P], Generic[P]):
         self.takers: Takers = client.takers
         client.producers.max_size = self.max_size
         client.takers.aging = aging
-        client.takers.max_deliveries = max_deliveries
+        client.takers.suspects.limit(max_deliveries)
         client.takers.keep = keep_payloads
         client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)
@@ -633,7 +635,8 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> None:
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
-        They are options of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
+        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied, or only in the next session.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
@@ -644,11 +647,14 @@ class WorkQueue(Target[P], Generic[P]):
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
+        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
+        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may
+        not be applied.
         """
         seconds = check_seconds("seconds", seconds)
+        seconds = max(seconds, _SHORTEST_HOLD) if seconds else 0.0
         named = "" if group is None else check_group("group", group)
-        for name in (named, group_of_children(named))[: 1 + bool(named)] if seconds else ():
+        for name in (named, group_of_children(named))[: 1 + bool(named)]:
             await self.store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
 
     async def cursors(self) -> dict[str, Any]:
@@ -755,7 +761,10 @@ class WorkQueue(Target[P], Generic[P]):
         await self.store.call(SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
-        """Deliver tasks again. Cancellation: it may or may not be applied."""
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
+
+        Cancellation: it may or may not be applied.
+        """
         await self.store.call(SetPaused(self.key, paused=False))
 
     # for the children of tasks

@@ -30,7 +30,7 @@ class Watchers:
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(str(task_id), session) as watch:
-                answer = await self._store.call(GetResult(self._key, task_id, session.id))
+                answer = await self._store.call(GetResult(self._key, task_id, session.id), patient=True)
                 if isinstance(answer, Outcome):
                     return answer
                 if answer is Reply.UNKNOWN:
@@ -47,7 +47,7 @@ class Watchers:
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(_DRAINED, session) as watch:
-                answer = await self._store.call(Count(self._key, session.id))
+                answer = await self._store.call(Count(self._key, session.id), patient=True)
                 if not isinstance(answer, QueueCounts):
                     session.lose("gone")
                 elif answer.waiting or answer.delayed or answer.leased or answer.suspended or answer.ending:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import cast
 
 from tenure.arguments import check_count, check_flag, check_number, check_seconds
@@ -20,8 +22,8 @@ class Retry:
 
     `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task a
     dead letter at once, whose error says so. A try that takes too long raises `TimeoutError`. An exception group is
-    tried again only if each exception in it is; the type of the group itself does not count. `Dead`, `Discard` and
-    `RetryLater` are not compared. Raises `ValueError` and `TypeError`.
+    tried again only if each exception in it is; the type of the group itself does not count. Types of the same module
+    and name are the same. `Dead`, `Discard` and `RetryLater` are not compared. Raises `ValueError` and `TypeError`.
 
     Thread safety: any. Source: exponential backoff with jitter as in AWS's "Exponential Backoff and Jitter" (Brooker).
     """
@@ -48,7 +50,8 @@ class Retry:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        options = (f"{option.name}={_shown(getattr(self, option.name))}" for option in fields(self))
+        name_of = attrgetter("__name__")
+        options = (f"{option.name}={_shown(getattr(self, option.name), name_of)}" for option in fields(self))
         return f"Retry({', '.join(options)})"
 
     def delay(self, failures: int) -> float:
@@ -64,10 +67,10 @@ class Retry:
         follow.
         """
         for leaf in leaves(error):
-            if isinstance(leaf, self.never):
-                return f"not tried again: {type(leaf).__name__} is in never={_shown(self.never)}"
-            if not isinstance(leaf, self.on):
-                return f"not tried again: {type(leaf).__name__} is not in on={_shown(self.on)}"
+            if _is_one_of(leaf, self.never):
+                return f"{NOT_AGAIN}{_full_name(type(leaf))} is in never={_shown(self.never)}"
+            if not _is_one_of(leaf, self.on):
+                return f"{NOT_AGAIN}{_full_name(type(leaf))} is not in on={_shown(self.on)}"
         return None
 
 
@@ -115,6 +118,12 @@ class Dead(Exception):
         self.reason: str = str(reason)
 
 
+NOT_AGAIN = "not tried again: "
+CANNOT_BE_KEPT = "cannot be kept"
+"""The end of the reason why a task whose work is done is not tried again: a try would repeat the work."""
+CANNOT_BE_RESULT = "which cannot be the result"
+
+
 def is_failure(error: BaseException) -> bool:
     """True if a handler that raises this error has failed, rather than said that the try does not count."""
     return not (
@@ -138,8 +147,21 @@ def _check_types(name: str, types: object) -> tuple[type[BaseException], ...]:
     return cast("tuple[type[BaseException], ...]", types)
 
 
-def _shown(option: object) -> str:
+def _is_one_of(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """True for an error of these kinds, or of kinds of the same names: another process may have its own."""
+    if isinstance(error, kinds):
+        return True
+    names = {_full_name(kind) for kind in type(error).__mro__}
+    return not names.isdisjoint(map(_full_name, kinds))
+
+
+def _full_name(kind: type) -> str:
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _shown(option: object, name_of: Callable[[type], str] = _full_name) -> str:
     if not isinstance(option, tuple):
         return repr(option)
-    names = [kind.__name__ for kind in cast("tuple[type[BaseException], ...]", option)]
+    names = [name_of(kind) for kind in cast("tuple[type[BaseException], ...]", option)]
     return f"({', '.join(names)}{',' * (len(names) == 1)})"

@@ -21,14 +21,15 @@ from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
 from tenure.errors import CapacityMismatch, EngineError, StoreClosed
-from tenure.handlers import is_closing, split_failure
+from tenure.handlers import NotKept, is_closing, split_failure
 from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Line, now
+from tenure.waiting import Line, apart, now
 
 from ._family import HandlerScope
 from ._queue import WorkQueue
-from ._retry import Dead, Retry
+from ._retry import CANNOT_BE_RESULT, Dead, Retry
+from ._ring import Crew, at_work
 from ._takes import Dismissed
 from ._task import Task, event_of
 
@@ -54,10 +55,11 @@ class Runners:
     `name` is the name of the user's function, for messages. Without `limits`, the handlers limit the time of tries
     themselves.
 
-    Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
+    Callers may pass five functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
     to wait first, and it is asked again afterwards; None: for nothing.
-    `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
+    `prepare(number)` is awaited once that runner has a task, before the time of the try begins; what it raises fails
+    the try. `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
     `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
     accepted, as in `LeaseLost`, or None.
     """
@@ -75,6 +77,7 @@ class Runners:
         slots: Callable[[], AbstractAsyncContextManager[Slot]] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        prepare: Callable[[int], Awaitable[object]] | None = None,
         name: str = "the handler",
     ) -> None:
         self._name = name
@@ -98,15 +101,18 @@ class Runners:
         self._pause = pause
         self._slots = slots
         self._judge = judge
+        self._prepare = prepare
         self._on_settled = on_settled
         self._pausing: set[CancelScope] = set()
         self._problem: Exception | None = None
         self._ended: Line[None, None] = Line(lambda _: None)
+        self._crew = Crew(queue.store, queue.key, len(handlers), self.counts.total)
 
     @property
     def stalled(self) -> str | None:
-        """The reason why these runners take nothing although the engine can be reached, as in `Takers`."""
-        return self._queue.takers.stalled if self.running and not self.draining else None
+        """The reason why these runners take nothing although the engine can be reached, as in `Takers` and `Crew`."""
+        waits = self._queue.takers.stalled if self.running and not self.draining else None
+        return waits or self._crew.stuck
 
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
@@ -117,10 +123,11 @@ class Runners:
         self._problem = None
         self._set_prefetch(self._prefetch)
         try:
-            async with unwrapped_task_group() as group:
-                for number, handle in enumerate(self._handlers):
-                    name = f"tenure worker {self._queue.name} {number}"
-                    group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
+            with self._crew.working():
+                async with unwrapped_task_group() as group:
+                    for number, handle in enumerate(self._handlers):
+                        name = f"tenure worker {self._queue.name} {number}"
+                        group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
         finally:
             self._set_prefetch(0)
             try:
@@ -158,6 +165,9 @@ class Runners:
         self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
+        at_work.set(self._crew.runners[number])
+        # each try in a copy of the context in which these runners were started
+        handle = apart(handle)
         try:
             while not self.draining:
                 if self._slots is None:
@@ -201,7 +211,7 @@ class Runners:
                         slot.idled()
                     return
                 session, taken = delivery
-                await self._work(Task(self._source, session, taken, handler_scope), handle, scope)
+                await self._work(number, Task(self._source, session, taken, handler_scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
         with anyio.move_on_after(seconds):
@@ -215,16 +225,19 @@ class Runners:
         finally:
             self._pausing.discard(scope)
 
-    async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
+    async def _work(self, number: int, task: Task, handle: Handle, scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but interruptions."""
         self.busy += 1
         timeout = self._timeout_of(task)
         limited = timeout is not None or task.deadline is not None
-        if limited:
-            ends = inf if timeout is None else now() + timeout
-            scope.deadline = ends if task.deadline is None else min(ends, task.deadline)
         failure = interruption = None
         try:
+            if self._prepare is not None:
+                scope.deadline = inf if task.deadline is None else task.deadline
+                await self._prepare(number)
+            if limited:
+                ends = inf if timeout is None else now() + timeout
+                scope.deadline = ends if task.deadline is None else min(ends, task.deadline)
             result = await handle(task)
             if result is not None:
                 failure = self._keep(task, result)
@@ -251,7 +264,7 @@ class Runners:
         try:
             task.set_result(result)
         except (TypeError, ValueError) as problem:
-            what = f"{self._name} returned {type(result).__name__}, which cannot be the result"
+            what = f"{self._name} returned {type(result).__name__}, {CANNOT_BE_RESULT}"
             return Dead(f"{what}: {problem.__cause__ or problem}")
         return None
 
@@ -264,6 +277,8 @@ class Runners:
     ) -> Settle:
         if failure is None and interruption is None:
             return task.verdict(None)
+        if isinstance(failure, NotKept):
+            failure = Dead(f"{self._name} returned {failure.kind}, {CANNOT_BE_RESULT}: {failure.reason}")
         if failure is not None and self._judge is not None:
             failure = self._judge(task, failure)
         return task.interrupted() if failure is None else task.verdict(failure)

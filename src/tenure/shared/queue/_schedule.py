@@ -202,7 +202,7 @@ class Schedule(Generic[P]):
 
         It is the same while the schedule is paused. Raises `StoreClosed`, `EngineError`.
         """
-        state = await self._look()
+        state = await self._look(patient=False)
         after = state.now if state.tick is None else max(state.now, state.tick)
         tick = self._coming(after)
         return None if tick is None else datetime.fromtimestamp(tick, self._ticks.zone)
@@ -212,7 +212,9 @@ class Schedule(Generic[P]):
 
         Cancellation: as with `WorkQueue.put`.
         """
-        return await self.queue.put(self._payload, **self._options_of((await self._look()).now, 0.0))
+        return await self.queue.put(
+            self._payload, **self._options_of((await self._look(patient=False)).now, 0.0)
+        )
 
     # for the schedules
 
@@ -251,8 +253,8 @@ class Schedule(Generic[P]):
 
     # inside
 
-    async def _look(self) -> State:
-        counts = await read_counts(self.queue.store, self.queue.key)
+    async def _look(self, *, patient: bool = True) -> State:
+        counts = await read_counts(self.queue.store, self.queue.key, patient=patient)
         stored = dict(counts.cursors).get(self._cursor)
         if stored is None:
             return State(None, None, False, counts.now)

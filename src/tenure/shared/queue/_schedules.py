@@ -13,7 +13,7 @@ import anyio
 from tenure.arguments import LONGEST_NAME, check_text, shows_options
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
-from tenure.store import decoded, read_counts
+from tenure.store import decoded, outcome_of, read_counts
 
 from ._options import PutOptions
 from ._payload import P
@@ -182,7 +182,7 @@ class Schedules(Generic[P]):
 
     async def _step(self) -> float:
         """Put what is due; return the seconds after which to check again."""
-        soonest, counts = _PERIOD, await read_counts(self.queue.store, self.queue.key)
+        soonest, counts = _PERIOD, await read_counts(self.queue.store, self.queue.key, patient=True)
         stored = dict(counts.cursors)
         for record in schedules_in(counts, self.queue.store.codec, self.queue.codec):
             if not record.kept_in_store or record.paused:
@@ -238,7 +238,8 @@ class Schedules(Generic[P]):
                 raise RuntimeError(f"queue {self.queue.name!r} has {MOST} schedules, which is the most")
             expected = None if stored is None else StoredCursor(stored)
             try:
-                await self.queue.put_many([], cursor=(cursor, after), expected=expected)
+                with store.promptly(self.queue.key, f"the change of the schedule {outcome_of(sent=True)}"):
+                    await self.queue.put_many([], cursor=(cursor, after), expected=expected)
             except CursorConflict:
                 continue
             except OutcomeUnknown:

@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from tenure.arguments import check_name
-from tenure.engine import Reply
+from tenure.engine import Entry, Reply
 from tenure.store import decoded
+from tenure.waiting import checkpoint
 
-from ._family import STEP, Family
+from ._family import STEP, UNKEPT, Family
+from ._retry import CANNOT_BE_KEPT
 
 R = TypeVar("R")
+
+_STEPS = "step"
 
 
 async def step(
@@ -20,22 +24,45 @@ async def step(
     name: str,
     check: Callable[[], object],
     function: Callable[[], Awaitable[R]] | Callable[[], R],
-    encode: Callable[[Any], bytes],
+    encode: Callable[[str, Any], bytes],
+    unkept: Callable[[Exception, str], Exception],
 ) -> R | Reply:
     """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
+
+    A step whose value cannot be kept has run all the same: the reason is stored instead, and raised in later
+    deliveries, through `unkept`.
 
     Raises `RuntimeError` for a name that was used before, and for too many entries.
     Cancellation: the value may or may not be stored.
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:
-        entry = (await family.stored(STEP)).get(name)
+        # both kinds of names in one reading
+        stored = await family.stored(_STEPS)
+        if (entry := stored.get(f"!{name}")) is not None:
+            reason = entry.value.decode()
+            problem = RuntimeError(
+                f"{family}: the step {name!r} has run before and is not run again: {reason}"
+            )
+            raise unkept(problem, reason)
+        if (entry := stored.get(f"/{name}")) is not None:
+            await checkpoint()
         check()
         if entry is not None:
             data = entry.value
         else:
             made = function()
-            data = encode(await made if inspect.isawaitable(made) else made)
+            value = await made if inspect.isawaitable(made) else made
+            try:
+                data = encode("step", value)
+            except Exception as problem:  # noqa: BLE001 a codec may raise anything
+                reason = f"the value of the step {name!r}, of type {type(value).__name__}, {CANNOT_BE_KEPT}"
+                marker = reason.encode(errors="replace")
+                stored[f"!{name}"] = Entry(UNKEPT + name, "value", "done", marker)
+                answer = await family.write(UNKEPT + name, marker)
+                if isinstance(answer, Reply):
+                    return answer
+                raise unkept(problem, reason) from problem.__cause__
             data = await family.write(STEP + name, data)
     except BaseException:
         family.used.remove(STEP + name)  # the handler may try the step again

@@ -9,7 +9,7 @@ needs no exchange.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -23,9 +23,13 @@ from tenure.waiting import Line, Waiter, now
 
 from ._demand import Demand
 from ._groups import GroupSettings
+from ._suspects import PATIENCE, Suspects, room
 
 _LATER = 30.0
 """Seconds between two checks whether a taker can still come back."""
+
+_GLANCE = 0.1
+"""Seconds between two looks at the rest of the process while suspects are in it."""
 
 OnSettled = Callable[[str | None], object]
 """Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
@@ -52,7 +56,6 @@ class Takers(Held):
 
     def __init__(self, store: Store, key: str, listener: object, groups: GroupSettings) -> None:
         self.aging: float | None = None
-        self.max_deliveries = 20
         self.keep = False
         self.dead_ttl: float | None = None
         self.user: Callable[[], object | None] = lambda: None
@@ -73,6 +76,8 @@ class Takers(Held):
         self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
         self._alarm = Timer(store.call_at, self.reask)
+        self.suspects: Suspects = Suspects(self)
+        self._glance = Timer(store.call_at, self._look)
         self._idling: Line[None, None] = Line(_nothing)
         self._closed = False
         self._seen: tuple[object, float] = (None, 0.0)
@@ -93,9 +98,17 @@ class Takers(Held):
             self._seen, self._seen_at = seen, now()
         registered = self._demand.registered > 0 and not self._batcher.busy
         since = max(self._seen_at, self._alarm.due) if registered else self._seen_at
-        if not len(self._line) or (seconds := now() - since) <= self._store.ttl:
+        if not len(self._line) or (seconds := now() - since) <= self._store.ttl or room.is_closed():
             return None
         return f"no exchange with the engine has come back for {seconds:.0f} s, while {len(self._line):,} takers wait"
+
+    @property
+    def in_hand(self) -> int:
+        """The number of tasks that takers here have, or whose verdict is not on record; without kept suspects."""
+        session = self._groups.sent_in
+        if self._closed or session is None or session.is_over():
+            return 0
+        return len(self._holders) - len(self.suspects.kept) + len(self._settling) + len(self._sent)
 
     async def take(self, group: object = None) -> tuple[Session, Taken]:
         """Take the next task. Raises `StoreClosed`, `EngineError`; `Dismissed` when the group is dismissed meanwhile.
@@ -190,6 +203,7 @@ class Takers(Held):
         if not self._closed:
             self._demand.prefetch += change
             self._give_back_prefetched(but=self._demand.prefetch)
+            self._give_back_suspects()
 
     def dismiss(self, group: object) -> None:
         """End the wait of the takers of a group."""
@@ -214,6 +228,9 @@ class Takers(Held):
             else:  # its session was lost before this could be said
                 entry[2](entry[0].lost)
         demand, waiting = self._demand, len(self._line)
+        if room.session is not None and room.is_closed():
+            waiting = demand.prefetch_window = 0
+            self._glance.set(_GLANCE)
         if not (self._sent or self._probes or demand.is_needed(waiting)):
             self._wake_idling()
             return None
@@ -230,7 +247,7 @@ class Takers(Held):
             want,
             demand.advertising,
             self.aging,
-            self.max_deliveries,
+            self.suspects.most,
             self.keep,
             self.dead_ttl,
         )
@@ -240,16 +257,26 @@ class Takers(Held):
         session.unreleased.pop(self, None)
         for _, settle, on_settled in sent:
             on_settled("refused" if settle.token in answer.refused else None)
-        for taken in answer.tasks:
+        tasks = answer.tasks
+        apart = room.session is not None and room.is_closed()
+        for taken in tasks:  # all are looked at before one begins
+            if taken.deliveries - taken.attempts > self.suspects.first:
+                apart = True
+        if apart:
+            tasks = self._keep_suspects(session, tasks)
+        for taken in tasks:
             self._hand_over(session, taken)
         if answer.paused:
             self._give_back_prefetched()
+            self._give_back_suspects()
         for token in answer.stop:
             self.stop(token)
         if self._stopped:
             self._stopped &= self._holders.keys()
         for probe in [probe for probe, asked in self._probes.items() if asked]:
             self._line.fail(probe, anyio.WouldBlock())
+        if apart:
+            self._proceed()
         idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
         self._register(session)
         if idle or self._holders or len(self._line):
@@ -261,6 +288,7 @@ class Takers(Held):
         for _, _, on_settled in sent:
             on_settled("unacknowledged" if resent else "gone")
         self._demand.session_lost()
+        self._proceed()
         self._go_on()
 
     def on_error(self, error: Exception, session: Session | None) -> None:
@@ -307,11 +335,12 @@ class Takers(Held):
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        prefetched = next((pair for pair in self._prefetched if pair[1].token == token), None)
-        if prefetched is not None:
-            self._prefetched.remove(prefetched)
-            self._give_back(*prefetched)
-        elif holder is None:
+        for untaken in (self._prefetched, self.suspects.kept):
+            for pair in [pair for pair in untaken if pair[1].token == token]:
+                untaken.remove(pair)
+                self._give_back(*pair)
+                return
+        if holder is None:
             self._stopped.add(token)  # it may still be on its way
         else:
             holder.stop()
@@ -332,6 +361,7 @@ class Takers(Held):
         self._closed = True
         self._demand.prefetch = 0
         self._give_back_prefetched()
+        self._give_back_suspects()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def lose(self, reason: str) -> None:
@@ -357,11 +387,13 @@ class Takers(Held):
                 self._line.grant(waiter, (session, taken))
             else:
                 self._give_back(session, taken)
+        if self.suspects.kept:
+            self._proceed()
         return waiter
 
     def _hand_over(self, session: Session, taken: Taken) -> None:
-        if taken.deadline is not None:  # from here on it is a time of the loop's clock
-            taken = replace(taken, deadline=now() + taken.deadline)
+        if taken.deadline is not None:
+            taken = _in_loop_time(taken)
         taker = self._line.head()
         if session.lost is not None or (taker is None and len(self._prefetched) >= self._demand.prefetch):
             self._give_back(session, taken)
@@ -371,6 +403,66 @@ class Takers(Held):
             self._prefetched.append((session, taken))
         else:
             self._line.grant(taker, (session, taken))
+
+    def _keep_suspects(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
+        """Suspects have come, or others of this process have the room; returns the tasks that may begin now: none."""
+        suspects = self.suspects
+        back = suspects.keep(session, [_in_loop_time(taken) for taken in tasks])
+        for _, taken in suspects.kept:
+            self._holders.setdefault(taken.token, None)
+        self._give_back_prefetched()
+        for taken in back:
+            self._give_back(session, taken)
+        self._glance.set(_GLANCE)
+        return ()
+
+    def _proceed(self) -> None:
+        """Take the next step with the suspects here, if it is time for that."""
+        suspects = self.suspects
+        if not suspects.here:
+            self._forget_suspects()
+        elif suspects.have_ended(self._holders.keys()):
+            suspects.leave()
+        elif not suspects.kept or not suspects.are_alone():
+            return
+        elif (marked := suspects.to_mark()) is not None:
+            session, taken = marked
+            self._settling.append((session, Settle(taken.id, taken.token, Verdict.ALONE), self._marked))
+            self._batcher.schedule()
+        else:
+            while suspects.kept and (taker := self._line.head()) is not None:
+                session, taken = suspects.begin()
+                self._line.grant(taker, (session, taken))
+
+    def _marked(self, refused: str | None) -> None:
+        if refused is not None:
+            self._forget_suspects()
+
+    def _forget_suspects(self) -> None:
+        """The engine has the kept suspects back."""
+        while self.suspects.kept:
+            self._holders.pop(self.suspects.kept.pop()[1].token, None)
+
+    def _look(self) -> None:
+        """Look whether suspects in this process can begin or have ended, or takers can go on."""
+        suspects = self.suspects
+        if suspects.kept and suspects.here:
+            if suspects.impatient:
+                self._give_back_suspects(Verdict.POSTPONE)
+            elif not len(self._line) and len(self._holders) == len(suspects.kept):  # nobody takes here
+                self._give_back_suspects()
+        self._proceed()
+        if room.is_closed():
+            self._glance.set(_GLANCE)
+        self._go_on()
+
+    def _give_back_suspects(self, verdict: Verdict = Verdict.GIVE_BACK) -> None:
+        """Give back the suspects that have not begun."""
+        kept = self.suspects.kept
+        while kept:
+            session, taken = kept.pop()
+            settle = Settle(taken.id, taken.token, verdict, b"not begun", delay=PATIENCE)
+            self.settle(session, settle, _nothing)
 
     def _give_back_prefetched(self, but: int = 0) -> None:
         while len(self._prefetched) > but:
@@ -409,6 +501,11 @@ class Takers(Held):
     def _wake_idling(self) -> None:
         for waiter in self._idling:
             self._idling.grant(waiter, None)
+
+
+def _in_loop_time(taken: Taken) -> Taken:
+    """From here on the deadline is a time of the loop's clock."""
+    return taken if taken.deadline is None else replace(taken, deadline=now() + taken.deadline)
 
 
 def _nothing(_: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,12 +17,13 @@ from anyio import CancelScope
 from tenure.arguments import check_name, check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
-from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled
+from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled, TaskFailed
 from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
 from tenure.store import Codec, Held, Session, Store, decoded, numbers
+from tenure.upkeep import leaves
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
@@ -33,7 +35,7 @@ from ._meta import decode_meta
 from ._own_options import options_in
 from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
-from ._retry import Dead, Discard, Retry, RetryLater, error_of
+from ._retry import CANNOT_BE_KEPT, CANNOT_BE_RESULT, NOT_AGAIN, Dead, Discard, Retry, RetryLater, error_of
 from ._steps import step
 from ._takes import OnSettled, Takers
 
@@ -106,6 +108,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "_session",
         "_since",
         "_trying",
+        "_unkept",
         "attempt",
         "cancelled",
         "deadline",
@@ -149,6 +152,9 @@ class Task(Guarded, Held, Generic[P_co]):
         self._joined = False
         self._if_uncommitted: Settle | None = None
         self._trying: Trying | None = None
+        self._unkept: tuple[Exception, str] | None = (
+            None  # the error by which a value was refused, the reason
+        )
         session.add(self)
         queue.takers.hold(self.token, self)
 
@@ -178,10 +184,27 @@ class Task(Guarded, Held, Generic[P_co]):
     def set_result(self, value: Any) -> None:
         """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
-        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
+        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
+        this exception is not tried again: its work is done.
         """
+        self._result = self._kept("result", value)
+
+    def _encoded(self, what: str, value: Any) -> bytes:
         queue = self._queue
-        self._result = encode(queue.store.codec, queue.key, "result", value, queue.max_payload)
+        return encode(queue.store.codec, queue.key, what, value, queue.max_payload)
+
+    def _kept(self, what: str, value: Any) -> bytes:
+        try:
+            return self._encoded(what, value)
+        except Exception as problem:
+            self.unkept(problem, f"the {what}, of type {type(value).__name__}, {CANNOT_BE_KEPT}")
+            raise
+
+    def unkept(self, problem: Exception, reason: str) -> Exception:
+        """Return the exception, with which the task is not tried again. For the worker and the steps alone."""
+        self._unkept = problem, reason
+        problem.add_note(reason)
+        return problem
 
     def fail(self, error: BaseException) -> None:
         """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
@@ -208,11 +231,10 @@ class Task(Guarded, Held, Generic[P_co]):
         code in the block is cancelled.
         Cancellation: the report may or may not be stored.
         """
-        queue = self._queue
-        data = encode(queue.store.codec, queue.key, "progress", value, queue.max_payload)
+        queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
-        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report))
+        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report), patient=True)
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
@@ -230,22 +252,17 @@ class Task(Guarded, Held, Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. The values last until the task has ended; those of a dead letter, until it is deleted.
+        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
+        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
+        last until the task has ended; those of a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
         `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
         Cancellation: the value may or may not be stored.
         """
-        queue = self._queue
         self.check()
-        made = await step(
-            self._opened_family(),
-            name,
-            self.check,
-            function,
-            lambda value: encode(queue.store.codec, queue.key, "step", value, queue.max_payload),
-        )
+        made = await step(self._opened_family(), name, self.check, function, self._encoded, self.unkept)
         self.check_answer(made)
         return made
 
@@ -323,7 +340,7 @@ class Task(Guarded, Held, Generic[P_co]):
         timeout = check_timeout("timeout", timeout)
         self._check_place("wait_for")
         family = self._opened_family()
-        entry = (await family.stored(SIGNAL)).get(name)
+        entry = await family.found(SIGNAL, name)
         self.check()
         if entry is None:
             # the contract has 0 for no timeout
@@ -358,8 +375,9 @@ class Task(Guarded, Held, Generic[P_co]):
         self.check()
         scope = self._scope
         if isinstance(scope, HandlerScope):
-            if scope.host is this_task():
-                return
+            with suppress(RuntimeError):  # in a thread, no task is running
+                if scope.host is this_task():
+                    return
             where = "in the handler's own task: an asynchronous handler's, and no task that it has started"
         elif isinstance(scope, Batch):
             where = "in a handler of single tasks, since it interrupts the handler: not in one of batches"
@@ -514,7 +532,9 @@ class Task(Guarded, Held, Generic[P_co]):
         if isinstance(failure, RetryLater) and not failure.counts:
             return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
         text, retry = error_of(failure), options_in(self._meta).retry or self._queue.retry
-        if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
+        if (reason := self._why_unkept(failure)) is not None:
+            text += f"\n{NOT_AGAIN}{reason}"
+        elif not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
             if isinstance(failure, RetryLater):
                 return replace(settle, delay=failure.delay)
             if (refusal := retry.refusal(failure)) is None:
@@ -522,6 +542,18 @@ class Task(Guarded, Held, Generic[P_co]):
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
         return replace(settle, verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+
+    def _why_unkept(self, failure: BaseException) -> str | None:
+        for leaf in leaves(failure):
+            if self._unkept is not None and leaf is self._unkept[0]:
+                return self._unkept[1]
+            if isinstance(leaf, TaskFailed):
+                reason = leaf.error.rpartition("\n")[2]
+                if reason.startswith(NOT_AGAIN) and reason.endswith(CANNOT_BE_KEPT):
+                    return reason.removeprefix(NOT_AGAIN)
+                if CANNOT_BE_RESULT in leaf.error:
+                    return f"the result of a child {CANNOT_BE_KEPT}"
+        return None
 
     def _waiting(self, family: Family) -> Settle | None:
         """The verdict in place of DONE, if its handler has caught the interruption, or has left unfinished children."""
@@ -649,7 +681,8 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         with anyio.move_on_after(self._timeout or self._store.settle_timeout):
             self._taken = await (takers.take() if self._timeout else takers.take_at_once())
         if self._taken is None:
-            raise AcquireTimeout(self._name, self._timeout)
+            trouble = self._store.dispatchers.trouble(self._key)
+            raise AcquireTimeout(self._name, self._timeout, reason=f"the store {trouble}" if trouble else "")
         return self._taken
 
     def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:

@@ -192,7 +192,7 @@ class Worker:
         if batch is not None:
             most = check_count("batch", batch, most=CAP)
             seconds = check_seconds("linger", 0.05 if linger is None else linger)
-            make = partial(BatchRunners, batch=most, linger=seconds)
+            make = partial(BatchRunners, batch=most, linger=seconds, name=name_of(handler))
         elif linger is not None:
             raise TypeError("linger must not be given without batch")
         self._dead = None if on_dead is None else DeadLetters(queue, partial(dead_letter_worker, on_dead))
@@ -202,7 +202,8 @@ class Worker:
             timeout=check_timeout("timeout", timeout, least=None),
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
-            pause=partial(until_free, self._threads) if self._threads else None,
+            pause=self._pause if self._threads or self._processes else None,
+            prepare=self._prepare if self._processes else None,
             on_settled=None if self._dead is None else partial(_wake, self._dead),
         )
 
@@ -210,6 +211,14 @@ class Worker:
         runners = self._runners
         state = "draining" if runners.draining else "running" if runners.running else "idle"
         return f"<Worker {self._name!r} {state} busy={runners.busy}/{self._concurrency}>"
+
+    def _pause(self, number: int) -> Awaitable[None] | None:
+        if self._processes:
+            return self._processes[number].replacing()
+        return until_free(self._threads, number)
+
+    async def _prepare(self, number: int) -> None:
+        await self._processes[number].start()
 
     @property
     def ready(self) -> bool:

@@ -16,7 +16,7 @@ function searchForm(where) {
 // It opens on the state that has tasks, those that failed first, and stays there.
 const opensOn = counts => FIRST.find(state => counts[state]) ?? "ended";
 function groupsTable(where, groups) {
-  const isPaced = groups.some(g => g.starts_in), starts = g => [g.starts_in ? `in ${spoken(g.starts_in)}` : "now"];
+  const isPaced = groups.some(g => g.starts_in), starts = g => [g.held_off ? `held off for ${spoken(g.held_off)}` : g.starts_in ? `in ${spoken(g.starts_in)}` : "now"];
   return table([" group", "waiting", "leased", "delayed", ...(isPaced ? ["next start"] : [])],
     groups.map(g => [link(g.children ? `${g.group} (children)` : g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}),
       ...[g.waiting, g.leased, g.delayed].map(count), ...(isPaced ? starts(g) : [])]));
@@ -60,17 +60,20 @@ function queueActions({queue, state}, counts) {
   const pace = paceOf(counts);
   const paused = counts.paused ? element("span", {class: "empty"}, "paused: no tasks are handed out") : null;
   const acts = !MAY_ACT ? [] : [
-    counts.paused ? button("Resume", {action: "resume", queue}) : button("Pause", {action: "pause", queue}),
+    counts.paused || counts.held_off ? button("Resume", {action: "resume", queue}) : null,
+    counts.paused ? null : button("Pause", {action: "pause", queue}),
     state === "dead" && counts.dead ? button("Requeue all dead tasks", {action: "requeue", queue, all: true}) : null,
     ["waiting", "delayed", "dead"].includes(state) && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
   return paused || pace || acts.length ? [element("p", {class: "acts"}, paused, pace ? element("span", {class: "empty"}, pace) : null, ...acts)] : [];
 }
-// The rates of a queue, and when its next task may start. A rate alone never holds a queue off for longer than one task takes.
-function paceOf({rate: ofQueue, group_rate: ofGroups, starts_in}) {
+// The rates and limits of a queue, and when its next task may start.
+function paceOf({rate: ofQueue, group_rate: ofGroups, starts_in, held_off, per_group, max_group_size, weights, on_retry}) {
   const per = r => r >= 1 ? `${Number(r.toPrecision(3))} a second` : `1 in ${spoken(1 / r)}`;
   return [
     ofQueue ? `rate: ${per(ofQueue)}` : "", ofGroups ? `rate of each group: ${per(ofGroups)}` : "",
-    !starts_in ? "" : ofQueue && starts_in * ofQueue < 1.000001 ? `next task in ${spoken(starts_in)}` : `held off for ${spoken(starts_in)}`,
+    per_group ? `${count(per_group)} of each group at a time${on_retry === "pass" ? ", on_retry=pass" : ""}` : "",
+    max_group_size ? `at most ${count(max_group_size)} unfinished of each group` : "", weights ? `${count(weights)} groups with a weight` : "",
+    held_off ? `held off for ${spoken(held_off)}` : starts_in ? `next task in ${spoken(starts_in)}` : "",
   ].filter(Boolean).join(", ");
 }
 const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],

@@ -43,7 +43,7 @@ function drawFailures(found) {
   const kinds = steady("failures", found.kinds, k => `${k.queue} ${k.type}`, (one, other) => one.latest - other.latest);
   const more = found.more ? element("p", {class: "empty"}, "there are more, which are still being read") : null;
   showRows("failures", ...[table([" error", " queue", "dead", "delayed", "latest", " latest error"], kinds.map(k => [
-    link(k.type, {queue: k.queue, state: k.dead ? "dead" : "delayed", ...(k.error ? {find: k.type} : {})}), k.queue, count(k.dead), count(k.delayed),
+    link(k.type, {queue: k.queue, state: k.dead ? "dead" : "delayed", ...(k.error?.includes(k.type) ? {find: k.type} : {})}), k.queue, count(k.dead), count(k.delayed),
     k.delayed ? "now" : spoken(k.latest), link(k.error ? shortened(k.error, 90) : `task ${k.task}`, {queue: k.queue, task: k.task})]),
     (name, text) => name === "dead" && text !== "0"), more].filter(Boolean));
 }

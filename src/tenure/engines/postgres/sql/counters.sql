@@ -127,7 +127,7 @@ BEGIN
 END $$;
 
 -- -> ok, more
-CREATE FUNCTION tenure.reset_barrier(_clock bigint, _cap bigint, _key bytea)
+CREATE FUNCTION tenure.reset_barrier(_clock bigint, _cap bigint, _key bytea, _parties bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'barrier', _key);
@@ -136,8 +136,14 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.tidy_barrier(now, _key);
+    IF _parties > 0 AND NOT EXISTS (SELECT FROM tenure.barrier b WHERE b.key = _key) THEN
+        INSERT INTO tenure.barrier (key, parties, on_departure, born)
+        VALUES (_key, _parties, 'break', tenure.new_tokens(now, 1));
+    END IF;
     PERFORM tenure.break_barrier(_key) FROM tenure.barrier b WHERE b.key = _key;
-    UPDATE tenure.barrier b SET broken = false, generation = b.generation + 1 WHERE b.key = _key;
+    IF _parties = 0 THEN
+        UPDATE tenure.barrier b SET broken = false, generation = b.generation + 1 WHERE b.key = _key;
+    END IF;
     PERFORM tenure.tidy_barrier(now, _key);
     RETURN tenure.reply('ok');
 END $$;

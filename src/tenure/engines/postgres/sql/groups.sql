@@ -408,6 +408,7 @@ DECLARE
     queue tenure.queue;
     before bigint;
     was_open bigint;
+    due bigint;
     is_other boolean;
 BEGIN
     IF now IS NULL THEN
@@ -426,15 +427,14 @@ BEGIN
         RETURN tenure.reply('ok');
     END IF;
     before := queue.waiting - queue.held;
+    due := tenure.next_due(queue);
     queue.has_groups := true;
     queue.per_group := _per_group;
     queue.group_size := _max_size;
     queue.keep_order := _keep_order;
     queue.weights := cardinality(_groups);
     was_open := queue.open;
-    queue.rate := _rate;
-    queue.group_rate := _group_rate;
-    queue := tenure.open_queue(queue);
+    queue := tenure.set_rates(queue, _rate, _group_rate);
     DELETE FROM tenure.turn t WHERE t.queue = _queue;
     INSERT INTO tenure.turn (queue, name, cost)
     SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
@@ -450,7 +450,8 @@ BEGIN
             SELECT g.name FROM tenure.task_group g
             WHERE g.queue = _queue AND g.period = queue.period AND g.producers > 0 ORDER BY g.name));
     END IF;
-    PERFORM tenure.save_queue(now, tenure.offer_tasks(
-        queue, CASE was_open WHEN 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END));
+    queue := tenure.offer_tasks(
+        queue, CASE was_open WHEN 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END);
+    PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
     RETURN tenure.reply('ok');
 END $$;

@@ -42,6 +42,7 @@ BEGIN
     _q.has_groups := true;
     IF _q.starts_at + tenure.slack_of(_q.rate) <= _q.at THEN
         _q.starts_at := NULL;
+        _q.paced_at := NULL;
     END IF;
     _q.open := NULL;
     IF _q.rate IS NOT NULL OR _q.starts_at IS NOT NULL THEN
@@ -170,7 +171,7 @@ BEGIN
         UPDATE tenure.task_group g SET held = l.waiting - l.now_free, tag = CASE WHEN l.now_free > 0 THEN g.tag END
         FROM limited l WHERE g.ctid = l.place AND l.now_free <> l.waiting - l.held
     ), changed AS (
-        UPDATE tenure.pace p SET starts_at = l.starts_at, awaited = l.waits FROM limited l WHERE p.ctid = l.pace
+        UPDATE tenure.pace p SET starts_at = l.starts_at, awaited = l.waits, paced_at = NULL FROM limited l WHERE p.ctid = l.pace
     ), made AS (
         INSERT INTO tenure.pace (queue, name, starts_at, awaited)
         SELECT _q.name, l.name, l.starts_at, l.waits FROM limited l WHERE l.pace IS NULL
@@ -186,35 +187,106 @@ BEGIN
     _q.first_old := least(_q.first_old, sums.first_old);
 END $$;
 
--- No task of a group, or of the queue for '', starts until this time.
+-- Whether a queue or a group is held off.
+CREATE FUNCTION tenure.is_held_off(_starts_at double precision, _paced_at double precision, _now bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE
+    RETURN coalesce(_paced_at IS NOT NULL AND _starts_at > _now + 1, false);
+
+-- The two times of a pace that is held off until a time, or no longer, if that is not to come. -infinity: no effect.
+CREATE FUNCTION tenure.held_off(INOUT _starts_at double precision, INOUT _paced_at double precision, _until double precision,
+    _now bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    alone double precision := CASE WHEN tenure.is_held_off(_starts_at, _paced_at, _now) THEN _paced_at ELSE _starts_at END;
+BEGIN
+    IF _until <= _now THEN
+        _starts_at := alone;
+        _paced_at := NULL;
+    ELSIF _until > _starts_at THEN
+        _starts_at := _until;
+        _paced_at := alone;
+    END IF;
+END $$;
+
+-- No task of a group, or of the queue for '', starts until this time; if that is not to come, it is held off no longer.
 CREATE FUNCTION tenure.hold_off_queue(_q tenure.queue, _name bytea, _until double precision) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE
     place tid := tenure.place_of_group(_q, _name);
     pace tid := tenure.place_of_pace(_q, _name);
-    ends_at double precision;
+    times record;
 BEGIN
     IF _name = '' THEN
-        _q.starts_at := greatest(_q.starts_at, _until);
+        times := tenure.held_off(coalesce(_q.starts_at, '-infinity'), _q.paced_at, _until, _q.at);
+        _q.starts_at := times._starts_at;
+        _q.paced_at := times._paced_at;
         _q := tenure.open_queue(_q);
-        ends_at := _q.starts_at + tenure.slack_of(_q.rate);
     ELSE
         _q.has_groups := true;
-        IF pace IS NULL THEN
-            INSERT INTO tenure.pace (queue, name, starts_at) VALUES (_q.name, _name, _until);
-            _q.paces := coalesce(_q.paces, 0) + 1;
-            ends_at := _until;
-        ELSE
-            UPDATE tenure.pace p SET starts_at = greatest(p.starts_at, _until) WHERE p.ctid = pace
-            RETURNING p.starts_at INTO ends_at;
+        times := tenure.held_off('-infinity', NULL, _until, _q.at);
+        IF pace IS NOT NULL THEN
+            SELECT h.* INTO times FROM tenure.pace p CROSS JOIN LATERAL tenure.held_off(p.starts_at, p.paced_at, _until, _q.at) h
+            WHERE p.ctid = pace;
         END IF;
-        ends_at := ends_at + tenure.slack_of(_q.group_rate);
-        _q.first_pace := least(_q.first_pace, _until); -- a pace that is awaited may end later now
-        _q.first_old := least(_q.first_old, _until);
+        IF times._starts_at > '-infinity' THEN
+            IF pace IS NULL THEN
+                INSERT INTO tenure.pace (queue, name, starts_at, paced_at)
+                VALUES (_q.name, _name, times._starts_at, times._paced_at);
+                _q.paces := coalesce(_q.paces, 0) + 1;
+            ELSE
+                UPDATE tenure.pace p SET starts_at = times._starts_at, paced_at = times._paced_at WHERE p.ctid = pace;
+            END IF;
+            _q.first_pace := least(_q.first_pace, times._starts_at, _until); -- a pace that is awaited may end later now
+            _q.first_old := least(_q.first_old, times._starts_at, _until);
+        ELSIF pace IS NOT NULL THEN
+            DELETE FROM tenure.pace p WHERE p.ctid = pace;
+            _q.paces := _q.paces - 1;
+        END IF;
         IF place IS NOT NULL AND _q.named > 0 THEN
             _q := tenure.regroup(_q, ARRAY[_name], 0, 0, 0);
         END IF;
     END IF;
-    _q.keep_until := greatest(_q.keep_until, ceil(ends_at)::bigint);
+    IF _until > _q.at THEN
+        _q.keep_until := greatest(_q.keep_until, ceil(times._starts_at
+            + tenure.slack_of(CASE WHEN _name = '' THEN _q.rate ELSE _q.group_rate END))::bigint);
+    END IF;
     RETURN _q;
+END $$;
+
+-- The two times of a pace whose rate is another one now: the tasks that have started count for as many as before.
+CREATE FUNCTION tenure.repaced(INOUT _starts_at double precision, INOUT _paced_at double precision,
+    _rate double precision[], _new double precision[], _now bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    is_held constant boolean := tenure.is_held_off(_starts_at, _paced_at, _now);
+    alone double precision := CASE WHEN is_held THEN _paced_at ELSE _starts_at END;
+BEGIN
+    alone := CASE WHEN _rate IS NULL OR _new IS NULL OR alone = '-infinity' THEN '-infinity'
+        ELSE _now + least((alone - _now) / _rate[1] + _rate[2] - _new[2], 1) * _new[1] END;
+    _paced_at := CASE WHEN is_held AND alone < _starts_at THEN alone END;
+    IF _paced_at IS NULL THEN
+        _starts_at := alone;
+    END IF;
+END $$;
+
+-- The queue and its groups have other rates.
+CREATE FUNCTION tenure.set_rates(_q tenure.queue, _rate double precision[], _group_rate double precision[])
+RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    times record;
+BEGIN
+    IF _q.rate IS DISTINCT FROM _rate THEN
+        times := tenure.repaced(coalesce(_q.starts_at, '-infinity'), _q.paced_at, _q.rate, _rate, _q.at);
+        _q.starts_at := times._starts_at;
+        _q.paced_at := times._paced_at;
+    END IF;
+    IF _q.group_rate IS DISTINCT FROM _group_rate AND _q.paces > 0 THEN
+        UPDATE tenure.pace p SET starts_at = h._starts_at, paced_at = h._paced_at
+        FROM tenure.pace o CROSS JOIN LATERAL tenure.repaced(o.starts_at, o.paced_at, _q.group_rate, _group_rate, _q.at) h
+        WHERE o.queue = _q.name AND p.ctid = o.ctid;
+        DELETE FROM tenure.pace p WHERE p.queue = _q.name AND p.starts_at = '-infinity';
+        SELECT count(*), min(p.starts_at) FILTER (WHERE p.awaited), min(p.starts_at) FILTER (WHERE NOT p.awaited)
+        INTO _q.paces, _q.first_pace, _q.first_old FROM tenure.pace p WHERE p.queue = _q.name;
+    END IF;
+    _q.rate := _rate;
+    _q.group_rate := _group_rate;
+    RETURN tenure.open_queue(_q);
 END $$;

@@ -18,6 +18,8 @@ DECLARE
     count bigint := cardinality(_tasks.payloads);
     due bigint;
     before bigint;
+    first bigint;
+    new_ones bigint[];
     ready bigint;
     added bigint;
     priorities bigint[] := _tasks.priorities;
@@ -28,15 +30,17 @@ BEGIN
         due := tenure.next_due(_q);
         before := _q.waiting - _q.held;
     END IF;
-    IF _tasks.keys IS NULL AND count = 1 THEN
-        _ids := ARRAY[nextval('tenure.last_task')];
-    ELSIF _tasks.keys IS NULL THEN
-        _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, count));
+    IF _firsts IS NULL AND count = 1 THEN
+        _ids := ARRAY[tenure.new_tokens(_now, 1)];
+    ELSIF _firsts IS NULL THEN
+        first := tenure.new_tokens(_now, count);
+        _ids := ARRAY(SELECT first + i FROM generate_series(0, count - 1) i);
     ELSE
-        SELECT array_agg(CASE
-            WHEN _twins[i] IS NOT NULL THEN -_twins[i]
-            WHEN coalesce(_firsts[i], i) = i THEN nextval('tenure.last_task')
-        END ORDER BY i) INTO _ids FROM generate_series(1, count) i;
+        new_ones := ARRAY(SELECT i FROM generate_series(1, count) i
+            WHERE _twins[i] IS NULL AND coalesce(_firsts[i], i) = i ORDER BY i);
+        first := tenure.new_tokens(_now, cardinality(new_ones));
+        SELECT array_agg(coalesce(first + n.place - 1, -_twins[i]) ORDER BY i) INTO _ids
+        FROM generate_series(1, count) i LEFT JOIN unnest(new_ones) WITH ORDINALITY n (i, place) USING (i);
         SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids FROM generate_series(1, count) i;
     END IF;
     WITH put AS (

@@ -9,7 +9,7 @@ DECLARE
 BEGIN
     SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
     IF NOT FOUND OR it.until <= _at THEN
-        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
+        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
     END IF;
     RETURN it;
 END $$;
@@ -26,6 +26,7 @@ BEGIN
     IF _it.page IS NOT NULL THEN
         UPDATE tenure.limiter l SET until = _it.until, held_until = _it.held_until, held = _it.held,
             last_due = _it.last_due, names = _it.names, ends = _it.ends, rates = _it.rates,
+            sessions = _it.sessions, dues = _it.dues, sizes = _it.sizes,
             page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
         WHERE l.key = _it.key AND l.page = _it.page;
     ELSIF _it.until > _at THEN
@@ -73,7 +74,7 @@ END $$;
 -- -> spent, then of each request: booked(; delay, held, end and size of each limit) or not(; delay, held); gone, more
 CREATE FUNCTION tenure.spend(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
-    _bursts double precision[], _costs double precision[], _longest double precision[]
+    _bursts double precision[], _costs double precision[], _longest double precision[], _horizons double precision[]
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     entry record := tenure.enter_in_session(_clock, _session, 'limiter', _key);
@@ -88,6 +89,7 @@ DECLARE
     ahead double precision[];
     after double precision;
     start double precision;
+    taken double precision;
     delay double precision;
     bookings bytea[];
     waits boolean := false;
@@ -103,14 +105,33 @@ BEGIN
         it := tenure.limiter_of(at, _key);
         clock := greatest(at, it.held_until) - it.held;
         known := ARRAY[tenure.reply('spent')];
+        FOR j IN 1 .. cardinality(it.names) LOOP
+            -- what a session booked ends with it
+            IF it.sessions[j] <> '' AND it.dues[j] > clock AND it.names[j] = ANY (_names)
+                AND NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = it.sessions[j])
+            THEN
+                it.ends[j] := it.ends[j] - it.sizes[j];
+                it.sessions[j] := '';
+            END IF;
+        END LOOP;
+        FOR j IN 1 .. count LOOP
+            place := array_position(it.names, _names[j]);
+            IF it.rates[place] <> _rates[j] THEN
+                it.ends[place] := clock + tenure.booked_ahead(it, clock, _names[j], _rates[j]);
+                it.rates[place] := _rates[j];
+                it.sessions[place] := '';
+            END IF;
+        END LOOP;
         FOR i IN 1 .. cardinality(_longest) LOOP
             start := 0;
+            taken := 0;
             ahead := '{}';
             FOR j IN 1 .. count LOOP
                 cost := _costs[(i - 1) * count + j];
                 ahead[j] := tenure.booked_ahead(it, clock, _names[j], _rates[j]);
                 IF cost <> 0 THEN
                     start := greatest(start, ahead[j] + (cost - _bursts[j]) / _rates[j]);
+                    taken := greatest(taken, ahead[j] - _bursts[j] / _rates[j]);
                 END IF;
             END LOOP;
             IF start < 1e-6 THEN
@@ -118,7 +139,7 @@ BEGIN
             END IF;
             delay := greatest(0, it.held_until - at) + start;
             bookings := ARRAY[delay::text::bytea, it.held::text::bytea];
-            IF delay > _longest[i] + 1e-6 THEN
+            IF delay > _longest[i] + 1e-6 OR (start > 0 AND taken > _horizons[i] + 1e-6) THEN
                 known := known || ROW('not', NULL, bookings)::tenure.answer;
                 CONTINUE;
             END IF;
@@ -127,6 +148,9 @@ BEGIN
                     it.names := it.names[:j - 1] || it.names[j + 1:];
                     it.ends := it.ends[:j - 1] || it.ends[j + 1:];
                     it.rates := it.rates[:j - 1] || it.rates[j + 1:];
+                    it.sessions := it.sessions[:j - 1] || it.sessions[j + 1:];
+                    it.dues := it.dues[:j - 1] || it.dues[j + 1:];
+                    it.sizes := it.sizes[:j - 1] || it.sizes[j + 1:];
                 END IF;
             END LOOP;
             FOR j IN 1 .. count LOOP
@@ -139,6 +163,9 @@ BEGIN
                     it.names[place] := _names[j];
                     it.ends[place] := clock + after;
                     it.rates[place] := _rates[j];
+                    it.sessions[place] := CASE WHEN delay > 0 THEN _session ELSE '' END;
+                    it.dues[place] := clock + start;
+                    it.sizes[place] := after - ahead[j];
                 END IF;
                 bookings := bookings || ARRAY[(clock + after)::text::bytea, (after - ahead[j])::text::bytea];
             END LOOP;
@@ -176,7 +203,6 @@ DECLARE
     place int;
     change double precision;
     ahead double precision;
-    later double precision;
     back double precision;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
@@ -195,16 +221,24 @@ BEGIN
             it.names[place] := _names[j];
             it.ends[place] := clock;
             it.rates[place] := _rates[j];
+            it.sessions[place] := '';
+            it.dues[place] := 0;
+            it.sizes[place] := 0;
         END IF;
         IF place IS NOT NULL THEN
             -- in seconds at the rate of the booking, from now on
             change := it.rates[place] / _rates[j];
             ahead := (it.ends[place] - clock) * change;
             IF _amounts[i] = 'NaN' THEN
-                later := ahead - (_ends[i] - clock);
-                -- of several limits, a later caller may have lost what came back before another limit let it start
-                back := CASE WHEN later > 1e-6 AND cardinality(_names) > 1 THEN 0
-                        ELSE greatest(0, least(_sizes[i], _sizes[i] - later)) END;
+                -- else there is another booking behind it, whose caller may have counted on none of it
+                IF abs(ahead - (_ends[i] - clock)) <= 1e-6 THEN
+                    back := _sizes[i];
+                    ahead := _ends[i] - clock;
+                ELSE
+                    -- a correction has moved the end of the last booking
+                    back := CASE WHEN it.sessions[place] = _session AND abs(it.sizes[place] - _sizes[i]) <= 1e-6
+                            THEN _sizes[i] ELSE 0 END;
+                END IF;
             ELSIF _amounts[i] >= 0 THEN
                 back := greatest(0, least(_amounts[i] / _rates[j], _ends[i] - clock));
             ELSE
@@ -213,6 +247,9 @@ BEGIN
             END IF;
             IF back <> 0 THEN
                 it.ends[place] := clock + least((ahead - back) / change, 1e9);
+                IF _amounts[i] = 'NaN' THEN
+                    it.sessions[place] := '';
+                END IF;
             END IF;
         END IF;
     END LOOP;
@@ -221,7 +258,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> ok, gone, more
+-- 0 seconds end a hold. -> ok, gone, more
 CREATE FUNCTION tenure.hold_off(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _seconds bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -233,6 +270,7 @@ DECLARE
     it tenure.limiter;
     clock double precision;
     begin_at double precision;
+    ends_at double precision;
     waiter bytea;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
@@ -244,8 +282,9 @@ BEGIN
     it := tenure.limiter_of(at, _key);
     begin_at := greatest(at, it.held_until);
     clock := begin_at - it.held;
-    IF at + _seconds / 1e6::double precision > begin_at THEN
-        it.held_until := at + _seconds / 1e6::double precision;
+    ends_at := at + greatest(0, _seconds) / 1e6::double precision;
+    IF ends_at > begin_at OR (_seconds <= 0 AND at < it.held_until) THEN
+        it.held_until := ends_at;
         it.held := it.held + (it.held_until - begin_at);
         FOR waiter IN SELECT w.process FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due >= clock LOOP
             PERFORM tenure.hint(waiter, _key, '', 'held');

@@ -398,19 +398,31 @@ DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
     due bigint;
+    before bigint;
+    was_open bigint;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
     queue := tenure.use_queue(now, _queue);
-    IF _seconds > 0 THEN
-        due := tenure.next_due(queue);
-        queue := tenure.hold_off_queue(queue, _group, now + _seconds);
-        PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
+    IF _seconds IS NULL AND _paused THEN
+        queue.paused := true;
+        PERFORM tenure.save_queue(now, queue);
         RETURN tenure.reply('ok');
     END IF;
-    queue.paused := _paused;
-    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held));
+    due := tenure.next_due(queue);
+    before := queue.waiting - queue.held;
+    was_open := queue.open;
+    IF _seconds > 0 OR queue.paces > 0 OR queue.open IS NOT NULL THEN
+        queue := tenure.hold_off_queue(queue, _group, now + coalesce(_seconds, 0));
+    END IF;
+    IF _seconds IS NULL THEN
+        queue.paused := false;
+        before := 0;
+    END IF;
+    queue := tenure.offer_tasks(
+        queue, CASE WHEN was_open = 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END);
+    PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
     RETURN tenure.reply('ok');
 END $$;
 
@@ -438,8 +450,8 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in; rate and group_rate or
--- NULL), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in, held_off, per_group,
+-- max_group_size, weights, hold; rate and group_rate or NULL), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -469,7 +481,7 @@ BEGIN
     q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
         RETURN NEXT ROW('counts',
-            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0, 0, 0], NULL)::tenure.answer;
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -519,7 +531,9 @@ BEGIN
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
         tenure.ask_again_in(now, NULL), now,
         CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter, q.suspended, q.ending,
-        tenure.starts_in(now, q.starts_at)
+        tenure.starts_in(now, q.starts_at), CASE WHEN q.paced_at IS NULL THEN 0 ELSE tenure.starts_in(now, q.starts_at) END,
+        q.per_group, q.group_size, q.weights, (q.keep_order OR q.per_group = 0 AND q.group_size = 0 AND q.weights = 0
+            AND coalesce(q.rate, q.group_rate) IS NULL)::int
     ], ARRAY[tenure.shown_rate(q.rate), tenure.shown_rate(q.group_rate)])::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -193,7 +193,8 @@ BEGIN
     END IF;
 END $$;
 
--- The groups of a queue. -> page(), row(waiting, delayed, leased, starts_in, unfinished; name, name)
+-- The groups of a queue. -> page(), row(waiting, delayed, leased, starts_in, held_off, weight in millionths, unfinished;
+-- name, name)
 CREATE FUNCTION tenure.list_groups(_now bigint, _queue bytea, _unfinished bigint, _name bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -201,10 +202,13 @@ DECLARE
 BEGIN
     RETURN NEXT tenure.reply('page');
     RETURN QUERY SELECT 'row', ARRAY[g.waiting, g.live - g.waiting - g.leased, g.leased,
-            CASE WHEN q.paces > 0 THEN tenure.starts_in(_now,
-                (SELECT p.starts_at FROM tenure.pace p WHERE p.ctid = tenure.place_of_pace(q, g.name))) ELSE 0 END,
-            g.live], ARRAY[g.name, g.name]
-        FROM tenure.task_group g WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
+            coalesce(s.starts_in, 0), coalesce(s.held_off, 0), round(1e6 / g.cost)::bigint, g.live], ARRAY[g.name, g.name]
+        FROM tenure.task_group g LEFT JOIN LATERAL (
+            SELECT i.starts_in, CASE WHEN p.paced_at IS NULL THEN 0 ELSE i.starts_in END AS held_off
+            FROM tenure.pace p CROSS JOIN LATERAL tenure.starts_in(_now, p.starts_at) i (starts_in)
+            WHERE q.paces > 0 AND p.ctid = tenure.place_of_pace(q, g.name)
+        ) s ON true
+        WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
             AND (_unfinished IS NULL OR g.live < _unfinished OR g.live = _unfinished AND g.name > _name)
         ORDER BY g.live DESC, g.name LIMIT _limit + 1;
 END $$;

@@ -48,7 +48,6 @@ CREATE SEQUENCE tenure.last_token MINVALUE 0 START 0;
 CREATE SEQUENCE tenure.last_made;
 CREATE SEQUENCE tenure.last_hint;
 CREATE SEQUENCE tenure.last_use;
-CREATE SEQUENCE tenure.last_task;
 CREATE SEQUENCE tenure.last_ending;
 -- Times before which nothing is due, and no record has to be forgotten, but for what a slow transaction has committed
 -- since; and the time of the last look for that.
@@ -190,7 +189,8 @@ CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resour
 CREATE INDEX claim_session ON tenure.claim (session, made);
 
 -- The state of a limiter, in seconds: it says something `until` then. The time of `last_due` and `ends` is that of the
--- limiter's clock, which stands still while it is held off.
+-- limiter's clock, which stands still while it is held off. If the last spending in a limit has to wait, `sessions` made
+-- it (else empty): it is due at `dues`, and `sizes` long.
 CREATE TABLE tenure.limiter (
     key bytea NOT NULL,
     until double precision NOT NULL,
@@ -200,6 +200,9 @@ CREATE TABLE tenure.limiter (
     names bytea[] NOT NULL,
     ends double precision[] NOT NULL,
     rates double precision[] NOT NULL,
+    sessions bytea[] NOT NULL,
+    dues double precision[] NOT NULL,
+    sizes double precision[] NOT NULL,
     check_at bigint NOT NULL,
     page bigint NOT NULL,
     changes bigint NOT NULL,
@@ -252,7 +255,7 @@ CREATE INDEX participant_session ON tenure.participant (session, made);
 -- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
 -- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
 -- rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
--- `starts_at`. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
+-- `starts_at`, by the rate alone at `paced_at` while the queue is held off. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
 -- of pace; no group that is awaited may start before `first_pace`, and no other one before `first_old` (NULL: never).
 -- `at` is never stored: it is the time of the operation that has read the row.
 --
@@ -301,6 +304,7 @@ CREATE TABLE tenure.queue (
     rate double precision[],
     group_rate double precision[],
     starts_at double precision,
+    paced_at double precision,
     open bigint,
     paces bigint,
     first_pace double precision,
@@ -363,13 +367,15 @@ CREATE TABLE tenure.task_group (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
 
--- When the next task of a group may start. The group is `awaited` if it could be taken from otherwise. A group has one row:
--- the time is in the key so that the entries of dead rows are passed over, since it only grows.
+-- When the next task of a group may start, and when by the rate alone, while the group is held off. The group is `awaited`
+-- if it could be taken from otherwise. A group has one row: the time is in the key so that the entries of dead rows are
+-- passed over, since it grows, unless a hold ends or the rate changes.
 CREATE TABLE tenure.pace (
     queue bytea NOT NULL,
     name bytea NOT NULL,
     starts_at double precision NOT NULL,
     awaited boolean NOT NULL DEFAULT false,
+    paced_at double precision,
     PRIMARY KEY (queue, name, starts_at)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;

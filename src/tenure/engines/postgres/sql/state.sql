@@ -96,8 +96,8 @@ BEGIN
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;
 
--- The first of `_count` tokens that follow one another. The sequence is no part of the transaction, so that no
--- session waits for the transaction of another one: the lock is held for a moment only.
+-- The first of `_count` tokens, or ids of tasks, that follow one another. The sequence is no part of the transaction, so
+-- that no session waits for the transaction of another one: the lock is held for a moment only.
 CREATE FUNCTION tenure.new_tokens(_now bigint, _count bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     first bigint;

@@ -17,6 +17,9 @@ BEGIN
     _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
     IF NOT _in_time THEN
         RETURN;
+    ELSIF _verdict = 'alone' THEN
+        UPDATE tenure.task t SET max_deliveries = 0 WHERE t.queue = _q.name AND t.id = _id;
+        RETURN;
     END IF;
     is_late := task.deadline <= _now;
     IF task.kin OR is_late THEN
@@ -45,6 +48,7 @@ BEGIN
         END IF;
     ELSIF _verdict = 'retry' AND has_children THEN
         task.attempts := task.attempts + 1;
+        task.deliveries := task.attempts;
         task.ready_at := _now + _delay;
         _q := tenure.keep_verdict(_q, task, 'retry', '', NULL);
     ELSE
@@ -52,7 +56,9 @@ BEGIN
             PERFORM tenure.end_try(_id);
         END IF;
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
-        IF _verdict <> 'retry' THEN
+        IF _verdict = 'retry' OR _verdict = 'postpone' AND _result = '' THEN
+            task.deliveries := task.attempts;
+        ELSE
             task.deliveries := task.deliveries - 1;
         END IF;
         IF _verdict <> 'give back' THEN
@@ -427,6 +433,7 @@ BEGIN
     IF queue.rate IS NOT NULL OR queue.group_rate IS NOT NULL OR queue.open IS NOT NULL THEN
         IF queue.rate IS NOT NULL AND count > 0 THEN
             queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
+            queue.paced_at := NULL;
         END IF;
         IF queue.rate IS NOT NULL OR queue.open IS NOT NULL THEN
             queue := tenure.open_queue(queue);

@@ -79,7 +79,8 @@ BEGIN
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0
                 OR coalesce(_q.rate, _q.group_rate) IS NOT NULL OR _q.starts_at IS NOT NULL OR coalesce(_q.paces, 0) > 0,
-            rate = _q.rate, group_rate = _q.group_rate, starts_at = _q.starts_at, open = _q.open, paces = _q.paces,
+            rate = _q.rate, group_rate = _q.group_rate, starts_at = _q.starts_at,
+            paced_at = _q.paced_at, open = _q.open, paces = _q.paces,
             first_pace = _q.first_pace, first_old = _q.first_old,
             named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
             period = _q.period, first_grouped = _q.first_grouped, per_group = _q.per_group,
@@ -398,8 +399,11 @@ BEGIN
         queue := tenure.finish_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.finish_task(
-            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, task.dead_ttl,
-            0);
+            _now, queue, task, 'dead',
+            format('delivered %s times without a verdict: process ', silent)::bytea || task.process
+                || ' died or lost its session'::bytea
+                || (CASE WHEN task.max_deliveries = 0 THEN ' while the task ran alone in it' ELSE '' END)::bytea,
+            task.dead_ttl, 0);
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;

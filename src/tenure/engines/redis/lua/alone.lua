@@ -4,7 +4,7 @@
 -- Writes: gained
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
-local PADDING = string.rep(' ', 21)
+local PADDING = string.rep(' ', 19)
 local LEASED = ''
 local USUAL = format('%016d', 2 ^ 52) -- the rank of priority 0
 local has_ended, of = false, nil -- whether `groups` has begun; the queue
@@ -116,9 +116,9 @@ local function take_all(queue, most, lease)
     of = queue
     for i, name in ipairs(names) do
         local one, prefix, last = packed[i], prefix_of(name), #taken_ages
-        local since, task_id = sub(one, 17, 32), sub(one, 33, 44)
+        local since, task_id = sub(one, 17, 32), sub(one, 33, 46)
         kept[2 * last + 1], kept[2 * last + 2] = name, LEASED
-        taken_turns[last + 1], taken_ages[last + 1] = prefix .. sub(one, 1, 44), task_id
+        taken_turns[last + 1], taken_ages[last + 1] = prefix .. sub(one, 1, 46), task_id
         if sub(one, 1, 16) ~= USUAL then
             remove_soon(queue.key .. ':elders', prefix .. since .. task_id .. sub(one, 1, 16))
         end

@@ -41,12 +41,17 @@ function operations.withdraw(key)
     return remove_participant(key, ARGV[5])
 end
 
--- ARGV: key -> ok
+-- ARGV: key, parties -> ok
 function operations.reset_barrier(key)
-    local barrier = read_barrier(key)
+    local barrier, parties = read_barrier(key), tonumber(ARGV[5])
+    if parties > 0 and not barrier.parties then
+        barrier.parties, barrier.on_departure, barrier.born = parties, 'break', new_token()
+    end
     if barrier.parties then
         break_barrier(key, barrier)
-        barrier.broken, barrier.generation = false, barrier.generation + 1
+        if parties == 0 then
+            barrier.broken, barrier.generation = false, barrier.generation + 1
+        end
         save_barrier(key, barrier)
     end
     return 'ok'

@@ -12,7 +12,7 @@
 -- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
-    w = 'wait', f = 'wait for'}
+    w = 'wait', f = 'wait for', a = 'alone'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -77,9 +77,8 @@ local function settle_task(task, verdict, time, result)
     elseif task.stop then
         return end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
     end
-    if verdict ~= 'retry' then
-        task.deliveries = task.deliveries - 1
-    end
+    local has_begun = verdict == 'retry' or verdict == 'postpone' and result == ''
+    task.deliveries = has_begun and task.attempts or task.deliveries - 1
     if verdict ~= 'give back' and task.group ~= '' then
         groups().pin(queue, task)
     end
@@ -92,9 +91,12 @@ repeat
     for i = start_at, #settlements do
         local settlement = settlements[i]
         local task_id, its_token, time, letter, failure, start = struct.unpack('>I8I8i8c1I4c0', settlement)
-        local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
+        local verdict, task = VERDICTS[letter], read_task(queue, format('%014x', task_id))
         if not task or task.session ~= session or tonumber(task.token) ~= its_token then
             refused[#refused + 1] = its_token
+        elseif verdict == 'alone' then
+            local its_lease = string.gsub(call('HGET', task.hash, 'lease'), '^(%d+ %d+) %d+', '%1 0')
+            call('HSET', task.hash, 'lease', its_lease)
         elseif settlements == ARGV and (task.kin or is_late(task)) then
             behind = behind or {}
             behind[#behind + 1] = settlement

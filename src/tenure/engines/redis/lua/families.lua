@@ -58,7 +58,7 @@ end
 -- rows
 
 local function digits(number)
-    return format('%012d', number)
+    return format('%014x', number)
 end
 
 local function read_family(queue, task_id)
@@ -77,7 +77,7 @@ local function member_of(family)
 end
 
 local function family_in(member)
-    return read_family(queue_of(sub(member, 1, -14)), sub(member, -12))
+    return read_family(queue_of(sub(member, 1, -16)), sub(member, -14))
 end
 
 local function update(family, changes)
@@ -201,7 +201,7 @@ local function set_apart(queue, task, place)
         groups().mark_delayed(queue, task, true)
     end
     drop_expiry(queue, task)
-    call('ZADD', queue.key .. ':' .. place, task.id, task.id)
+    call('ZADD', queue.key .. ':' .. place, tonumber(task.id, 16), task.id)
     call('HDEL', task.hash, 'lease', 'keep')
     call('HSET', task.hash, 'kin', place, 'attempts', task.attempts, 'deliveries', task.deliveries)
     if task.keep then
@@ -462,9 +462,11 @@ local function settle(queue, task, verdict, time, result, session_ttl)
         follows = {state = 'cancelled', result = '', ttl = task.stop >= 0 and task.stop or nil}
     elseif verdict == 'retry' then
         task.attempts = task.attempts + 1
+        task.deliveries = task.attempts
         follows = {since = now + time, retry = true}
     elseif verdict == 'give back' or verdict == 'postpone' then
-        task.deliveries = task.deliveries - 1
+        local has_begun = verdict == 'postpone' and result == ''
+        task.deliveries = has_begun and task.attempts or task.deliveries - 1
         follows = {since = verdict == 'postpone' and now + time or task.since}
     else
         task.deliveries = task.attempts

@@ -1,5 +1,5 @@
 -- Children and entries of tasks. ARGV[3] is the operation.
--- Reads: cold, due_at, families, gained, groups, now, offer_tasks, read_task, set, write
+-- Reads: cold, due_at, families, gained, groups, new_token, now, offer_tasks, read_task, set, write
 -- Writes: operations
 
 local F = families()
@@ -29,7 +29,7 @@ local function put_child(family, queue, child, latest, name, payload, priority, 
         call('HSET', hash, 'group', group)
         groups().count_in(queue, group)
     end
-    call('HSET', hash .. ':family', 'parent_queue', family.queue.name, 'parent', tonumber(family.id), 'name', name, 'depth',
+    call('HSET', hash .. ':family', 'parent_queue', family.queue.name, 'parent', tonumber(family.id, 16), 'name', name, 'depth',
         family.depth + 1)
     latest = math.min(tonumber(latest or math.huge), deadline == '' and math.huge or now + deadline)
     if latest < math.huge then
@@ -68,24 +68,21 @@ function operations.put_children(name)
     if more > 0 and family.total + more > most then
         return {'toomany', most}
     elseif new > 0 and family.depth >= DEEPEST then
-        return redis.error_reply(format('ERR task %d is %d levels below its root and can have no children', task.id, DEEPEST))
+        return redis.error_reply(format('ERR task %d is %d levels below its root and can have no children', ARGV[5], DEEPEST))
     end
     F.update(family, {total = family.total + more, unfinished = family.unfinished + new})
     local to = F.queue_of(ARGV[7])
-    local answer, last = {}, tonumber(call('HGET', P .. 'state', 'task') or 0)
-    local before = to.takers > 0 and cold().first_due(to)
+    local answer, before = {}, to.takers > 0 and cold().first_due(to)
     F.switch(to)
     for i = 9, #ARGV, 7 do
         if not ids[i] then
-            last = last + 1
-            ids[i] = put_child(family, to, last, task.deadline, unpack(ARGV, i, i + 6))
-            F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, last, 0})
+            ids[i] = put_child(family, to, tonumber(new_token()), task.deadline, unpack(ARGV, i, i + 6))
+            F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, ids[i], 0})
         end
         answer[#answer + 1] = ids[i]
     end
     write()
     if new > 0 then
-        call('HSET', P .. 'state', 'task', last)
         offer_tasks(to, gained)
         cold().offer_sooner(to, before)
     end

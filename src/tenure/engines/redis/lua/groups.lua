@@ -6,7 +6,7 @@
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
--- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
+-- producer. `settings` is a hash {per_group, size, hold, weighted: how many the hash `weights` has}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 -- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
 -- Writes: gained
@@ -18,8 +18,8 @@
 -- few there are, instead of a list that it goes through.
 local A = made_alone
 A.finish()
-local PACKED = '>I4I4I4I4I4I8Bc44'
-local UNKNOWN = string.rep(' ', 44)
+local PACKED = '>I4I4I4I4I4I8Bc46'
+local UNKNOWN = string.rep(' ', 46)
 local PADDING, LEASED, in_parts = A.PADDING, A.LEASED, A.in_parts
 local USUAL = A.USUAL
 local prefix_of = A.prefix_of
@@ -85,7 +85,7 @@ local function unpack_group(name, packed)
     if packed == LEASED then
         unfinished, leased = 1, 1
     elseif packed and #packed == 65 then
-        unfinished, waiting, only = 1, 1, sub(packed, 1, 44)
+        unfinished, waiting, only = 1, 1, sub(packed, 1, 46)
     elseif packed then
         unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = struct.unpack(PACKED, packed)
     end
@@ -222,7 +222,7 @@ end
 local function count_out(queue, task)
     local group = read_group(queue, task.group)
     group.unfinished = group.unfinished - 1
-    if group.pinned > 0 and group.pinned == tonumber(task.id) then
+    if group.pinned > 0 and group.pinned == tonumber(task.id, 16) then
         group.pinned, group.pin_delayed = 0, false
     end
     if group.waiting > 0 then
@@ -274,7 +274,7 @@ end
 -- A task is delayed now, or no more; then it comes into the order, or goes.
 local function mark_delayed(queue, task, is_delayed)
     local group = read_group(queue, task.group)
-    if group.pinned == tonumber(task.id) then
+    if group.pinned == tonumber(task.id, 16) then
         group.pin_delayed = is_delayed
     end
     if is_delayed then
@@ -294,7 +294,7 @@ local function pin(queue, task)
     local known = known_of(queue)
     if known.per_group == 1 and known.hold and string.byte(task.group) ~= 0 then
         local group = read_group(queue, task.group)
-        group.pinned, group.pin_delayed = tonumber(task.id), false
+        group.pinned, group.pin_delayed = tonumber(task.id, 16), false
     end
 end
 

@@ -2,7 +2,7 @@
 -- Reads: cold, families, now, read_task, set, write
 
 local function hash_of(queue, task_id)
-    return queue.key .. ':' .. format('%012d', task_id)
+    return queue.key .. ':' .. format('%014x', task_id)
 end
 
 -- Until when a task has a key at least, and which; nothing if that is over.
@@ -60,7 +60,7 @@ local function give_key(queue, key, task_id, ttl)
         call('HDEL', hash_of(queue, owner), 'key', 'first')
         call('HSETNX', hash_of(queue, owner), 'stop', '-2')
         if waiting_for[owner] then
-            families().cancel(queue, read_task(queue, format('%012d', owner)), 3600e6)
+            families().cancel(queue, read_task(queue, format('%014x', owner)), 3600e6)
         end
     end
     call('HSET', queue.key .. ':keys', key, task_id)
@@ -75,7 +75,7 @@ end
 -- that one yet.
 local function take_over(queue, task_id)
     write()
-    local task = read_task(queue, format('%012d', task_id))
+    local task = read_task(queue, format('%014x', task_id))
     local was_tried = task.attempts ~= '0' or task.deliveries ~= '0'
     task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or now
     cold().dequeue(queue, task)

@@ -1,5 +1,5 @@
--- The numbers of the shard: a hash `state` {due, expiry, token, id; task, ending; layout, shards}. `due` may be too early,
--- and is never too late; `token` and `id` rise with each use.
+-- The numbers of the shard: a hash `state` {due, expiry, token, id; ending; layout, shards}. `due` may be too early,
+-- and is never too late; `token` and `id` rise with each use. A task's id is a token.
 
 local now = tonumber(NOW)
 local shard = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')

@@ -119,7 +119,7 @@ end
 
 -- Hint the sessions that follow a task, and those that wait for its end if it has ended.
 local function notify_task_watchers(queue, task, ended)
-    local name = format('%d', task.id)
+    local name = format('%d', tonumber(task.id, 16))
     if ended and task.watched then
         notify_watchers(task.hash, queue.name, name, 'finished')
     end

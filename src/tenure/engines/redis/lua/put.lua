@@ -9,7 +9,7 @@
 -- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 -- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
 --     now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
--- Writes: gained
+-- Writes: gained, token
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
 local object = name .. ':put'
@@ -74,10 +74,10 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
         end
     end
     if not former then
-        next_id = (next_id or call('HGET', P .. 'state', 'task') or 0) + 1
+        next_id = next_id and next_id + 1 or math.max(token + 1, now)
     end
-    local task_id = former and former.id or format('%012d', next_id)
-    answer[#answer + 1] = former and tonumber(task_id) or next_id
+    local task_id = former and former.id or format('%014x', next_id)
+    answer[#answer + 1] = former and tonumber(task_id, 16) or next_id
     local hash, is_first = queue.key .. ':' .. task_id, false
     if group == '' then
         call('HSET', hash, 'payload', payload)
@@ -254,7 +254,7 @@ for _ = 1, tonumber(ARGV[6]) do
     put_request()
 end
 if next_id then
-    call('HSET', P .. 'state', 'task', next_id)
+    token = format('%016d', next_id)
 end
 if made_families then
     families().finish()

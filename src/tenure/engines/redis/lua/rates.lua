@@ -1,16 +1,17 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 --
--- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit}, all times in microseconds;
+-- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit and, of a last booking that has to
+-- wait, its session, due and size, else 0}, all times in microseconds;
 -- `last_due` and the ends are on the limiter's clock, which stands still while it is held off. The key expires at
 -- `until`, when the limiter is as good as new. `spenders` is a sorted set of the processes that wait, by when the last of
 -- each is due.
 --
 -- A limit is three arguments: its name, rate, burst.
--- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
+-- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait and horizon ("": any), costs
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
 -- ("": none) -> ok, gone
--- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
+-- ARGV: "hold_off", key, session, n, microseconds (0: a hold ends) -> ok, gone
 -- Reads: cache_reply, cached_reply, now
 
 local operation, key = ARGV[3], ARGV[4]
@@ -19,7 +20,7 @@ local stored = call('GET', LIMITER)
 local state = stored and cmsgpack.unpack(stored)
 if not state or state[1] <= now then
     -- nil is room for one limit: a table that grows costs as much as a small command
-    state = {0, 0, 0, 0, nil, nil, nil}
+    state = {0, 0, 0, 0, nil, nil, nil, nil, nil, nil}
 end
 local held_until, held, last_due = state[2], state[3], state[4]
 local time = (now > held_until and now or held_until) - held
@@ -33,7 +34,7 @@ local places, rates, ahead = {}, {}, {}
 local place_of
 if count > 4 then -- for a few, a table costs more than it saves
     place_of = {}
-    for place = 5, #state, 3 do
+    for place = 5, #state, 6 do
         place_of[state[place]] = place
     end
 end
@@ -43,14 +44,22 @@ for i = 1, count do
         place = place_of[name] or #state + 1
     else
         while state[place] and state[place] ~= name do
-            place = place + 3
+            place = place + 6
         end
     end
     if not state[place] then
         state[place], state[place + 1], state[place + 2] = name, 0, rate
+        state[place + 3], state[place + 4], state[place + 5] = 0, 0, 0
+    elseif operation == 'spend' and state[place + 3] ~= 0 and state[place + 4] > time
+            and call('EXISTS', P .. state[place + 3] .. ':session') == 0 then
+        state[place + 1], state[place + 3] = state[place + 1] - state[place + 5], 0
     end
     local debt = (state[place + 1] - time) / 1e6 * (state[place + 2] / rate)
-    places[i], rates[i], ahead[i] = place, rate, debt > 1e9 and 1e9 or debt > 0 and debt or 0
+    debt = debt > 1e9 and 1e9 or debt > 0 and debt or 0
+    places[i], rates[i], ahead[i] = place, rate, debt
+    if operation == 'spend' and state[place + 2] ~= rate then
+        state[place + 1], state[place + 2], state[place + 3] = time + debt * 1e6, rate, 0
+    end
     first = first + 3
 end
 
@@ -65,8 +74,8 @@ end
 
 local waits = false
 if operation == 'hold_off' then
-    local begin, until_then = math.max(now, held_until), now + ARGV[7]
-    if until_then > begin then
+    local begin, until_then = math.max(now, held_until), now + math.max(0, ARGV[7])
+    if until_then > begin or until_then == now and now < held_until then
         for _, process in ipairs(call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')) do
             call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
             waits = true
@@ -77,13 +86,15 @@ if operation == 'hold_off' then
 elseif operation == 'spend' then
     local hold = held_until > now and (held_until - now) / 1e6 or 0
     known = {'spent', held * 1e3, nil}
-    for at = first, #ARGV, 1 + count do
-        local longest, start = ARGV[at], 0
+    for at = first, #ARGV, 2 + count do
+        local longest, horizon, start, taken = ARGV[at], ARGV[at + 1], 0, 0
         for i = 1, count do
-            local cost = ARGV[at + i]
+            local cost = ARGV[at + 1 + i]
             if cost ~= '0' then
+                local free = ahead[i] - ARGV[7 + 3 * i] / rates[i]
                 local fits = ahead[i] + (cost - ARGV[7 + 3 * i]) / rates[i]
                 start = fits > start and fits or start
+                taken = free > taken and free or taken
             end
         end
         if start < 1e-6 then -- the time has no finer steps
@@ -91,9 +102,10 @@ elseif operation == 'spend' then
         end
         local delay = hold + start
         local spending = {delay * 1e9, nil, nil}
-        if longest == '' or delay <= longest / 1e6 + 1e-6 then
+        if (longest == '' or delay <= longest / 1e6 + 1e-6)
+                and (horizon == '' or start == 0 or taken <= horizon / 1e6 + 1e-6) then
             for i = 1, count do
-                local cost, before = ARGV[at + i], ahead[i]
+                local cost, before = ARGV[at + 1 + i], ahead[i]
                 local after = before
                 if cost ~= '0' then
                     -- what would come back beyond the burst before the start is lost
@@ -101,9 +113,16 @@ elseif operation == 'spend' then
                     after = before + cost / rates[i]
                     after = after > least and after or least
                     ahead[i] = after < 1e9 and after or 1e9
-                    state[places[i] + 1], state[places[i] + 2] = time + after * 1e6, rates[i]
+                    local place = places[i]
+                    state[place + 1], state[place + 2], state[place + 3] = time + after * 1e6, rates[i], 0
+                    if delay > 0 then
+                        state[place + 3], state[place + 4] = session, time + start * 1e6
+                        state[place + 5] = (after - before) * 1e6
+                    end
                 end
-                spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
+                -- Redis cuts fractions off
+                spending[2 * i] = (time + after * 1e6) * 1e3 + 0.5
+                spending[2 * i + 1] = (after - before) * 1e9 + 0.5
             end
             if delay > 0 then
                 waits, last_due = true, math.max(last_due, time + start * 1e6)
@@ -124,9 +143,14 @@ else
         local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
         local size, back = tonumber(ARGV[at + 1])
         if not amount then
-            -- of several limits, a later caller may have lost what came back before another limit let it start
-            local later = debt - ends_in
-            back = later > 1e-6 and count > 1 and 0 or math.max(0, math.min(size, size - later))
+            -- else there is another booking behind it, whose caller may have counted on none of it
+            if math.abs(debt - ends_in) <= 1e-6 then
+                back, debt = size, ends_in
+            else
+                -- a correction has moved the end of the last booking
+                local mine = state[place + 3] == session and math.abs(state[place + 5] / 1e6 - size) <= 1e-6
+                back = mine and size or 0
+            end
         elseif amount >= 0 then
             back = math.max(0, math.min(amount / rate, ends_in))
         else
@@ -134,6 +158,9 @@ else
         end
         if back ~= 0 then
             state[place + 1] = time + math.min((debt - back) / change, 1e9) * 1e6
+            if not amount then
+                state[place + 3] = 0
+            end
         end
     end
     known = 'ok'
@@ -141,12 +168,14 @@ end
 
 -- Limits without bookings go.
 local latest, last = last_due, 4
-for place = 5, #state, 3 do
-    local name, ends = state[place], state[place + 1]
+for place = 5, #state, 6 do
+    local ends = state[place + 1]
     if ends > time then
         latest = ends > latest and ends or latest
-        state[last + 1], state[last + 2], state[last + 3] = name, ends, state[place + 2]
-        last = last + 3
+        for i = 0, 5 do
+            state[last + 1 + i] = state[place + i]
+        end
+        last = last + 6
     end
 end
 for extra = #state, last + 1, -1 do

@@ -124,13 +124,13 @@ end
 
 -- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
-    local key = queue.key .. ':' .. task_id
+    local key, its_id = queue.key .. ':' .. task_id, tonumber(task_id, 16)
     local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group', 'kin')
-    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id)
+    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or its_id) ~= its_id
         or found[6] and not families().revive_root(queue, task_id) then
         return false
     elseif found[4] then
-        call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
+        call('HSET', queue.key .. ':keys', found[4], its_id)
         call('HSET', key, 'first', NOW)
     end
     call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')
@@ -287,7 +287,7 @@ function operations.set_groups(name)
     local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 11
     local per_group, size, hold = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
     local is_other = per_group ~= known.per_group or hold ~= known.hold
-    local was_open = paced[queue] and paced[queue].open
+    local was_open, before = paced[queue] and paced[queue].open, queue.takers > 0 and R.first_due(queue)
     local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
     changed = set_rates(queue, changed, is_other)
     known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted
@@ -297,7 +297,7 @@ function operations.set_groups(name)
         call('HSET', SETTINGS, 'per_group', per_group, 'size', size, 'hold', ARGV[7])
     end
     if weighted then
-        call('HSET', SETTINGS, 'weighted', 1)
+        call('HSET', SETTINGS, 'weighted', (#ARGV - 11) / 2)
         for i = 12, #ARGV, 2 * CAP do
             call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, #ARGV)))
         end
@@ -307,6 +307,7 @@ function operations.set_groups(name)
     end
     R.admit_everywhere(queue)
     offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
+    R.offer_sooner(queue, before)
     save_queue(queue)
     return 'ok'
 end
@@ -325,21 +326,29 @@ local function count_takeable(queue, most)
     return count
 end
 
--- ARGV: queue, paused (0 or 1), for how long to hold it off (0: not), the group that is held off ("": all) -> ok
+-- ARGV: queue, paused (0 or 1), for how long to hold it off ("": it is paused or resumed), the group that is held off ("":
+-- all) -> ok
 function operations.set_paused(name)
-    local queue = read_queue(name)
-    if tonumber(ARGV[6]) > 0 then
-        local before = queue.takers > 0 and R.first_due(queue)
-        paces().hold_off(queue, ARGV[7], now + tonumber(ARGV[6]))
-        R.offer_sooner(queue, before)
+    local queue, holds = read_queue(name), ARGV[6] ~= ''
+    if not holds and ARGV[5] == '1' then
+        set(queue, 'paused', 1)
         save_queue(queue)
         return 'ok'
     end
-    set(queue, 'paused', tonumber(ARGV[5]))
-    local ready = count_takeable(queue, MOST + 1)
-    offer_tasks(queue, math.min(ready, MOST))
-    -- very many takers are hinted in several operations
-    is_unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
+    local before, was_open = queue.takers > 0 and R.first_due(queue), paced[queue] and paced[queue].open
+    if holds or paced[queue] then
+        paces().hold_off(queue, ARGV[7], now + (tonumber(ARGV[6]) or 0))
+    end
+    if holds then
+        offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
+    else
+        set(queue, 'paused', 0)
+        local ready = count_takeable(queue, MOST + 1)
+        offer_tasks(queue, math.min(ready, MOST))
+        -- very many takers are hinted in several operations
+        is_unfinished = ready > MOST and queue.takers > 0
+    end
+    R.offer_sooner(queue, before)
     save_queue(queue)
     return 'ok'
 end
@@ -365,15 +374,23 @@ local function count_groups(queue)
     return count
 end
 
--- The time until the next task of the queue may start, and the rates of the queue and of its groups.
-local function shown_pace(pace)
+-- The time until the next task of the queue may start; the rates of the queue and of its groups; for how long it is held off;
+-- and the settings of groups.
+local function shown_pace(queue)
+    local pace, known = paced[queue], groups().known_of(queue)
+    local weights = tonumber(known.weighted) or 0
+    local is_rated = pace and pace.every + pace.group_every > 0
+    local is_set = known.per_group > 0 or known.size > 0 or weights > 0 or is_rated
+    local hold = (known.hold or not is_set) and 1 or 0
     local function rate(every, burst)
         return every > 0 and {format('%.17g', every / 1e6), format('%.17g', burst)}
     end
     if not pace then
-        return {0, false, false}
+        return 0, false, false, 0, known.per_group, known.size, weights, hold
     end
-    return {paces().starts_in(pace.starts_at), rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst)}
+    local starts_in = paces().starts_in(pace.starts_at)
+    return starts_in, rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst),
+        pace.paced_at and starts_in or 0, known.per_group, known.size, weights, hold
 end
 
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
@@ -416,6 +433,6 @@ function operations.count(name)
         grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
-        suspended, in_ending, unpack(shown_pace(paced[queue])),
+        suspended, in_ending, shown_pace(queue),
     }
 end

@@ -62,7 +62,7 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE, queue.key .. ':paces', queue.key .. ':awaited')
+        call('DEL', QUEUE, queue.key .. ':paces', queue.key .. ':awaited', queue.key .. ':held')
     end
     queue.changed = {}
 end

@@ -155,7 +155,7 @@ function operations.session(session)
                 'LIMIT', 0, limit - #answer)
             for j = 1, #leases, 2 do
                 local its_token = tonumber(leases[j + 1])
-                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], its_token), 1, its_token}
+                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', tonumber(leases[j], 16), its_token), 1, its_token}
             end
             if #answer == limit then
                 return {'session', answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0), process}

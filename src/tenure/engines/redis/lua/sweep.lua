@@ -63,7 +63,10 @@ local function drop_task(session, name)
     elseif task.stop then
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
-        state, result, ttl = 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl)
+        local where = limit == '0' and ' while the task ran alone in it' or ''
+        result = format('delivered %d times without a verdict: process ', silent)
+            .. call('HGET', P .. session .. ':session', 'process') .. ' died or lost its session' .. where
+        state, ttl = 'dead', tonumber(dead_ttl)
     end
     if task.kin then
         write()
@@ -176,7 +179,7 @@ end
 
 -- A task, or a dead letter.
 local function expire_task(member)
-    local queue, task_id = read_queue(sub(member, 13)), sub(member, 1, 12)
+    local queue, task_id = read_queue(sub(member, 15)), sub(member, 1, 14)
     local task = read_task(queue, task_id)
     local found = not task and call('HMGET', queue.key .. ':' .. task_id, 'state', 'ended')
     if found and found[1] ~= 'dead' then

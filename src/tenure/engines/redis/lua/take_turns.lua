@@ -37,7 +37,7 @@ local function place_of_elder(group)
     write()
     local usual = G.first_members(queue, ':turns', group, 1, G.USUAL, G.USUAL .. ':')[1]
     local other = G.first_members(queue, ':elders', group, 1)[1]
-    local its, others = usual and sub(usual, -28), other and sub(other, -44, -17)
+    local its, others = usual and sub(usual, -30), other and sub(other, -46, -17)
     local first = its and others and (its < others and its or others) or its or others
     if now - sub(first, 1, 16) > aging then
         return (first ~= its and sub(other, -16) or G.USUAL) .. first
@@ -49,7 +49,7 @@ local function next_place(group)
     if group.only ~= G.UNKNOWN then
         return group.only
     elseif G.is_pinned(settings, group) then
-        local task_id = format('%012d', group.pinned)
+        local task_id = format('%014x', group.pinned)
         local priority = tonumber(call('HGET', queue.key .. ':' .. task_id, 'priority') or 0)
         return G.rank_of(priority) .. format('%016d', call('ZSCORE', queue.key .. ':ages', task_id)) .. task_id
     end
@@ -66,7 +66,7 @@ local function next_place(group)
         heads[group], some.taken = some, 0
     end
     some.taken = some.taken + 1
-    return sub(some[some.taken], -44)
+    return sub(some[some.taken], -46)
 end
 
 -- A group stands in the line again, unless that is behind all from which a task will be taken.

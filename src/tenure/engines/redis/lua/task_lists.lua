@@ -5,9 +5,9 @@
 local R = cold()
 local MOST = 1024 -- how many records are read for a page, those that have expired included
 
--- The id of a task as its key has it.
+-- The id of a task as its key has it: 14 hexadecimal digits, which take less memory than 16 decimal ones.
 local function digits(number)
-    return format('%012d', number)
+    return format('%014x', number)
 end
 
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more

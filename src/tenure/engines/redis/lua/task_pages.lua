@@ -17,7 +17,7 @@ local function record(queue, task_id, state, since)
     local FAMILY = queue.key .. ':' .. task_id .. ':family'
     local tree = found[15] and call('HMGET', FAMILY, 'parent', 'parent_queue', 'unfinished') or {}
     return {
-        seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
+        seq, tonumber(task_id, 16), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
         found[11] or '', found[12] or '', found[13] or '', found[14] or '',
         tonumber(tree[1] or 0), tree[2] or '', tonumber(tree[3] or 0),
@@ -88,7 +88,7 @@ local function browse_ended(queue, after, limit, states)
 end
 
 local function browse_waiting(queue, after, limit)
-    local priority, since, task_id, group = match(after, '^(%-?%d+) (%d+) (%d+) ?(.*)$')
+    local priority, since, task_id, group = match(after, '^(%-?%d+) (%d+) (%x+) ?(.*)$')
     local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
     if not found then
         save_queue(queue)
@@ -105,7 +105,7 @@ end
 
 local function browse_delayed(queue, after, limit)
     local key = queue.key .. ':delayed'
-    local score, member = match(after, '^(%d+) (%d+)$')
+    local score, member = match(after, '^(%d+) (%x+)$')
     local start = score and place_of(key, score, member) or call('ZCOUNT', key, '-inf', now)
     local found, records, last = page_from(key, start, limit + 1), {}, 2 * limit
     for i = 1, math.min(#found, last), 2 do
@@ -139,13 +139,13 @@ local function browse_apart(queue, after, limit, state)
     for i = 1, math.min(#found, limit) do
         records[i] = record(queue, found[i], state, since_apart(queue, found[i]))
     end
-    return records, #found > limit and format('%d', found[limit]) or ''
+    return records, #found > limit and format('%d', tonumber(found[limit], 16)) or ''
 end
 
 -- For each state how `after` looks, which is "" for the first page, and what reads a page.
 local PAGES = {
-    waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
-    delayed = {'^%d* ?%d*$', browse_delayed},
+    waiting = {'^%-?%d+ %d+ %x+ ', browse_waiting},
+    delayed = {'^%d* ?%x*$', browse_delayed},
     leased = {'^%d*$', browse_leased},
     suspended = {'^%d*$', browse_apart, 'suspended'},
     ending = {'^%d*$', browse_apart, 'ending'},
@@ -164,18 +164,21 @@ for state, page in pairs(PAGES) do
     end
 end
 
--- The name, how many tasks are waiting, delayed and leased, and the time until the next one may start.
+-- The name, how many tasks are waiting, delayed and leased, the time until the next one may start, for how long the group is
+-- held off, and the weight.
 function operations.groups(name)
     local sizes, limit, rows = P .. name .. ':sizes', tonumber(ARGV[6]), {}
     local score, last = match(ARGV[5], '^(%-%d+) (.*)$')
     local found = page_from(sizes, score and place_of(sizes, score, last) or 0, limit + 1)
     local queue = read_queue(name)
-    local pace = paced[queue]
+    local pace, weighted = paced[queue], groups().known_of(queue).weighted
     for i = 1, math.min(#found, 2 * limit), 2 do
         local group = groups().unpack_group(found[i], call('HGET', P .. name .. ':groups', found[i]))
         local starts_at = pace and paces().find_pace(queue, pace, group.name)
+        local starts_in = starts_at and paces().starts_in(starts_at) or 0
+        local weight = weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1
         rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased,
-            starts_at and paces().starts_in(starts_at) or 0}
+            starts_in, starts_in > 0 and paces().held_of(queue, group.name, starts_at) and starts_in or 0, weight * 1e6}
     end
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
 end

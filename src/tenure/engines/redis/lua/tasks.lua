@@ -1,10 +1,10 @@
 -- The tasks of a queue, as they are read; `write` follows, which writes what many tasks change.
 --
--- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
+-- A task is a hash, the name of the queue with the id, as 14 hexadecimal digits: {payload; priority, attempts, deliveries unless
 -- 0; key, and first, when it was put; deadline; expires, when it is looked at since it expires or is late; progress;
 -- failure; meta; group; keep, 1 if its record shall hold the payload; watched, followed; kin, see families.lua; lease
--- while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("": for good), keep, 1 if it
--- has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of
+-- while it is leased: token, ready since, limit of deliveries (0: it runs alone), the ttl of a dead letter ("": for good),
+-- keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of
 -- its record (-1: for good, -2: it is superseded), when it shall be cancelled}.
 -- Once it has ended it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires,
 -- but for a dead letter, which the sweep deletes.

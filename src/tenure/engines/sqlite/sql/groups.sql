@@ -2,13 +2,13 @@
 -- in: queue
 -- out: all columns but the queue
 SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, every, burst, group_every,
-  group_burst, starts_at, open, paces, first_due, first_old, weights
+  group_burst, starts_at, paced_at, open, paces, first_due, first_old, weights
 FROM grouping WHERE queue = :queue
 
 -- save_grouping: Keep it.
 -- in: all columns
 REPLACE INTO grouping VALUES (:queue, :named, :unfinished, :takeable, :producers, :virtual_time, :per_group, :max_size,
-  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :open, :paces, :first_due, :first_old, :weights)
+  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :paced_at, :open, :paces, :first_due, :first_old, :weights)
 
 -- delete_grouping: Forget it.
 -- in: queue
@@ -87,21 +87,26 @@ WHERE queue = :queue AND name > x'' AND unfinished > 0 AND (-unfinished, name) >
 
 -- pace: The pace of a group.
 -- in: queue, name
--- out: starts_at, awaited
-SELECT starts_at, awaited FROM pace WHERE queue = :queue AND name = :name
+-- out: starts_at, awaited, paced_at
+SELECT starts_at, awaited, paced_at FROM pace WHERE queue = :queue AND name = :name
 
 -- paces: The first paces that are awaited, or the first others.
 -- in: queue, awaited, count
--- out: name, starts_at
-SELECT name, starts_at FROM pace WHERE queue = :queue AND awaited = :awaited ORDER BY starts_at, name LIMIT :count
+-- out: name, starts_at, paced_at
+SELECT name, starts_at, paced_at FROM pace WHERE queue = :queue AND awaited = :awaited ORDER BY starts_at, name LIMIT :count
+
+-- all_paces: All of them.
+-- in: queue
+-- out: name, starts_at, awaited, paced_at
+SELECT name, starts_at, awaited, paced_at FROM pace WHERE queue = :queue
 
 -- add_pace: Keep the pace of a group that had none.
 -- in: all columns
-INSERT INTO pace VALUES (:queue, :name, :starts_at, :awaited)
+INSERT INTO pace VALUES (:queue, :name, :starts_at, :awaited, :paced_at)
 
 -- change_pace: The pace of a group is another one.
 -- in: all columns
-UPDATE pace SET starts_at = :starts_at, awaited = :awaited WHERE queue = :queue AND name = :name
+UPDATE pace SET starts_at = :starts_at, awaited = :awaited, paced_at = :paced_at WHERE queue = :queue AND name = :name
 
 -- remove_pace: Forget the pace of a group.
 -- in: queue, name

@@ -3,7 +3,6 @@ CREATE TABLE meta (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   boot TEXT NOT NULL,
   last_token INTEGER NOT NULL,
-  last_task INTEGER NOT NULL,
   last_ending INTEGER NOT NULL,
   last_rank INTEGER NOT NULL
 )
@@ -109,6 +108,7 @@ CREATE TABLE grouping (
   group_every REAL NOT NULL,
   group_burst REAL NOT NULL,
   starts_at REAL NOT NULL,
+  paced_at REAL,
   open INTEGER,
   paces INTEGER NOT NULL,
   first_due REAL,
@@ -138,12 +138,14 @@ CREATE TABLE task_group (
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
 CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
--- pace: When the next task of a group may start. It is awaited if the group could be taken from otherwise.
+-- pace: When the next task of a group may start, and when it might by the rate alone, while the group is held off. It is
+-- awaited if the group could be taken from otherwise.
 CREATE TABLE pace (
   queue INTEGER NOT NULL,
   name BLOB NOT NULL,
   starts_at REAL NOT NULL,
   awaited INTEGER NOT NULL,
+  paced_at REAL,
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
 

@@ -1,8 +1,8 @@
 -- beginning: What every batch has to know first.
--- out: the last token, task, ending and rank; the soonest end of a session, of a task, of a dead letter and of a rest;
+-- out: the last token, ending and rank; the soonest end of a session, of a task, of a dead letter and of a rest;
 --      the soonest record to forget; the soonest limiter that is as good as new; when to look at a barrier, and at a queue;
 --      whether there are families, watches, watches of changes of tasks, and unserved lines
-SELECT last_token, last_task, last_ending, last_rank,
+SELECT last_token, last_ending, last_rank,
   (SELECT min(expires) FROM session),
   (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
   (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'),
@@ -25,12 +25,12 @@ SELECT
   (SELECT 0.0 FROM family WHERE over = 1 LIMIT 1)
 
 -- numbers: Keep the last numbers.
--- in: token, task, ending, rank
-UPDATE meta SET last_token = :token, last_task = :task, last_ending = :ending, last_rank = :rank
+-- in: token, ending, rank
+UPDATE meta SET last_token = :token, last_ending = :ending, last_rank = :rank
 
 -- begin_meta: The first row, of a fresh file.
 -- in: boot
-INSERT INTO meta VALUES (1, :boot, 0, 0, 0, 0)
+INSERT INTO meta VALUES (1, :boot, 0, 0, 0)
 
 -- boot: The boot that the sessions belong to.
 SELECT boot FROM meta

@@ -184,6 +184,10 @@ FROM task WHERE id = :id AND +queue = :queue
 -- in: id, data
 UPDATE task SET progress = :data WHERE id = :id
 
+-- set_alone: The task runs alone.
+-- in: id
+UPDATE task SET max_deliveries = 0 WHERE id = :id
+
 -- stop: The cancellation of the task was requested.
 -- in: id, stop (the rank of the request), ttl
 UPDATE task SET stop = :stop, stop_ttl = :ttl WHERE id = :id

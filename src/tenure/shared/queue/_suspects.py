@@ -1,0 +1,174 @@
+"""Suspects: tasks whose processes have died twice without a verdict on them. They run apart from all others.
+
+When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
+side by side. After the second they are suspects: a process runs a half of them and nothing beside it; after a death of
+that half, a half of it, and so on, until each runs alone. `max_deliveries` buries only a task that ran alone when its
+process died: it is the cause. The deaths in which its company was halved do not count, and a verdict clears a suspect.
+
+The room of a process, for its takers of all queues, in all threads:
+
+| state   | takers ask | what happens                     | what follows                              | goes to |
+|---------|------------|----------------------------------|-------------------------------------------|---------|
+| open    | yes        | a suspect comes                  | a part is kept, all else goes back        | waiting |
+| waiting | no         | anything comes                   | it goes back                              |         |
+|         |            | nothing else is in hand here     | the engine learns who runs alone; they begin | running |
+|         |            | nobody is left to take them      | they go back                              | open    |
+|         |            | they have waited for `PATIENCE`  | they are postponed as long                | open    |
+| running | no         | anything comes                   | it goes back                              |         |
+|         |            | they have ended, on record       |                                           | open    |
+| any     |            | their session is lost            |                                           | open    |
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Collection, Sequence
+from threading import RLock
+from typing import Protocol
+from weakref import WeakSet
+
+from tenure.engine import Taken
+from tenure.store import Session
+from tenure.waiting import now
+
+PATIENCE = 60.0
+"""Seconds for which suspects wait for the other tasks of their process: such a task may wait for a task that nobody
+takes meanwhile."""
+
+LEEWAY = 15
+"""Deliveries beyond `max_deliveries` that end a task which never ran alone, as in takers that do not know suspects."""
+
+
+class Beside(Protocol):
+    """Takers of a queue."""
+
+    @property
+    def in_hand(self) -> int:
+        """The number of tasks here that may kill the process, or whose end is not on record."""
+        ...
+
+
+class Room:
+    """The room of this process, which all takers share. Thread safety: any."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        """The session of the suspects that have the room."""
+        self.owner: Suspects | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """After a fork nothing of it is left."""
+        self.lock = RLock()
+        self.members: WeakSet[Beside] = WeakSet()
+        self.session = self.owner = None
+
+    def is_closed(self) -> bool:
+        """True while suspects wait or run in this process: nothing is taken."""
+        session = self.session
+        if session is not None and session.is_over():
+            with self.lock:
+                if self.session is session:
+                    self.session = self.owner = None
+        return self.session is not None
+
+
+room = Room()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=room.forget)
+
+
+class Suspects:
+    """The suspects of one queue that are in this process."""
+
+    def __init__(self, takers: Beside) -> None:
+        self.limit(5)
+        self.kept: deque[tuple[Session, Taken]] = deque()
+        """The suspects that have not begun."""
+        self._begun: set[int] = set()
+        self._since = 0.0
+        self._decisive = False
+        self._takers = takers
+        with room.lock:
+            room.members.add(takers)
+
+    def limit(self, max_deliveries: int) -> None:
+        """A task that runs alone is dead after so many deliveries without a verdict."""
+        self._limit = max_deliveries
+        self.most: int = max_deliveries + (LEEWAY if max_deliveries > 1 else 0)
+        """The limit for a task that did not run alone."""
+        self.first: int = 1 if max_deliveries <= 2 else 2
+        """A task is a suspect after so many deliveries without a verdict."""
+        self._halves = max_deliveries > 3  # else the next death may have to be the last: each runs alone
+
+    @property
+    def here(self) -> bool:
+        """True while they have the room."""
+        return room.is_closed() and room.owner is self
+
+    @property
+    def impatient(self) -> bool:
+        """True if they have waited too long for the others."""
+        return now() - self._since > PATIENCE
+
+    def keep(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
+        """Keep the tasks that may run together, if the room is free; returns the others, which go back."""
+        with room.lock:
+            if room.is_closed():
+                return tasks
+            room.session, room.owner = session, self
+        number = sum(self._silent(taken) >= self.first for taken in tasks)
+        self.kept.clear()
+        self._begun.clear()
+        self._since, self._decisive = now(), False
+        back: list[Taken] = []
+        most = number
+        for taken in tasks:
+            silent = self._silent(taken)
+            share = max(1, number >> silent - 1) if self._halves and silent else 1
+            if silent < self.first or len(self.kept) >= min(most, share):
+                back.append(taken)
+                continue
+            self.kept.append((session, taken))
+            most = min(most, share)
+            # the deaths in which its company was halved say nothing of it
+            halved = max(0, number.bit_length() - 2) if self._halves else 0
+            self._decisive = silent + 1 >= self._limit + halved
+        self._decisive = self._decisive and len(self.kept) == 1
+        return back
+
+    def have_ended(self, held: Collection[int]) -> bool:
+        """True if no suspect is left here, where takers have the tokens `held`."""
+        self._begun.intersection_update(held)
+        return not (self.kept or self._begun)
+
+    def are_alone(self) -> bool:
+        """True if nothing else is in hand in this process."""
+        if self._takers.in_hand > len(self._begun):
+            return False
+        with room.lock:
+            members = list(room.members)
+        return not any(member.in_hand for member in members if member is not self._takers)
+
+    def to_mark(self) -> tuple[Session, Taken] | None:
+        """The suspect that is dead if it kills the process now, once: the engine has to know that it runs alone."""
+        decisive, self._decisive = self._decisive, False
+        return self.kept[0] if decisive else None
+
+    def begin(self) -> tuple[Session, Taken]:
+        """The next suspect, which begins."""
+        session, taken = self.kept.popleft()
+        self._begun.add(taken.token)
+        return session, taken
+
+    def leave(self) -> None:
+        """They have ended, or go back: the room is free."""
+        with room.lock:
+            if room.owner is self:
+                room.session = room.owner = None
+
+    @staticmethod
+    def _silent(taken: Taken) -> int:
+        """The number of earlier deliveries without a verdict."""
+        return taken.deliveries - taken.attempts - 1

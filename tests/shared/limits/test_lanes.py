@@ -1,0 +1,253 @@
+"""Callers that give up, and what is booked for them: the rate goes to those that are left."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from random import Random
+
+import anyio
+import pytest
+
+import tenure
+from tenure import Limit, RateLimiter, WouldExceedDeadline
+from tenure.engine import Refund, Spend
+from tenure.testing import Fault
+
+LIMITS = [Limit(20, burst=5), Limit(1200, per=60, burst=8)]
+KINDS = {
+    "one": {"costs": (1,), "burst": 1},
+    "three": {"costs": (3,), "burst": 5},
+    "mixed": {"costs": (1, 2, 3, 4, 5), "burst": 5},
+    "two limits": {"costs": (1, 2), "burst": 5, "limits": LIMITS},
+}
+
+
+class Load:
+    """Callers that give up after 0.4 s each, and what an independent referee says of those that went."""
+
+    def __init__(self, limiters, clock, *, costs, burst, rate=20.0, spend=False):
+        self.limiters, self.clock, self.costs = limiters, clock, costs
+        self.rate, self.burst, self.spend = rate, burst, spend
+        self.went = []
+        self.random = Random(1)
+
+    async def call(self, n):
+        cost = self.random.choice(self.costs)
+        limiter = self.limiters[n % len(self.limiters)]
+        if self.spend:
+            async with limiter.spend(cost) as spending:
+                self.went.append((self.clock.now(), cost))
+                spending.correct(cost)
+        else:
+            await limiter.acquire(cost)
+            self.went.append((self.clock.now(), cost))
+
+    async def give_up(self, n, how):
+        if how == "deadline":
+            with anyio.move_on_after(0.4):
+                await self.call(n)
+        elif how == "wait_for":
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.call(n), 0.4)
+        else:  # a scope, or the task, is cancelled without a word
+            async with anyio.create_task_group() as group:
+                group.start_soon(self.until_it_has_gone, n, group.cancel_scope)
+                await anyio.sleep(0.4)
+                group.cancel_scope.cancel()
+
+    async def until_it_has_gone(self, n, scope):
+        await self.call(n)
+        scope.cancel()
+
+    async def run(self, how, seconds=3, callers=100):
+        start = self.clock.now()
+        async with anyio.create_task_group() as group:
+            for n in range(callers * seconds):
+                group.start_soon(self.give_up, n, how)
+                await anyio.sleep(1 / callers)
+        self.judge()
+        spent = [0.0] * seconds
+        for time, cost in self.went:
+            if time < start + seconds:
+                spent[int(time - start)] += cost
+        return spent
+
+    def judge(self):
+        """Nobody went before a bucket of tokens held as many; in order of time."""
+        tokens, last = self.burst, 0.0
+        for time, cost in self.went:
+            tokens = min(self.burst, tokens + (time - last) * self.rate)
+            assert tokens >= cost - 1e-3, self.went
+            tokens, last = tokens - cost, time
+
+
+@pytest.mark.parametrize("spend", [False, True], ids=["acquire", "spend"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+async def test_callers_that_give_up_cost_the_others_nothing(store, virtual_clock, how, kind, spend):
+    options = dict(KINDS[kind])
+    limits = options.pop("limits", None)
+    given = {"limits": limits} if limits else {"rate": 20, "burst": options["burst"]}
+    limiter = RateLimiter(store, "api", **given)
+    spent = await Load([limiter], virtual_clock, **options, spend=spend).run(how)
+    # a large cost may be on its way at the end of a second
+    room = max(options["costs"]) - 1
+    assert all(amount >= 19 - room for amount in spent)
+    assert sum(spent) >= 57 - room
+    await virtual_clock.settle()
+    await anyio.sleep(0.05)
+    assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
+
+
+@pytest.mark.backends("asyncio")
+async def test_callers_that_wait_for_give_up_too(store, virtual_clock):
+    limiter = RateLimiter(store, "api", rate=20, burst=1)
+    spent = await Load([limiter], virtual_clock, costs=(1,), burst=1).run("wait_for")
+    assert min(spent) >= 19
+
+
+@pytest.mark.parametrize("stores", [4, 20])
+async def test_callers_of_many_processes_that_give_up(open_store_on, virtual_clock, stores):
+    """The stores are what so many processes would be; most have no caller that another could stand in for."""
+    async with AsyncExitStack() as stack:
+        limiters = []
+        for _ in range(stores):
+            store = await stack.enter_async_context(open_store_on(ttl=3))
+            limiters.append(RateLimiter(store, "api", rate=20, burst=1))
+        spent = await Load(limiters, virtual_clock, costs=(1,), burst=1).run("cancel")
+    assert all(amount >= 18 for amount in spent)
+
+
+async def test_the_next_in_line_goes_when_the_first_gives_up(store, virtual_clock):
+    limiter, went = RateLimiter(store, "api", rate=2, burst=1), []
+    await limiter.acquire()
+    start = virtual_clock.now()
+
+    async def call(name):
+        await limiter.acquire()
+        went.append((name, virtual_clock.now() - start))
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as first:
+                first.start_soon(call, "a")
+                await virtual_clock.settle()
+                group.start_soon(call, "b")
+                await anyio.sleep(0.25)
+                scope.cancel()
+    assert went == [("b", pytest.approx(0.5, abs=0.002))]
+
+
+@pytest.mark.parametrize("count", [20, 60, 200, 500])
+async def test_callers_that_are_cancelled_together_leave_nothing_booked(store, virtual_clock, count):
+    for limiter in (
+        RateLimiter(store, "api", rate=20, burst=1),
+        RateLimiter(store, "two", limits=[Limit(20, burst=1), Limit(900, per=60, burst=9)]),
+        RateLimiter(store, "fast", rate=5000, burst=1),
+    ):
+        await limiter.acquire()
+        await anyio.sleep(1)
+        async with anyio.create_task_group() as group:
+            for _ in range(count):
+                group.start_soon(limiter.acquire)
+            await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+        await virtual_clock.settle()
+        await anyio.sleep(0.05)
+        assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
+
+
+async def test_what_is_booked_ends_with_its_session(open_store_on, virtual_clock):
+    """A large cost far ahead, of a process that dies."""
+    async with open_store_on(ttl=3) as store:
+        limiter = RateLimiter(store, "api", rate=1, burst=60)
+        await limiter.acquire(60)
+        async with open_store_on(ttl=3) as other:
+            async with anyio.create_task_group() as group:
+
+                async def dies():
+                    with pytest.raises(tenure.StoreClosed):
+                        await RateLimiter(other, "api", rate=1, burst=60).acquire(50)
+
+                group.start_soon(dies)
+                await anyio.sleep(0.5)
+                other._refuse()
+        start = virtual_clock.now()
+        await limiter.acquire()
+        assert virtual_clock.now() - start <= 1
+
+
+async def test_callers_of_a_lost_session_stand_in_line_again(faulty, virtual_clock):
+    async with tenure.open_store(faulty, ttl=3) as store:
+        limiter = RateLimiter(store, "api", rate=0.1, burst=1)
+        await limiter.acquire()
+        start = virtual_clock.now()
+        async with anyio.create_task_group() as group:
+            group.start_soon(limiter.acquire)
+            await anyio.sleep(1)
+            faulty.plan(Fault.LOST_REQUEST, times=30)
+        # the first booking was void when it was due
+        assert 10 <= virtual_clock.now() - start <= 25
+
+
+async def test_processes_get_equal_parts_of_a_high_rate(open_store_on, virtual_clock):
+    served = [0] * 4
+    async with AsyncExitStack() as stack:
+
+        async def serve(n, limiter):
+            while True:
+                await limiter.acquire()
+                served[n] += 1
+
+        stores = [await stack.enter_async_context(open_store_on(ttl=3)) for _ in served]
+        with anyio.move_on_after(3):
+            async with anyio.create_task_group() as group:
+                for n, store in enumerate(stores):
+                    for _ in range(20 * (n + 1)):
+                        group.start_soon(serve, n, RateLimiter(store, "api", rate=200, burst=1))
+    assert sum(served) == pytest.approx(600, rel=0.05)
+    assert min(served) >= 75
+
+
+async def test_a_process_serves_a_high_rate(recording, virtual_clock):
+    async with tenure.open_store(recording, ttl=300) as store:
+        limiter, start = RateLimiter(store, "api", rate=10_000, burst=1), virtual_clock.now()
+        async with anyio.create_task_group() as group:
+            for _ in range(3000):
+                group.start_soon(limiter.acquire)
+        assert virtual_clock.now() - start == pytest.approx(0.3, abs=0.01)
+        assert len(recording.take(Spend, Refund)) <= 20
+
+
+async def test_a_look_counts_the_callers_that_wait_here(store, virtual_clock):
+    limiter = RateLimiter(store, "api", rate=2, burst=4)
+    await limiter.acquire(4)
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(limiter.acquire)
+        await anyio.sleep(0.01)
+        assert (await limiter.look()).retry_after == pytest.approx(5.5, abs=0.02)
+        with anyio.fail_after(5), pytest.raises(WouldExceedDeadline) as refused:
+            await limiter.acquire(fail_fast=True)
+        assert refused.value.delay == pytest.approx(5.5, abs=0.02)
+        assert not await limiter.try_acquire()
+        group.cancel_scope.cancel()
+
+
+async def test_a_large_cost_is_not_overtaken_for_ever(open_store_on, virtual_clock):
+    async with open_store_on(ttl=3) as one, open_store_on(ttl=3) as two:
+        small, large = (RateLimiter(store, "api", rate=20, burst=20) for store in (one, two))
+        await small.acquire(20)
+        async with anyio.create_task_group() as group:
+
+            async def small_calls():
+                while True:
+                    await small.acquire()
+
+            for _ in range(50):
+                group.start_soon(small_calls)
+            await anyio.sleep(0.5)
+            with anyio.fail_after(3):
+                await large.acquire(20)
+            group.cancel_scope.cancel()
