@@ -668,3 +668,24 @@ async def test_keyword_arguments_are_passed_on(virtual_clock):
     with pytest.raises(TypeError, match="unexpected"):
         await breaker.call(good, colour="red")
     assert breaker.statistics().calls == 1  # a mistake of the program does not count
+
+
+async def test_a_result_may_be_a_failure(caplog):
+    breaker = CircuitBreaker.consecutive(2, record_result=lambda result: result["status"] >= 500)
+
+    @breaker
+    async def fetch(status):
+        return {"status": status}
+
+    assert await breaker.call(fetch.__wrapped__, 503) == {"status": 503}
+    await fetch(200)
+    assert breaker.state == "closed"
+    for _ in range(2):
+        await fetch(503)
+    assert breaker.state == "open"
+    breaker.reset()
+    assert await breaker.call(fetch.__wrapped__, "odd") == {"status": "odd"}
+    assert breaker.state == "closed"
+    assert "breaker.matcher_failed" in caplog.text
+    with pytest.raises(TypeError, match="record_result must be a function or None"):
+        CircuitBreaker(record_result=3)

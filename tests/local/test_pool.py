@@ -367,13 +367,14 @@ async def test_an_exception_in_the_body_has_the_resource_checked(virtual_clock):
         assert pool.statistics().size == 0
 
 
-async def test_an_exception_in_the_body_leaves_it_alone_if_there_is_no_check(virtual_clock):
+async def test_an_exception_in_the_body_closes_it_if_there_is_neither_check_nor_reset(virtual_clock):
     works = Works()
     async with pool_of(works) as pool:
         with pytest.raises(KeyError):
             async with pool.acquire():
                 raise KeyError
-        assert pool.statistics().idle == 1
+        assert (pool.statistics().idle, pool.statistics().lent) == (0, 0)
+        assert (await works.use(pool.acquire())).number == 1
 
 
 async def test_a_cancelled_body_has_its_resource_closed_and_the_slot_comes_back(virtual_clock):

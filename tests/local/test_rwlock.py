@@ -115,10 +115,10 @@ async def test_a_task_that_asks_again_is_refused_instead_of_waiting_for_itself(f
     lock = RWLock()
     blocks = {"r": (lock.read, lock.read_nowait), "w": (lock.write, lock.write_nowait)}
     async with blocks[first][0]():
-        with pytest.raises(RuntimeError, match="held by this task already"):
+        with pytest.raises(RuntimeError, match="this task holds the lock already"):
             async with blocks[second][0]():
                 pass
-        with pytest.raises(RuntimeError, match="held by this task already"):
+        with pytest.raises(RuntimeError, match="this task holds the lock already"):
             blocks[second][1]()
         assert lock.statistics().readers + lock.statistics().writers == 1
     lock.write_nowait().release()
@@ -524,7 +524,7 @@ async def test_it_shows_its_state():
         tasks = await line_up(group, lock, "rrww")
         assert lock.statistics() == RWLockStatistics("readers", 2, 0, 0, 2, broken=False)
         assert lock.statistics().tasks_waiting == 2
-        assert repr(lock) == "<RWLock readers, 2 reading, 0 and 2 waiting to>"
+        assert repr(lock) == "<RWLock readers, 2 reading; waiting: 0 to read, 2 to write>"
         leave_all(tasks)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextvars import Context, ContextVar
+from time import monotonic
 
 import anyio
 import anyio.lowlevel
@@ -18,11 +19,12 @@ from tenure.waiting import (
     NOTHING,
     _trio_readers,
     checkpoint,
-    steady_clock,
     loop_caller,
+    loop_time,
     now,
     on_readable,
     park,
+    steady_clock,
     this_task,
     this_task_end,
     wake,
@@ -38,9 +40,15 @@ async def test_nothing_may_be_awaited_often_and_is_no_checkpoint():
             assert await NOTHING is None
 
 
-async def test_the_clock_is_that_of_the_loop():
+async def test_the_steady_clock_is_the_machines():
     time = steady_clock()
-    assert anyio.current_time() <= time() <= now() <= time() <= anyio.current_time()
+    assert monotonic() - 0.002 <= time() <= monotonic()
+    assert abs(loop_time(time() + 1) - now() - 1) < 0.5
+
+
+@pytest.mark.backends("asyncio", "trio")
+async def test_in_virtual_time_the_steady_clock_is_that_of_the_loop(virtual_clock):
+    assert steady_clock()() == now() == loop_time(now())
 
 
 async def test_a_parked_task_sleeps_until_it_is_woken():

@@ -81,6 +81,7 @@ class Barrier(AsyncBlock):
         Cancellation: breaks the barrier for all waiting parties; with "drop" it has no effect.
         """
         line = self._line
+        line.home.bind()  # before it joins, since who leaves breaks the barrier
         if self._broken or len(line) + 1 >= self._parties:
             # A party that may be the last yields first: nothing is awaited between the moment when all are let
             # go and the return, so a cancellation cannot hit one of them and spare the others.

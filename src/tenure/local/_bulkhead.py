@@ -190,7 +190,7 @@ class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None])
         bulkhead, state = self._bulkhead, self._state
         # while a call waits nothing is free, so a call that finds a free place overtakes none
         if bulkhead._in_use < bulkhead._limit:
-            if bulkhead._home.run is None:
+            if not bulkhead._home.thread:  # a waiter elsewhere has to know
                 bulkhead._home.bind()
             bulkhead._take(state)
             try:

@@ -102,8 +102,9 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`, or closed with neither; a
-    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
-    of its users has left; without `reset` it is kept, and checked before it is lent again if a body raised.
+    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource
+    is reset when the last of its users has left; without `reset`, and if a body raised, it is checked before it is lent
+    again, or closed if there is no `check`. After a fork the child has to open a pool of its own.
 
     `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that dependent
     code can be informed of the reason: "idle", "lifetime", "room" (another key needed its slot), "unhealthy" (failed
@@ -385,12 +386,18 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             return
         if error is not None:
             entry.since = -inf  # to be checked when it is lent next
-        if entry.users > 1 or self._hooks.reset is None or entry not in entry.subpool.lent:
+        hooks, subpool = self._hooks, entry.subpool
+        spoilt = entry.since == -inf and hooks.check is None and hooks.reset is None
+        if spoilt and subpool.shared is entry:
+            subpool.shared = None  # no further task joins
+        if entry.users > 1 or not (spoilt or hooks.reset) or entry not in subpool.lent:
             self._give_back(entry)
-            return
-        if entry.subpool.shared is entry:
-            entry.subpool.shared = None  # no task joins during a reset
-        await super()._come_back_from(want, entry, error)
+        elif spoilt:
+            self._drop(entry, "unhealthy")
+        else:
+            if subpool.shared is entry:
+                subpool.shared = None  # no task joins during a reset
+            await super()._come_back_from(want, entry, error)
 
     # slots
 

@@ -37,6 +37,15 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         self._upkeep: Upkeep | None = None
         self._emptied: Line[None, None] = Line(_nothing)
 
+    @staticmethod
+    def after_fork() -> None:
+        """In the child: lend and close nothing that the parent uses."""
+        for pool in _opened:
+            pool._is_of_parent = True
+            pool._phase = "closing"
+            # in place of the method, which need not ask each time
+            pool.__dict__["_take"] = pool._refuse_child
+
     async def drain(self) -> None:
         """Lend nothing more, wait until all that is lent has come back, and close everything.
 
@@ -82,6 +91,9 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
             )
         if self._phase != "open":
             raise PoolClosed("the pool is closed")
+
+    def _refuse_child(self, _want: object) -> None:
+        self._check_open()
 
     def _start(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
         assert self._upkeep is not None
@@ -130,11 +142,5 @@ def _nothing(_: Waiter[None, None]) -> None: ...
 _opened: WeakSet[PoolLifecycle] = WeakSet()
 
 
-def _after_fork() -> None:
-    for pool in _opened:
-        pool._is_of_parent = True
-        pool._phase = "closing"
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=PoolLifecycle.after_fork)

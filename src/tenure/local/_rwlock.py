@@ -185,7 +185,7 @@ class RWLock:
         if not self._goes_in(task, line):
             await line.wait(self._join(line, task))
             return
-        if line.home.run is None:
+        if not line.home.thread:  # a waiter elsewhere has to know
             line.home.bind()
         try:
             await checkpoint()

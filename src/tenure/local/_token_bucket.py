@@ -194,6 +194,7 @@ class TokenBucket(AsyncBlock):
                 self._give_back(n)
                 raise
             return
+        self._line.home.bind()
         while loop_time(due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
             if fail_fast:
                 raise WouldExceedDeadline("token bucket", due - steady())
@@ -204,7 +205,6 @@ class TokenBucket(AsyncBlock):
                 finally:
                     self._asleep.discard(scope)
         request = _Request(n)
-        self._line.home.bind()
         if self._keeper is None or self._keeper is _HOLD:
             self._keeper = request
             await self._keep_time(request)

@@ -116,7 +116,7 @@ class Home:
 
     def __init__(self, owner: object = None) -> None:
         """`owner` is for the message: the object, or a function of it."""
-        self.run: object = None
+        self.run: object = self  # none yet; None is what `this_loop` returns on trio
         self.thread: int = 0
         self._owner = owner
         self._call: Callable[[Callable[[], None]], None] | None = None
@@ -234,7 +234,10 @@ class Line(Generic[T, V]):
         waiter.value = value
         if parked is not None:
             # last, since it raises if the loop was closed: then the waiter gives the thing back when it is collected
-            self.home.wake(parked)
+            if self.home.thread == get_ident():
+                parked.set_result(None)
+            else:
+                self.home.wake(parked)
         return True
 
     def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
@@ -271,7 +274,8 @@ class Line(Generic[T, V]):
             if waiter.granted or waiter.gone:
                 await checkpoint()
             else:
-                self.home.bind()
+                if self.home.run is not this_loop():
+                    self.home.bind()
                 waiter.parked = parked = park()
                 if timeout == inf:
                     await parked

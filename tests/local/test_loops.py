@@ -1,0 +1,170 @@
+"""Objects of one process on more than one event loop: one after the other, in two threads at once, after a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import anyio
+import pytest
+from trio._core._run import SystemClock
+
+from tenure import CircuitOpen
+from tenure.local import Barrier, Bulkhead, CircuitBreaker, Queue, RWLock, SingleFlight, TokenBucket
+
+
+@pytest.mark.parametrize("offsets", [(1e6, 1e4), (1e4, 1e6)])
+@pytest.mark.parametrize("first", ["asyncio", "trio"])
+def test_instants_outlive_a_loop(first, offsets):
+    # trio's clock begins at random in each run
+    runs = [
+        {
+            "backend": first,
+            "backend_options": {"clock": SystemClock(offset=offsets[0])} if first == "trio" else {},
+        },
+        {"backend": "trio", "backend_options": {"clock": SystemClock(offset=offsets[1])}},
+    ]
+    bucket, breaker = TokenBucket(1000, burst=1), CircuitBreaker.consecutive(1, open_seconds=60)
+
+    async def fails():
+        raise OSError
+
+    async def begin():
+        await bucket.acquire()
+        with pytest.raises(OSError):
+            await breaker.call(fails)
+
+    async def go_on():
+        with anyio.fail_after(5):
+            for _ in range(3):
+                await bucket.acquire()
+        with pytest.raises(CircuitOpen) as refused:
+            await breaker.call(fails)
+        assert 50 < refused.value.retry_after <= 60
+
+    anyio.run(begin, **runs[0])
+    anyio.run(go_on, **runs[1])
+
+
+async def enter(block):
+    async with block:
+        await anyio.sleep_forever()
+
+
+async def spend(bucket):
+    while True:
+        await bucket.acquire()
+
+
+OBJECTS = {
+    "bulkhead": (lambda: Bulkhead(1), lambda it: enter(it.enter())),
+    "rwlock": (RWLock, lambda it: enter(it.write())),
+    "barrier": (lambda: Barrier(3), lambda it: it.wait()),
+    "queue": (lambda: Queue(1), lambda it: it.get()),
+    "bucket": (lambda: TokenBucket(1e-3), spend),
+    "flight": (SingleFlight, lambda it: it.run("key", anyio.sleep_forever)),
+}
+
+
+@contextmanager
+def elsewhere(backend, use):
+    """A loop in another thread that uses the object meanwhile."""
+    begun, over = threading.Event(), threading.Event()
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            group.start_soon(use)
+            await anyio.wait_all_tasks_blocked()
+            begun.set()
+            while not over.is_set():
+                await anyio.sleep(0.005)
+            group.cancel_scope.cancel()
+
+    thread = threading.Thread(target=lambda: anyio.run(main, backend=backend))
+    thread.start()
+    assert begun.wait(20)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("other", ["asyncio", "trio"])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_task_that_would_wait_for_another_loop_is_refused(name, other):
+    make, use = OBJECTS[name]
+
+    async def main():
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await use(it)
+
+    for backend in ("asyncio", "trio"):
+        it = make()
+        with elsewhere(other, lambda: use(it)):  # noqa: B023 - it ends before the next
+            anyio.run(main, backend=backend)
+
+    if name == "barrier":
+        it.reset()  # the party elsewhere was cancelled
+
+    async def alone():
+        with anyio.move_on_after(0.01) as scope:
+            await use(it)
+        assert scope.cancelled_caught
+
+    anyio.run(alone)  # when the other loop has ended, the object is free
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_is_handed_over_from_another_thread_arrives(backend):
+    queue, got = Queue(1), []
+
+    async def get():
+        got.append(await queue.get())
+
+    with elsewhere(backend, get):
+        queue.put_nowait("item")
+        ends = time.monotonic() + 20
+        while not got and time.monotonic() < ends:
+            time.sleep(0.005)
+    assert got == ["item"]
+
+
+FORKS = """
+import asyncio, os, anyio
+from tenure import PoolClosed
+from tenure.local import KeyedPool, Pool
+
+async def close(resource):
+    print("closed by", "parent" if os.getpid() == parent else "child", flush=True)
+
+async def main():
+    async with Pool(object, close=close) as pool, KeyedPool(lambda key: object(), close=close) as keyed:
+        async with pool.acquire(), keyed.acquire("k"):
+            pass
+        if (child := os.fork()) == 0:
+            for acquire in (pool.acquire, lambda: keyed.acquire("k")):
+                asyncio.run(borrow(acquire))
+            os._exit(0)
+        os.waitpid(child, 0)
+
+async def borrow(acquire):
+    try:
+        async with acquire():
+            print("lent", flush=True)
+    except PoolClosed as refusal:
+        print("before a fork" in str(refusal), flush=True)
+
+parent = os.getpid()
+anyio.run(main)
+"""
+
+
+def test_a_child_borrows_and_closes_nothing_of_its_parent():
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.splitlines() == ["True", "True", "closed by parent", "closed by parent"]
