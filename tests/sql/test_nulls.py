@@ -172,13 +172,15 @@ async def test_with_asynchronous_drivers(url_of, table, postgres):
     async with AsyncSession(engine) as session, session.begin():
         assert (await get_or_create(session, Source, **WHERE))[1]
     db = await asyncpg.connect(host=str(postgres.folder), user="tenure", database="postgres")
-    async with db.transaction():
-        where = {"name": "a", "user_id": None, "Model": None}
-        schema = await db.fetchval("SELECT current_schema()")
-        assert not (await get_or_create_row(db, f"{schema}.source", where=where))[1]
-        await db.execute("DROP INDEX user_id_key")
-        await db.execute("CREATE UNIQUE INDEX user_id_key ON source (name, user_id)")
-        with pytest.raises(ValueError, match="^where must not have None for user_id"):
-            await get_or_create_row(db, "source", where={"name": "a", "user_id": None})
-    await db.close()
-    await engine.dispose()
+    try:
+        async with db.transaction():
+            where = {"name": "a", "user_id": None, "Model": None}
+            schema = await db.fetchval("SELECT current_schema()")
+            assert not (await get_or_create_row(db, f"{schema}.source", where=where))[1]
+            await db.execute("DROP INDEX user_id_key")
+            await db.execute("CREATE UNIQUE INDEX user_id_key ON source (name, user_id)")
+            with pytest.raises(ValueError, match="^where must not have None for user_id"):
+                await get_or_create_row(db, "source", where={"name": "a", "user_id": None})
+    finally:  # uvloop waits for an open connection when it is closed
+        await db.close()
+        await engine.dispose()
