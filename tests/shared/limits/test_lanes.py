@@ -93,7 +93,7 @@ async def test_callers_that_give_up_cost_the_others_nothing(store, virtual_clock
     spent = await Load([limiter], virtual_clock, **options, spend=spend).run(how)
     # a large cost may be on its way at the end of a second
     room = max(options["costs"]) - 1
-    assert all(amount >= 19 - room for amount in spent)
+    assert min(spent) >= 19 - room, spent
     assert sum(spent) >= 57 - room
     await virtual_clock.settle()
     await anyio.sleep(0.05)
