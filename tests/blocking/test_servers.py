@@ -125,7 +125,9 @@ def test_gunicorn_ends_without_a_traceback_where_the_url_has_a_name(
     redis = own_redis_server("--port", str(port))
     server = Server(tmp_path, f"redis://localhost:{port}")
     try:
-        assert len({server.get("/x")[0] for _ in range(30)}) == 2
+        answered = set()
+        while len(answered) < 2:  # the system chooses who accepts
+            answered.add(server.get("/x")[0])
         if is_away:
             redis.kill()
             time.sleep(0.5)  # the workers notice it, and connect again and again

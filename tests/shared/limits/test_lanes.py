@@ -85,19 +85,21 @@ class Load:
 @pytest.mark.parametrize("spend", [False, True], ids=["acquire", "spend"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["deadline", "cancel"])
-async def test_callers_that_give_up_cost_the_others_nothing(store, virtual_clock, how, kind, spend):
+async def test_callers_that_give_up_cost_the_others_nothing(open_store_on, virtual_clock, how, kind, spend):
     options = dict(KINDS[kind])
     limits = options.pop("limits", None)
     given = {"limits": limits} if limits else {"rate": 20, "burst": options["burst"]}
-    limiter = RateLimiter(store, "api", **given)
-    spent = await Load([limiter], virtual_clock, **options, spend=spend).run(how)
-    # a large cost may be on its way at the end of a second
-    room = max(options["costs"]) - 1
-    assert min(spent) >= 19 - room, spent
-    assert sum(spent) >= 57 - room
-    await virtual_clock.settle()
-    await anyio.sleep(0.05)
-    assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
+    # real time counts for a session too: a busy machine must not end it
+    async with open_store_on(ttl=60.0) as store:
+        limiter = RateLimiter(store, "api", **given)
+        spent = await Load([limiter], virtual_clock, **options, spend=spend).run(how)
+        # a large cost may be on its way at the end of a second
+        room = max(options["costs"]) - 1
+        assert min(spent) >= 19 - room, spent
+        assert sum(spent) >= 57 - room
+        await virtual_clock.settle()
+        await anyio.sleep(0.05)
+        assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
 
 
 @pytest.mark.backends("asyncio")
