@@ -5,7 +5,7 @@
 Four processes on three loops hand on locks, permits and claims, and work off a queue and two whose tasks have groups,
 while they are killed and frozen, the server is frozen, restarted, paused and short of memory, connections are cut and
 replies lost. After every hundred faults all comes to an end, what happened is judged by the referees of
-`tenure.testing`, and nothing may be left on the server. In one trial of four the clock leaps; there, only fences are
+`referees`, and nothing may be left on the server. In one trial of four the clock leaps; there, only fences are
 judged. It stops at the first violation, and says where the history lies. Faults are drawn by the seed, but when they
 hit is up to the machine.
 """

@@ -1,4 +1,4 @@
-"""Writes a history of `tenure.testing` in the format of `benchmarks.soak.check`, and has it judged there."""
+"""Writes a history of the soaks in the format of `benchmarks.soak.check`, and has it judged there."""
 
 from __future__ import annotations
 

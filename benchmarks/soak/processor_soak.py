@@ -4,7 +4,7 @@
 
 Three processes on three loops run one processor, with claims, connections, a rate, a lock and circuit breakers, and put
 tasks into it. They are killed, frozen and told to end; the server is restarted. After every twenty kills the queue is
-worked off, what happened is judged by the referees of `tenure.testing`, and nothing may be left on the engine.
+worked off, what happened is judged by the referees beside this file, and nothing may be left on the engine.
 """
 
 from __future__ import annotations

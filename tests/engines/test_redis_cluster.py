@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 import depth
 import pytest
-from contract import EngineContract
+from contract import EngineContract, Time
 
 from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, Task, Worker, WorkQueue
 from tenure.engine import (
@@ -39,19 +39,6 @@ from tenure.engines.redis import RedisClusterEngine, _nodes, _shards
 from tenure.engines.redis._shards import SHARDS, shard_of, slot_of, tags
 
 TAGS = tags(SHARDS)
-
-
-class Time:
-    """The engine's clock, set by hand."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    async def advance(self, seconds):
-        self.now += seconds
 
 
 @pytest.mark.full
