@@ -14,9 +14,9 @@ import nox
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 ROOT = Path(__file__).parents[1]
 PARTS = (
-    ("tests/local", "tests/store", "tests/shared", "-m", "not slow", "-k", "memory or local"),
+    ("tests/local", "tests/store", "tests/shared", "-m", "not heavy", "-k", "memory or local"),
     ("tests/engines/test_contract.py", "-k", "memory or sqlite or postgres or redis"),
-    ("tests/sql", "tests/observe", "tests/blocking", "tests/test_docs.py", "-m", "not slow"),
+    ("tests/sql", "tests/observe", "tests/blocking", "tests/test_docs.py", "-m", "not heavy"),
 )
 
 nox.options.default_venv_backend = "uv"

@@ -23,7 +23,6 @@ from types import FunctionType, ModuleType
 from typing import is_typeddict
 
 import anyio
-import depth
 import pytest
 from internal import FOR_ONE_CALLER, FOR_OTHER_ROOMS, INNER
 from needed import NO_DJANGO, NO_PYTEST_ASYNCIO
@@ -179,9 +178,8 @@ def run_here(capsys, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("example", "backend"), depth.paired(EXAMPLES, BACKENDS), ids=lambda value: getattr(value, "name", value)
-)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs_again_on_a_server_that_was_kept(example, backend, redis_server, run_here):
     """On a file, all run again where they share a store."""
     for _ in range(2):
@@ -190,9 +188,8 @@ def test_an_example_runs_again_on_a_server_that_was_kept(example, backend, redis
     assert sum(map(int, re.findall(r" did (\d+) pages", said))) == 12 * (example.name == "step7_leader.py")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("backend", depth.loops("all examples", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_all_examples_can_share_a_store(tmp_path, backend, run_here):
     where = f"sqlite:///{tmp_path}/example.db"
     for example in EXAMPLES:
@@ -247,15 +244,8 @@ def test_step_1_names_the_extra_that_is_missing(tmp_path):
     assert (ended.returncode, ended.stderr) == (1, "trio is not installed: pip install 'tenure[trio]'\n")
 
 
-def on_loops(parameters):
-    """Each of these parameters on the loops in turn, with --full on both."""
-    return [
-        pytest.param(*one.values, backend, id=f"{one.id}-{backend}")
-        for one, backend in depth.paired(parameters, BACKENDS)
-    ]
-
-
-@pytest.mark.parametrize(("code", "backend"), on_loops(blocks("runnable")))
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("code", list(blocks("runnable")))
 def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     if "sqlite:" in code:
         need("tenure.engines.sqlite", "SqliteEngine")
@@ -269,7 +259,7 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
         anyio.run(names["main"], backend=backend)
 
 
-@pytest.mark.parametrize("backend", depth.loops("process"))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_blocks_that_change_their_process_run(backend, tmp_path):
     codes = [code for block in blocks("process") for code in block.values]
     assert len(codes) > 1

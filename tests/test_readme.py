@@ -96,7 +96,6 @@ def test_the_examples_have_ten_lines():
     assert max(map(len, lines)) <= 116
 
 
-@pytest.mark.slow
 async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
     quicker = programs()[0].replace("sleep(2)", "sleep(0.5)")
     (tmp_path / "shop.py").write_text(quicker)
@@ -127,7 +126,6 @@ async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
     assert said[:-1] == "\n".join(lines[5:]).split()[:-1]
 
 
-@pytest.mark.slow
 def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     (tmp_path / "report.py").write_text(programs()[1])
     command, *output = consoles()[1].splitlines()
@@ -145,7 +143,6 @@ def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     assert said.splitlines() == output
 
 
-@pytest.mark.slow
 def test_a_task_waits_for_its_children(tmp_path, started):
     (tmp_path / "pages.py").write_text(programs()[2])
     work, follow, *output = consoles()[2].splitlines()
@@ -202,7 +199,6 @@ def tenure_line(console):
     return line.removeprefix("$ ").partition(" &")[0]
 
 
-@pytest.mark.slow
 def test_the_first_command_does_its_job(tmp_path, started):
     """With some of the standard library's files, and without the installation."""
     words = shlex.split(commands()[0].split(" && ")[1])[1:]

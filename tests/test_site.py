@@ -112,7 +112,6 @@ LOOK = """(() => {
 })()"""
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(SITE is None, reason=NO_SITE)
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_each_page_fits_a_phone_and_loads_nothing_from_elsewhere(tmp_path):

@@ -76,8 +76,9 @@ def is_senseless(given):
 
 
 def _is_chosen_later(metafunc, named):
-    has = metafunc.definition.get_closest_marker
-    return has("one_loop") or (not depth.full and (named or has("in_turn")))
+    fixtures = metafunc.definition._fixtureinfo.name2fixturedefs
+    others = (names[-1].params for name, names in fixtures.items() if name not in ("anyio_backend", "engine"))
+    return metafunc.definition.get_closest_marker("one_loop") or (not depth.full and (named or any(others)))
 
 
 def _row(metafunc, engines):

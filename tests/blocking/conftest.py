@@ -1,14 +1,12 @@
 import sys
 from pathlib import Path
 
-import depth
 import pytest
 
 from tenure import blocking
 
 sys.path.append(str(Path(__file__).parent))
-# PostgreSQL only with --full: a synchronous call waits for a loop, which asks one server as it does another.
-SHARED = depth.most(("sqlite", "redis", "postgres"))
+SHARED = ("sqlite", "redis", "postgres")
 
 
 def where(request, kind, folder):

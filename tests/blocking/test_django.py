@@ -7,8 +7,8 @@ import logging
 from datetime import timedelta
 
 import anyio
-import depth
 import pytest
+import variants
 from needed import NO_DJANGO
 
 import tenure
@@ -82,8 +82,7 @@ def work(request, tasks):
     """A function that works until nothing waits."""
 
     def work(alias="default", queue_name="default"):
-        (loop,) = depth.loops(request.node.name)[:1]
-        anyio.run(until_done, alias, queue_name, backend=loop)
+        anyio.run(until_done, alias, queue_name, backend=variants.loop_of(request.node))
 
     return work
 

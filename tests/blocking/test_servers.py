@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-import depth
 import pytest
 
 from tenure import blocking
@@ -87,12 +86,7 @@ class Server:
 
 
 @pytest.mark.parametrize(
-    ("shared_url", "workers"),
-    depth.paired(
-        depth.most(("sqlite", "redis", "postgres")),
-        [("--worker-class", "sync"), ("--worker-class", "gthread", "--threads", "3")],
-    ),
-    indirect=["shared_url"],
+    "workers", [("--worker-class", "sync"), ("--worker-class", "gthread", "--threads", "3")]
 )
 def test_gunicorn_with_preload(shared_url, tmp_path, workers):
     server = Server(tmp_path, shared_url, *workers)

@@ -7,7 +7,6 @@ import sys
 import threading
 from contextlib import suppress
 
-import depth
 import pytest
 
 import tenure
@@ -141,7 +140,6 @@ def test_the_address_may_come_from_the_environment(monkeypatch, tmp_path):
         blocking.open_store()
 
 
-SHARED = depth.most(("sqlite", "redis", "postgres"))
 ENDINGS = {
     "plainly": "",
     "in a body": "lock.__enter__()",
@@ -152,7 +150,7 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("shared_url", "ending"), depth.paired(SHARED, ENDINGS), indirect=["shared_url"])
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_without_a_word(shared_url, ending):
     code = f"""
 import threading, time, tenure
@@ -191,12 +189,10 @@ THREADS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("shared_url", "waiting"), depth.paired(SHARED, depth.paired(WAITS, THREADS)), indirect=["shared_url"]
-)
-def test_a_thread_that_waits_does_not_keep_the_process(shared_url, waiting):
+@pytest.mark.parametrize("thread", THREADS)
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_thread_that_waits_does_not_keep_the_process(shared_url, wait, thread):
     """Also if it is no daemon: Python joins it, after the main thread has ended."""
-    wait, thread = waiting
     code = f"""
 import threading, tenure
 from tenure import blocking

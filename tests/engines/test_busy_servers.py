@@ -59,7 +59,7 @@ async def test_redis_gets_it_again_only_when_it_is_free(own_redis_server, limit)
                 lease.check()
             assert (await queue.statistics()).put == 1
             tries = [bytes(each) for each in said[before:]]
-    assert len(tries) > 3, "it has been tried to connect meanwhile"
+    assert len(tries) > 1, "it has been tried to connect meanwhile"
     for each in tries[:-1]:
         assert b"EVALSHA" not in each
 

@@ -75,7 +75,6 @@ async def test_a_follower_whose_connection_is_cut_misses_neither_the_last_report
         assert proxy.cuts
 
 
-@pytest.mark.slow
 async def test_a_follower_goes_on_with_the_replica(watched_redis, replicate):
     primary, replica = watched_redis.servers
     async with open_store(watched_redis.url, ttl=20) as store, open_store(watched_redis.url) as elsewhere:

@@ -98,7 +98,6 @@ async def test_a_backup_of_postgres_is_restored(own_postgres_server):
     await check(server.url().replace("/postgres?", "/restored?"), kept, lost)
 
 
-@pytest.mark.slow
 @pytest.mark.one_loop
 async def test_a_replica_takes_over_that_lacks_the_last_puts(watched_redis, replicate):
     primary, replica = watched_redis.servers

@@ -175,7 +175,6 @@ def world(request):
     world.engine.close()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_names_that_were_used_once_leave_nothing(world):
     assert world.engine.rows() == {}
@@ -195,7 +194,6 @@ def test_names_that_were_used_once_leave_nothing(world):
     assert world.engine.rows() == {}
 
 
-@pytest.mark.slow
 def test_names_whose_users_died_leave_nothing(world):
     for i in range(depth.share(100)):
         world.ask(e.OpenSession(f"mortal {i}", "p", TTL))
@@ -220,7 +218,6 @@ def test_names_whose_users_died_leave_nothing(world):
     assert world.engine.rows() == {}
 
 
-@pytest.mark.slow
 def test_groups_that_were_used_once_leave_nothing_in_a_queue_that_goes_on(world):
     session, queue = "alive", "jobs"
     world.ask(e.OpenSession(session, "p", TTL))

@@ -6,6 +6,8 @@ ones among them: so a cycle of operations may read no more of them after many cy
 
 from __future__ import annotations
 
+import re
+import time
 from itertools import count
 
 import psycopg
@@ -271,8 +273,14 @@ def test_a_cycle_passes_few_dead_entries(program, postgres_server, cycle):
         look(range(FEW))
         first = look(range(FEW, 2 * FEW))
         look(range(2 * FEW, CYCLES - FEW))
-        last = look(range(CYCLES - FEW, CYCLES))
-    grown = {name: (first[name], last[name]) for name in last if last[name] > 1.5 * first[name] + MORE}
+        # An idle connection of another test reports once what it has read, within ten seconds.
+        for cycle_after in (CYCLES - FEW, CYCLES, CYCLES + FEW):
+            last = look(range(cycle_after, cycle_after + FEW))
+            grown = {
+                name: (first[name], last[name]) for name in last if last[name] > 1.5 * first[name] + MORE
+            }
+            if not grown:
+                break
     assert not grown
 
 
@@ -303,13 +311,20 @@ async def test_an_audit_finds_what_lies_before_the_marks_and_a_second_row(postgr
 async def test_the_health_names_the_oldest_snapshot(postgres_server, monkeypatch):
     monkeypatch.setattr("tenure.engines.postgres._health._LONG", -1)
     calls = PostgresCalls(postgres_server.url())
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+    )
+    until = time.monotonic() + 50
+    with psycopg.connect(postgres_server.url(), autocommit=True) as sql:
+        while sql.execute(others).fetchone() != (0,):  # the server ends a closed connection in its own time
+            assert time.monotonic() < until
     with psycopg.connect(postgres_server.url(), application_name="a report") as held:
         held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         held.execute("SELECT FROM tenure.queue")
         (health,) = calls.apply_now(e.Scan(e.HEALTH)).rows
         pid = held.info.backend_pid
-    name = f"client backend {pid} of tenure (a report), idle in transaction, for 0 s"
-    assert dict(health.facts)["oldest snapshot"] == name
+    name = dict(health.facts)["oldest snapshot"]
+    assert re.fullmatch(rf"client backend {pid} of tenure \(a report\), idle in transaction, for \d+ s", name)
     (problem,) = (one for one in health.problems if "dead rows from being" in one)
     assert problem.startswith(name)
     (health,) = calls.apply_now(e.Scan(e.HEALTH)).rows

@@ -403,7 +403,6 @@ async def work(store, name, done, times):
             assert times[-1] == lease.token
 
 
-@pytest.mark.slow
 async def test_a_shard_is_moved_while_locks_change_hands(redis_cluster):
     times = []
     async with open_store(redis_cluster.url) as first, open_store(redis_cluster.url) as second:
@@ -480,7 +479,6 @@ async def test_connections_that_break_all_at_once(redis_cluster):
             lease.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True], ids=["frozen", "killed"])
 async def test_while_a_node_is_away_the_others_go_on_and_only_its_leases_end(own_redis_cluster, killed):
     cluster = own_redis_cluster
@@ -523,7 +521,6 @@ async def test_while_a_node_is_away_the_others_go_on_and_only_its_leases_end(own
             lease.check()
 
 
-@pytest.mark.slow
 async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, replicate):
     cluster = own_redis_cluster
     lost = cluster.nodes[0]

@@ -31,7 +31,6 @@ queue_for_two = partial(Queue, tasks=1, minds=[Taker()] * 2)
 queue_of_two = partial(Queue, tasks=2, minds=[Taker()] * 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "faults", "ticks", "worlds"),
     [

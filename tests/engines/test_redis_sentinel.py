@@ -211,7 +211,6 @@ async def is_held(store, name):
     return scope.cancelled_caught
 
 
-@pytest.mark.slow
 async def test_when_the_primary_is_killed_all_goes_on_with_the_replica(watched_redis, replicate):
     primary, replica = watched_redis.servers
     async with open_store(watched_redis.url, ttl=20) as store, open_store(watched_redis.url) as other:
@@ -234,7 +233,6 @@ async def test_when_the_primary_is_killed_all_goes_on_with_the_replica(watched_r
         assert (await queue.statistics()).waiting == 2
 
 
-@pytest.mark.slow
 async def test_a_primary_that_was_replaced_and_does_not_know_it_is_left(watched_redis):
     """A Sentinel demotes it only after some seconds; meanwhile it answers whoever asks."""
     old, new = watched_redis.servers

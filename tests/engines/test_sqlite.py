@@ -40,9 +40,6 @@ def path(tmp_path):
     return tmp_path / "store.db"
 
 
-pytestmark = pytest.mark.in_turn
-
-
 @pytest.fixture(params=[False, True], ids=["thread", "inline"])
 def inline(request):
     return request.param

@@ -113,7 +113,8 @@ def test_explored(scenario, engine):
         explore(on(engine, scenario, seed), seeds=[seed])
 
 
-# a large one has hundreds of places in memory, and several times as many on a wire
+# a large one has hundreds of places in memory, and several times as many on a wire; the longest takes 5 s
+@pytest.mark.timeout(400)
 @entries(CANCELLED_ON, full=["wire", *LARGEST], not_on_wire=() if LONG else LARGE)
 def test_cancelled_everywhere(scenario, engine):
     # one loop for each scenario, except in a long run

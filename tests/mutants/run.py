@@ -125,7 +125,13 @@ def tests_of(project: Path, suite: str, area: str) -> list[str]:
 
 
 def try_out(
-    name: str, pristine: Path, mutant: Mutant | None, tests: list[str], *, near: bool = False
+    name: str,
+    pristine: Path,
+    mutant: Mutant | None,
+    tests: list[str],
+    *,
+    near: bool = False,
+    quick: bool = False,
 ) -> Outcome:
     """Run tests against a copy with a mutant (None: without one), until the first fails."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -155,9 +161,10 @@ def try_out(
             "witness",
             f"--basetemp={folder}/tmp",
         ]
+        level = ["-m", "not heavy"] if quick else ["--full"]
         start = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, "--full", "--hypothesis-seed=0", *tests],
+            [sys.executable, "-m", "pytest", *options, *level, "--hypothesis-seed=0", *tests],
             cwd=project,
             env=environment,
             stdout=subprocess.PIPE,
@@ -201,10 +208,10 @@ def _judge(name: str, events: list[list[str]], status: int, output: str, seconds
     return Outcome(name, True, how, last, f"status {status}", seconds, count)
 
 
-def sound(pristine: Path, suite: str, areas: set[str]) -> bool:
+def sound(pristine: Path, suite: str, areas: set[str], *, quick: bool) -> bool:
     """Whether the tests pass without any mutant."""
     tests = sorted({test for area in areas for test in tests_of(pristine, suite, area)})
-    outcome = try_out("no mutant", pristine, None, tests)
+    outcome = try_out("no mutant", pristine, None, tests, quick=quick)
     print(_row(outcome), flush=True)
     if outcome.how != "survived":
         print(f"  {outcome.message}")
@@ -219,6 +226,9 @@ def main() -> int:
     parser.add_argument("--table", type=Path, metavar="F", help="write the outcomes there")
     parser.add_argument(
         "--near", action="store_true", help="only the scenarios near the mutant: a first look"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="only the quick tests: what survives, heavy tests alone catch"
     )
     parser.add_argument(
         "--no-sanity-run", action="store_true", help="do not first run the tests without mutants"
@@ -238,14 +248,16 @@ def main() -> int:
         for part in ("src", "tests", "benchmarks", "docs"):
             shutil.copytree(ROOT / part, pristine / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", pristine)
-        if not given.no_sanity_run and not sound(pristine, given.suite, {m.area for m in chosen}):
+        if not given.no_sanity_run and not sound(
+            pristine, given.suite, {m.area for m in chosen}, quick=given.quick
+        ):
             return 2
 
         outcomes: list[Outcome] = []
 
         def one(mutant: Mutant) -> None:
             tests = tests_of(pristine, given.suite, mutant.area)
-            outcome = try_out(mutant.name, pristine, mutant, tests, near=given.near)
+            outcome = try_out(mutant.name, pristine, mutant, tests, near=given.near, quick=given.quick)
             outcomes.append(outcome)
             print(_row(outcome), flush=True)
             if given.table:  # what is known by now: it is a long way to the end

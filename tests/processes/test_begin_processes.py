@@ -16,10 +16,10 @@ import tenure
 CHILD = Path(__file__).with_name("begin_child.py")
 PATIENCE = 40  # seconds; never waited for when all is well
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.one_loop, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=depth.most(("sqlite", "redis", "postgres")))
+@pytest.fixture(params=("sqlite", "redis", "postgres"))
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"

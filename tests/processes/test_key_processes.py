@@ -17,10 +17,10 @@ import tenure
 CHILD = Path(__file__).with_name("key_child.py")
 PATIENCE = 50  # seconds; never waited for when all is well
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=depth.loops("test_key_processes", ("sqlite", "redis")))
+@pytest.fixture(params=("sqlite", "redis"))
 def url(request, tmp_path):
     if request.param == "redis":
         return request.getfixturevalue("redis_server").url

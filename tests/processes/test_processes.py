@@ -69,7 +69,7 @@ def children(tmp_path):
         yield children
 
 
-@pytest.fixture(params=depth.loops("test_processes", ("sqlite", "redis")))
+@pytest.fixture(params=("sqlite", "redis"))
 def children_on_each(request, children):
     if request.param == "redis":
         children.url = request.getfixturevalue("redis_server").url
@@ -81,7 +81,6 @@ def said(process, *words):
     return lambda lines: any(line[: len(wanted)] == wanted for line in lines)
 
 
-@pytest.mark.slow
 async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(children, anyio_backend_name):
     tasks, kills = (200, 5) if depth.full else (100, 2)
     async with tenure.open_store(children.url) as store:
@@ -107,7 +106,6 @@ async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(
     assert sum(started.values()) - tasks <= 5 * 16  # at most what was at hand when a process was killed
 
 
-@pytest.mark.slow
 async def test_groups_are_done_in_their_order_whichever_process_is_killed(children, anyio_backend_name):
     tasks, kills = (300, 5) if depth.full else (90, 2)
     history = History()
@@ -146,7 +144,6 @@ async def test_groups_are_done_in_their_order_whichever_process_is_killed(childr
         assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.groups) == (tasks, 0, 0)
 
 
-@pytest.mark.slow
 async def test_what_a_frozen_worker_sends_afterwards_is_refused(children, anyio_backend_name):
     async with tenure.open_store(children.url) as store:
         ids = await tenure.WorkQueue(store, "jobs").put_many(range(4))
@@ -164,7 +161,6 @@ async def test_what_a_frozen_worker_sends_afterwards_is_refused(children, anyio_
         assert (await queue.statistics()).done == 4
 
 
-@pytest.mark.slow
 async def test_a_killed_holder_is_followed_within_its_ttl(children, anyio_backend_name):
     first = children.start(anyio_backend_name, "hold", 1000)
     await children.until(said(first, "held"))
@@ -176,7 +172,6 @@ async def test_a_killed_holder_is_followed_within_its_ttl(children, anyio_backen
     assert tokens == sorted(tokens)
 
 
-@pytest.mark.slow
 async def test_a_frozen_holder_learns_that_it_lost_the_lock(children, anyio_backend_name):
     first = children.start(anyio_backend_name, "hold", 2)
     await children.until(said(first, "held"))
@@ -197,7 +192,6 @@ async def test_a_frozen_holder_learns_that_it_lost_the_lock(children, anyio_back
     assert fresh == sorted(fresh)
 
 
-@pytest.mark.slow
 async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
     children_on_each, anyio_backend_name
 ):
@@ -240,7 +234,6 @@ def held(server):
         yield
 
 
-@pytest.mark.slow
 async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
     children, own_postgres_server, anyio_backend_name
 ):

@@ -38,7 +38,6 @@ def fleet(tmp_path_factory):
     fleet.close()
 
 
-@pytest.mark.slow
 @pytest.mark.backends("asyncio")
 @pytest.mark.full
 async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path):
@@ -48,7 +47,6 @@ async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path
     assert verdict.seen["stranded"]
 
 
-@pytest.mark.slow
 @pytest.mark.backends("asyncio")
 async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_redis_server, tmp_path):
     server = own_redis_server(*AOF)
@@ -58,7 +56,6 @@ async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_re
     assert verdict.seen["stranded"]
 
 
-@pytest.mark.slow
 @pytest.mark.backends("asyncio")
 @pytest.mark.full
 async def test_a_process_slow_to_end_is_detected(fleet, tmp_path):
@@ -71,7 +68,6 @@ async def test_a_process_slow_to_end_is_detected(fleet, tmp_path):
 # ---------------------------------------------------------------------------------------------------- told to end
 
 
-@pytest.mark.slow
 async def test_a_process_asked_to_end_gives_back_what_takes_too_long_and_is_gone(
     tmp_path, anyio_backend_name
 ):

@@ -43,7 +43,6 @@ def trial(fleet, own_redis_server, tmp_path):
     return make
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "faults"),
     [
@@ -65,27 +64,23 @@ async def test_nothing_is_held_by_two_nor_lost_nor_left(trial, number, faults):
     assert verdict.suffered.total() == number
 
 
-@pytest.mark.slow
 async def test_a_frozen_process_is_not_waited_for_and_has_no_say_afterwards(trial):
     verdict = await trial("freeze_process", pause=0.4).run(6, "freeze_holder")
     assert verdict.violations == []
     assert verdict.seen["holds not compared"]
 
 
-@pytest.mark.slow
 @pytest.mark.full
 async def test_when_the_clock_of_the_server_leaps_fences_keep_order(trial):
     verdict = await trial("leap", clock=True).run(10)
     assert verdict.violations == []
 
 
-@pytest.mark.slow
 async def test_when_the_server_loses_its_data_fences_keep_order(trial):
     verdict = await trial("lose_everything", roles=("lock",) * 4).run(5)
     assert verdict.violations == []
 
 
-@pytest.mark.slow
 @pytest.mark.full
 async def test_first_come_first_served_whatever_becomes_of_the_link(trial):
     faults = (
@@ -103,7 +98,6 @@ async def test_first_come_first_served_whatever_becomes_of_the_link(trial):
 
 # whether somebody comes in while a cheat holds on is a matter of luck, on a busy machine more so
 @pytest.mark.skipif("TENURE_LONG" not in os.environ, reason=needed.LONG)
-@pytest.mark.slow
 async def test_holding_on_to_what_was_lost_is_detected(trial):
     cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
     verdict = await cheating.run(8)

@@ -1138,7 +1138,6 @@ def fleet(tmp_path):
     fleet.end()
 
 
-@pytest.mark.slow
 @pytest.mark.one_loop(0)
 @pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_killed_are_honest(fleet):
@@ -1159,7 +1158,6 @@ async def test_processes_of_which_one_is_killed_are_honest(fleet):
     assert statistics.done == 60
 
 
-@pytest.mark.slow
 @pytest.mark.one_loop(1)
 @pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_frozen_accept_no_stale_write(fleet):

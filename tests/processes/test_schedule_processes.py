@@ -20,10 +20,10 @@ CHILD = Path(__file__).with_name("schedule_child.py")
 EVERY = 0.25
 PATIENCE = 50  # seconds; never waited for when all is well
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=depth.loops("test_schedule_processes", ("sqlite", "redis")))
+@pytest.fixture(params=("sqlite", "redis"))
 def url(request, tmp_path):
     if request.param == "redis":
         return request.getfixturevalue("redis_server").url

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 def test_a_short_soak():
     command = [sys.executable, "-m", "benchmarks.soak", "redis", "--faults", "40"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -23,7 +22,6 @@ def test_a_short_soak():
     assert re.search(r"40 faults, \d+ grants, .*, 0 violations", ran.stdout), ran.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "seen"),
     [
@@ -63,7 +61,6 @@ def moved(options):
     return ran.returncode, output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("store", ["redis", "sqlite"])
 def test_a_gateway_whose_workers_are_killed(store):
     command = [sys.executable, "-m", "benchmarks.soak", "gateway", "--store", store, "--calls", "400"]
@@ -73,7 +70,6 @@ def test_a_gateway_whose_workers_are_killed(store):
     assert re.search(r"for 400 answers .* 3 kills\n0 violations", ran.stdout), ran.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_names_leave_nothing(engine):
     command = [

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import anyio
-import depth
 import pytest
 
 import tenure
@@ -16,10 +15,10 @@ import tenure
 CHILD = Path(__file__).with_name("suspects_child.py")
 PATIENCE = 100  # seconds; never waited for when all is well
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=depth.loops("test_suspects_processes", ("sqlite", "redis", "postgres")))
+@pytest.fixture(params=("sqlite", "redis", "postgres"))
 def url(request, tmp_path):
     if request.param == "redis":
         return request.getfixturevalue("redis_server").url

@@ -54,9 +54,6 @@ def engine():
     return Shards()
 
 
-pytestmark = pytest.mark.in_turn
-
-
 @pytest.fixture(params=[lambda engine: engine, FaultyEngine], ids=["", "faulty"])
 def link(request, engine):
     """What the store is opened on: the engine, or a faulty one around it, which has its lanes."""

@@ -31,8 +31,6 @@ from tenure.engine import Ping
 from tenure.engines.sqlite import SqliteEngine
 from tenure.observe import LoggingObserver
 
-pytestmark = pytest.mark.in_turn
-
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def where(request, tmp_path):

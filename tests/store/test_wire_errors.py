@@ -77,9 +77,6 @@ class Linked(Rude):
         raise self.error
 
 
-pytestmark = pytest.mark.in_turn
-
-
 ENGINES = (Rude, RudeAtOnce, Silent, Linked)
 
 

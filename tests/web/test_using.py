@@ -19,7 +19,6 @@ from tenure.web.server import Server
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM),
     pytest.mark.backends("asyncio"),
-    pytest.mark.slow,
     pytest.mark.full,
 ]
 SHOWN = "+document.documentElement.dataset.polls >= 1 && document.querySelector('#failures table')"

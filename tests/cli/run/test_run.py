@@ -14,7 +14,6 @@ import sysconfig
 import time
 from pathlib import Path
 
-import depth
 import needed
 import pytest
 
@@ -101,9 +100,8 @@ def inputs_of(values):
 # ---------------------------------------------------------------------------------------------- in this process
 
 
-@pytest.mark.parametrize(
-    ("store", "backend"), depth.paired(["memory:", "sqlite:///tenure.db", "redis"], BACKENDS)
-)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db", "redis"])
 def test_a_run(command, here, read, numbers, backend, store, redis_server):
     store = redis_server.url if store == "redis" else store
     words = [
@@ -297,7 +295,8 @@ def test_a_handler_that_ends_the_tries_itself(command, here, caplog, rate):
     assert len(dead) == 2 and "no use at all" in dead[0] + dead[1]
 
 
-@pytest.mark.parametrize(("rate", "backend"), depth.paired([[], ["--rate", "100/s"]], ["asyncio", "trio"]))
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
 def test_a_try_that_takes_too_long_is_repeated(command, here, read, backend, rate):
     (here / "in.txt").write_text("x\n")
     words = [
@@ -548,7 +547,6 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     assert again.stderr.readline() == "tenure: run x continues after 0 inputs\n", "nothing has died"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.full
 def test_killed_again_and_again(start, here, numbers, read, queue_of):
@@ -580,7 +578,6 @@ def test_killed_again_and_again(start, here, numbers, read, queue_of):
     assert (audit.statistics.put, audit.statistics.done) == (count, count)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not LONG, reason=needed.LONG)
 @pytest.mark.timeout(1200)
 def test_ten_kills_over_ten_thousand_real_files(start, here, read, queue_of):
@@ -632,7 +629,6 @@ def test_two_at_once_work_together(start, here, numbers, read, queue_of):
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, read, until):
     command = [
         "run",
@@ -655,7 +651,6 @@ def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, re
     assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(120)))
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_a_frozen_one_does_not_spoil_anything(start, here, numbers, read, until, queue_of):
     command = [
@@ -748,12 +743,10 @@ def worst(handlers):
     handlers("worst", WORST)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("failing", "backend"),
-    depth.paired(
-        [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
-        BACKENDS,
-    ),
+    "failing",
+    [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
 )
 def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, failing):
     handler, error = failing
@@ -818,7 +811,7 @@ def test_after_a_kill_the_same_command_goes_on_at_once(worst, numbers, here, unt
     assert "has died" not in again.stderr
 
 
-@pytest.mark.parametrize("backend", depth.loops("lost threads", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until, backend):
     words = ["--timeout", 0.1, "--workers", 3, "--retries", 1, "--backend", backend]
     child = start("run", "worst:hangs", numbers(9), "--run", "x", *words)

@@ -196,7 +196,7 @@ def get(port, path):
 # ------------------------------------------------------------------------------------------------- one process
 
 
-@pytest.mark.parametrize("backend", depth.loops("it_works_until_it_is_stopped", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_it_works_until_it_is_stopped(worker, url, until, log, backend):
     process = worker("in_a_thread", "--backend", backend, store=url)
     ids = put(url, 1, "two", [3])
@@ -228,7 +228,7 @@ def test_retries_and_timeout(worker, url, until, log):
     assert process.ended() == 0
 
 
-@pytest.mark.parametrize("backend", depth.loops("batches", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_batches(worker, url, until, log, backend):
     ids = put(url, 1, None, 3, 4, "dead")
     process = worker("batches", "--batch", 3, "--linger", 1, "--backend", backend, store=url)
@@ -245,7 +245,7 @@ def test_batches(worker, url, until, log, backend):
     assert on(url, lambda queue: queue.get(ids[4])).error == "no use"
 
 
-@pytest.mark.parametrize("backend", depth.loops("a_schedule_beside_the_worker", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_schedule_beside_the_worker(worker, url, until, log, backend):
     processes = [worker("ticks", "--every", 0.2, "--backend", backend, store=url) for _ in range(2)]
     until(lambda: len(log()) >= 4)
@@ -314,7 +314,6 @@ def test_a_signal_while_the_handler_is_imported(start, handlers, here, until, mo
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
     worker, each_url, until, log, free_port
 ):
@@ -370,9 +369,7 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
     assert audit.statistics.done == len(put_ids)
 
 
-@pytest.mark.parametrize(
-    "backend", depth.loops("ready_while_the_server_is_there_and_live_all_the_time", BACKENDS)
-)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_ready_while_the_server_is_there_and_live_all_the_time(
     worker, own_redis_server, until, free_port, backend
 ):
@@ -580,7 +577,7 @@ def test_misuse(misused, words, message):
     assert message in misused("work", f"work_handlers:{words[0]}", *words[1:])
 
 
-@pytest.mark.parametrize("backend", depth.loops("it_waits_for_a_server_that_is_away", BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_it_waits_for_a_server_that_is_away(worker, own_redis_server, until, log, free_port, backend):
     server, port = own_redis_server("--appendonly", "yes", "--appendfsync", "always"), free_port()
     server.kill()
@@ -654,7 +651,6 @@ def gone(pid):
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_several_processes(worker, url, until, log, free_port):
     port = free_port()
     words = ("--processes", 2, "--concurrency", 1, "--health", f"127.0.0.1:{port}")
