@@ -182,6 +182,9 @@ def test_a_character_that_the_output_lacks_is_escaped(here, command, words, more
             assert "\\u4e2d" in said or words == "dead q"
 
 
+@pytest.mark.skipif(
+    sys.version_info[:3] == (3, 13, 0), reason="Python 3.13.0 imports no socket in a deleted directory"
+)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
