@@ -34,7 +34,7 @@ def lines():
 
 
 def parameters():
-    """The parameters of what users construct and call: no values that only the library makes, no errors, no enumerations."""
+    """The parameters of what users construct and call: no values that only the library makes, errors, enumerations."""
     public = {}
     for room in map(importlib.import_module, ROOMS):
         public.update((id(value), value) for name in room.__all__ if callable(value := getattr(room, name)))
