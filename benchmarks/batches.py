@@ -42,7 +42,7 @@ class Handlers:
         db = self._connection()
         with db.transaction():
             db.execute("INSERT INTO booking VALUES (%s)", (task.payload,))
-            task.complete_in(db)
+            task.complete_in_sync(db)
 
     def batch(self, tasks: list[tenure.Task[int]]) -> None:
         """Handle a batch."""
@@ -51,9 +51,8 @@ class Handlers:
                 task.fail(ValueError("it is bad"))
         db = self._connection()
         with db.transaction():
-            done = self._queue.complete_in(db, tasks)
-            assert isinstance(done, tenure.Completed)
-            payloads = [task.payload for task in done.value]
+            done = self._queue.complete_in_sync(db, tasks)
+            payloads = [task.payload for task in done]
             db.execute("INSERT INTO booking SELECT unnest(%s::bigint[])", (payloads,))
 
     def _connection(self) -> psycopg.Connection:

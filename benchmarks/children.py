@@ -43,7 +43,7 @@ async def pings(url: str, width: int) -> list[float]:
         async def grow(task: tenure.Task[int]) -> None:
             size = abs(task.payload)
             async with task.children(inner if task.payload > 0 else leaves) as children:
-                await children.put_many([tenure.ChildItem(-size, str(number)) for number in range(size)])
+                await children.put_many([tenure.Item(-size, name=str(number)) for number in range(size)])
 
         async def ping() -> None:
             while not is_over:

@@ -125,7 +125,7 @@ class Load:
             self._wrong.append(f"{queue.name}: {item} was put as {first}, and again as {again}")
 
     async def _put_once(self, queue, item) -> int:
-        return await queue.put(item, key=item, on_duplicate="keep", key_ttl=3600.0)
+        return await queue.put(item, key=tenure.Key(item, "keep", ttl=3600.0))
 
     async def _work(self, queue) -> None:
         async def handle(task: tenure.Task) -> None:

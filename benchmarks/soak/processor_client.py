@@ -143,7 +143,7 @@ class Client:
             limit = random.uniform(0, 0.05) if random.random() < 0.1 else None
             with suppress(*AWAY, tenure.OutcomeUnknown), anyio.move_on_after(limit):
                 with self.history.putting("jobs", item) as put:
-                    put.tell(id=await processor.submit([item, what], random.choice((0, 0, 5))))
+                    put.tell(id=await processor.submit([item, what], priority=random.choice((0, 0, 5))))
             await anyio.sleep(random.uniform(0, 0.08))
         self.history.note("closed", str(os.getpid()))
 

@@ -58,12 +58,10 @@ if TYPE_CHECKING:
         Barrier,
         BarrierStatistics,
         Child,
-        ChildItem,
         ChildPage,
         ChildRecord,
         Children,
         Claim,
-        Completed,
         Dead,
         Discard,
         Election,
@@ -71,6 +69,7 @@ if TYPE_CHECKING:
         HolderInfo,
         Item,
         Job,
+        Key,
         LeaderChanges,
         Lease,
         LeasedTask,
@@ -79,7 +78,6 @@ if TYPE_CHECKING:
         Lock,
         LockStatus,
         LuaGuard,
-        MoreOptions,
         PooledResource,
         PutOptions,
         QueueFigures,
@@ -120,13 +118,11 @@ __all__ = (
     "BulkheadFull",
     "CapacityMismatch",
     "Child",
-    "ChildItem",
     "ChildPage",
     "ChildRecord",
     "Children",
     "CircuitOpen",
     "Claim",
-    "Completed",
     "CursorConflict",
     "Dead",
     "Discard",
@@ -137,6 +133,7 @@ __all__ = (
     "HolderInfo",
     "Item",
     "Job",
+    "Key",
     "LeaderChanges",
     "Lease",
     "LeaseLost",
@@ -146,7 +143,6 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
-    "MoreOptions",
     "MsgspecCodec",
     "OutcomeUnknown",
     "PayloadTooLarge",
@@ -211,9 +207,9 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
-            LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
+            Arrival Audit Available Barrier BarrierStatistics Child ChildPage ChildRecord Children Claim
+            Dead Discard Election GroupStatistics HolderInfo Item Job Key LeaderChanges Lease
+            LeasedTask Limit LimiterState Lock LockStatus LuaGuard PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
             RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
             TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue

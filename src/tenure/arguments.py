@@ -13,9 +13,10 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeAlias, TypeVar, cast
 
 __all__ = (
     "LARGEST",
@@ -24,6 +25,7 @@ __all__ = (
     "AsyncBlock",
     "NotABlock",
     "NotAwaited",
+    "Seconds",
     "SyncBlock",
     "check_count",
     "check_flag",
@@ -39,6 +41,9 @@ __all__ = (
 
 Params = ParamSpec("Params")
 F = TypeVar("F", bound=Callable[..., Any])
+
+Seconds: TypeAlias = float | timedelta
+"""A duration: a number of seconds or a `timedelta`."""
 
 LONGEST = 1e9
 """Seconds: no duration may be longer. That is some 31 years, and an engine can add it to any time of its clock."""
@@ -74,7 +79,8 @@ def check_number(
     """A finite number from `least` (None: above 0) to `most`; no bool."""
     if type(value) is not float:
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a number{unit and ' of'}{unit}, not {type(value).__name__}")
+            kind = f"a number of{unit} or a timedelta" if unit else "a number"
+            raise TypeError(f"{name} must be {kind}, not {type(value).__name__}")
         try:
             value = float(value)
         except OverflowError:
@@ -90,12 +96,14 @@ def check_number(
 
 
 def check_seconds(name: str, value: object, *, least: float | None = 0) -> float:
-    """A number of seconds from `least` (None: above 0) to `LONGEST`."""
+    """A duration from `least` seconds (None: above 0) to `LONGEST`, in seconds."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     return check_number(name, value, least=least, most=LONGEST, unit=" seconds")
 
 
 def check_timeout(name: str, value: object, *, least: float | None = 0) -> float | None:
-    """A number of seconds as above, or None for no limit."""
+    """A duration as above, or None for no limit."""
     if value is None:
         return None
     try:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
-
-from anyio.lowlevel import checkpoint
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tenure.engine import A, Enlistment
 
 __all__ = (
     "Awaiting",
     "Blocking",
-    "Completed",
     "Found",
     "adapt",
+    "adapt_sync",
     "check_transaction",
     "rendered",
     "run_enlisted",
+    "run_enlisted_sync",
 )
 
 T = TypeVar("T")
@@ -61,55 +60,43 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
     return text, dict(values) if style in _BY_NAME else tuple(values[name] for name in names)
 
 
-class Completed(Generic[T]):
-    """The return value of a call on a blocking connection: the call is done, `value` is there, and awaiting
-    returns it too.
-
-    Thread safety: any; it never changes.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value: T = value
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        yield from checkpoint().__await__()
-        return self.value
+def adapt(connection: object) -> Awaiting:
+    """A user's asynchronous connection. Raises `TypeError` for any other object."""
+    if isinstance(own := _adapted(connection), Awaiting):
+        return own
+    raise TypeError(f"connection must be asynchronous, and {connection!r} blocks: call the same with _sync")
 
 
-def adapt(connection: Any) -> Blocking | Awaiting:
-    """A user's connection. Raises `TypeError` for an object of an unknown driver."""
-    family = _family(connection)
-    awaits = family in ("aiosqlite", "asyncpg") or inspect.iscoroutinefunction(connection.execute)
-    return Awaiting(connection, family) if awaits else Blocking(connection, family)
+def adapt_sync(connection: object) -> Blocking:
+    """A user's blocking connection. Raises `TypeError` for any other object."""
+    if isinstance(own := _adapted(connection), Blocking):
+        return own
+    raise TypeError(f"connection must be one that blocks: await the same without _sync for {connection!r}")
 
 
-def run_enlisted(
-    connection: object, joining: Enlistment[A], judge: Callable[[A], T]
-) -> Completed[T] | Awaitable[T]:
+async def run_enlisted(connection: object, joining: Enlistment[A], judge: Callable[[A], T]) -> T:
     """The answer of an operation that joins the transaction of a user's connection, passed through `judge`.
 
-    At once if the connection blocks, else awaited. Raises `TypeError`, and `RuntimeError` outside of a transaction.
+    Raises `TypeError`, and `RuntimeError` outside of a transaction.
     Cancellation: it may have been applied in the transaction, as a whole.
     """
     own = adapt(connection)
-    if isinstance(own, Awaiting):
-        return _awaited(own, joining, judge)
-    own.run(_BEGIN, {})
-    rows: list[Any] = []
-    if joining.sql:
-        check_transaction(own.in_transaction())
-        rows = own.run(joining.sql, joining.values or {})
-    return Completed(judge(joining.finish(own.raw, rows)))
-
-
-async def _awaited(own: Awaiting, joining: Enlistment[A], judge: Callable[[A], T]) -> T:
     await own.run(_BEGIN, {})
     if not joining.sql:
         return judge(await own.in_its_thread(joining.finish))
     check_transaction(await own.in_transaction())
     return judge(joining.finish(None, await own.run(joining.sql, joining.values or {})))
+
+
+def run_enlisted_sync(connection: object, joining: Enlistment[A], judge: Callable[[A], T]) -> T:
+    """The same on a connection that blocks."""
+    own = adapt_sync(connection)
+    own.run(_BEGIN, {})
+    rows: list[Any] = []
+    if joining.sql:
+        check_transaction(own.in_transaction())
+        rows = own.run(joining.sql, joining.values or {})
+    return judge(joining.finish(own.raw, rows))
 
 
 def check_transaction(there: bool) -> None:
@@ -218,6 +205,12 @@ class Awaiting:
     async def _of_sqlalchemy(self) -> Any:
         connection = self._connection
         return await connection.connection() if _is_session(connection, self._family) else connection
+
+
+def _adapted(connection: Any) -> Blocking | Awaiting:
+    family = _family(connection)
+    awaits = family in ("aiosqlite", "asyncpg") or inspect.iscoroutinefunction(connection.execute)
+    return Awaiting(connection, family) if awaits else Blocking(connection, family)
 
 
 def _family(connection: object) -> str:

@@ -269,11 +269,11 @@ def test_a_task_is_put_in_a_transaction_of_the_callers(tmp_path):
         queue.put(0)
         connection = sqlite3.connect(path)
         connection.execute("BEGIN IMMEDIATE")
-        number = queue.put_in(connection, 1)
+        number = queue.put_in_sync(connection, 1)
         connection.rollback()
         assert queue.get(number) is None
         connection.execute("BEGIN IMMEDIATE")
-        number = queue.put_in(connection, 2)
+        number = queue.put_in_sync(connection, 2)
         connection.commit()
         connection.close()
         assert queue.get(number).payload == 2
@@ -289,7 +289,7 @@ def test_the_first_call_is_in_a_transaction_of_the_callers(tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE sale (id INTEGER)")
         connection.execute("INSERT INTO sale VALUES (1)")
-        queue.put_in(connection, 1)
+        queue.put_in_sync(connection, 1)
     with queue.take(0) as task:
         assert task.payload == 1
     store.close()

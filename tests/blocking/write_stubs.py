@@ -35,7 +35,6 @@ Params = ParamSpec("Params")
 R = TypeVar("R")
 """
 OWN = {"P", "P_co", "Params", "R"}
-SHOWN_ELSEWHERE = {"Store": "tenure.store", "Completed": "tenure.dbapi"}
 
 
 def classes():
@@ -56,12 +55,6 @@ class Sync(ast.NodeTransformer):
     def visit_Subscript(self, node):
         if ast.unparse(node.value) == "AbstractAsyncContextManager":
             node.value = ast.Name("AbstractContextManager")
-        return self.generic_visit(node)
-
-    def visit_BinOp(self, node):
-        text = ast.unparse(node)
-        if text.startswith("Completed["):
-            return self.visit(node.left.slice)
         return self.generic_visit(node)
 
     def visit_Name(self, node):

@@ -284,6 +284,24 @@ def test_a_task_is_put_with_a_deadline_or_expires(inhabitant, command, tell, url
         assert "'0' is not a number of seconds above 0" in command("queue", "put", "mail", option, "0").err
 
 
+def test_a_task_is_put_for_a_time(inhabitant, command, tell):
+    for at, state in (("2050-01-31T17:00+01:00", "delayed"), ("2001-01-31T17:00Z", "waiting")):
+        code, put = tell("queue", "put", "mail", "--at", at)
+        assert code == 0
+        assert tell("queue", "show", "mail", str(put["id"]))[1]["task"]["state"] == state
+    for words, message in (
+        (("--at", "tomorrow"), "'tomorrow' is not a time such as 2027-01-31T17:00+01:00"),
+        (
+            ("--at", "2050-01-31T17:00"),
+            "has no offset from UTC: write 2050-01-31T17:00+01:00, or 2050-01-31T17:00Z",
+        ),
+        (("--at", "2050-01-31T17:00Z", "--delay", "5"), "--delay: not allowed with argument --at"),
+        (("--at", "9999-01-31T17:00Z"), "at must be at most 1e+09 seconds from now"),
+    ):
+        ended = command("queue", "put", "mail", *words)
+        assert ended.code == 2 and message in ended.err
+
+
 def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
     async def fill():
         queue = tenure.WorkQueue(inhabitant.store, "mail")

@@ -791,7 +791,7 @@ def test_a_pool_needs_a_function_that_creates_and_a_timeout_that_is_one():
         Pool(1, close=print)
     with pytest.raises(ValueError, match="timeout must be 0 or more seconds, or None, not -1"):
         Pool(list, close=print).acquire(timeout=-1)
-    with pytest.raises(TypeError, match="timeout must be a number of seconds or None, not '5'"):
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, a timedelta or None, not '5'"):
         Pool(list, close=print).acquire(timeout="5")
 
 

@@ -30,10 +30,10 @@ async def main(url: str, what: str, name: str) -> None:
                     say("done", task.token, task.payload)
         for n in count():
             if what == "once":
-                say("id", await queue.put("x", key="once", on_duplicate="keep", key_ttl=600))
+                say("id", await queue.put("x", key=tenure.Key("once", "keep", ttl=600)))
             else:
                 say("putting", f"{name}.{n}")
-                await queue.put(f"{name}.{n}", key="k", delay=0.05, on_duplicate="replace", max_wait=0.2)
+                await queue.put(f"{name}.{n}", key=tenure.Key("k", "replace", within=0.2), delay=0.05)
                 say("put", f"{name}.{n}")
             await anyio.sleep(0.01)
 

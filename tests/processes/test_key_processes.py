@@ -76,7 +76,7 @@ async def test_the_last_payload_is_done_whoever_is_killed(url, start, tmp_path):
             await until(lambda seen=seen: len(lines(tmp_path, "work")) > seen + 2)
         for name in [name for name in children if name.startswith("put")]:
             children.pop(name)()
-        await queue.put("last", key="k", on_duplicate="replace")
+        await queue.put("last", key=tenure.Key("k", "replace"))
         with anyio.fail_after(PATIENCE):
             await queue.join()
         audit = await queue.verify()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from contextlib import suppress
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from importlib import import_module
 from math import inf, nan
@@ -13,16 +15,21 @@ import pytest
 
 import tenure
 from tenure import (
+    AcquireTimeout,
     Barrier,
+    DuplicateTask,
     Election,
     Item,
     Job,
+    Key,
     Lock,
+    PoolTimeout,
     RateLimiter,
     ResourcePool,
     Retry,
     RetryLater,
     RWLock,
+    Schedule,
     Semaphore,
     Worker,
     WorkQueue,
@@ -91,13 +98,13 @@ async def use_everything(store):
         results_ttl=second,
         max_payload=1000,
     )
-    keyed = {"on_duplicate": Said.KEEP, "key_ttl": second / 1000}
-    done = await queue.put(1, one, second / 1000, name, second, **keyed)
+    key = Key(name, Said.KEEP, second / 1000)
+    done = await queue.put(1, priority=one, delay=second / 1000, key=key, expires=second)
     async with queue.take(timeout=two):
         pass
     await queue.result(done)
     assert not await queue.cancel(one)
-    await queue.put_many([Item(1, two, Seconds(0))], cursor=(name, 1))
+    await queue.put_many([Item(1, priority=two, delay=Seconds(0))], cursor=(name, 1))
     await queue.purge("waiting")
     dead = await put_dead(queue)
     assert len(await queue.dead(after=Number.ONE - 1, limit=two)) == 1
@@ -178,15 +185,20 @@ async def test_every_name_has_one_limit(faulty_store, what):
         await result
 
 
-LONG = [inf, nan, -1, -inf, "1", True, 1e9 + 1, 10**400]
+LONG = [inf, nan, -1, -inf, "1", True, 1e9 + 1, 10**400, timedelta(seconds=-1), timedelta.max]
 
 DURATIONS = {
     "ttl of a store": lambda store, queue, s: tenure.open_store("memory:", ttl=s),
     "settle_timeout": lambda store, queue, s: tenure.open_store("memory:", settle_timeout=s),
     "close_timeout": lambda store, queue, s: tenure.open_store("memory:", close_timeout=s),
     "key_ttl of WorkQueue": lambda store, queue, s: WorkQueue(store, "x", key_ttl=s),
-    "key_ttl": lambda store, queue, s: queue.put(1, key="k", key_ttl=s),
-    "max_wait": lambda store, queue, s: queue.put(1, key="k", on_duplicate="replace", max_wait=s),
+    "ttl of Key": lambda store, queue, s: queue.put(1, key=Key("k", ttl=s)),
+    "within of Key": lambda store, queue, s: queue.put(1, key=Key("k", "replace", within=s)),
+    "deadline": lambda store, queue, s: queue.put(1, deadline=s),
+    "timeout of a put": lambda store, queue, s: queue.put(1, timeout=s),
+    "grace": lambda store, queue, s: Processor(store, "x", anyio.sleep, grace=s),
+    "jitter": lambda store, queue, s: Schedule(queue, "x", every=1, jitter=s),
+    "seconds of RateLimiter.hold_off": lambda store, queue, s: RateLimiter(store, "x", rate=1).hold_off(s),
     "ttl of Lock": lambda store, queue, s: Lock(store, "x", ttl=s),
     "ttl of Semaphore": lambda store, queue, s: Semaphore(store, "x", 1, ttl=s),
     "ttl of RWLock": lambda store, queue, s: RWLock(store, "x", ttl=s),
@@ -223,8 +235,10 @@ async def test_every_duration_has_one_bound(faulty_store, what):
             if inspect.iscoroutine(result := DURATIONS[what](faulty_store, queue, wrong)):
                 await result
     assert (await queue.statistics()).put == 0
-    if inspect.iscoroutine(result := DURATIONS[what](faulty_store, queue, 1e9)):
-        await result
+    for right in (1e9, timedelta(seconds=1e9)):
+        with suppress(DuplicateTask):
+            if inspect.iscoroutine(result := DURATIONS[what](faulty_store, queue, right)):
+                await result
 
 
 COUNTS = {
@@ -369,3 +383,33 @@ async def test_what_has_the_wrong_type_is_named(name, call):
     async with tenure.open_store("memory:") as store:
         with pytest.raises((TypeError, ValueError), match=f"^{name} must "):
             call(store)
+
+
+async def test_a_timedelta_lasts_for_its_seconds(store, virtual_clock):
+    half, begun = timedelta(milliseconds=500), virtual_clock.now()
+    async with Semaphore(store, "a", 1, ttl=timedelta(seconds=9)).hold(timeout=half):
+        with pytest.raises(AcquireTimeout):
+            await take(Semaphore(store, "a", 1).hold(timeout=half))
+    pool = ResourcePool(store, "keys", quarantine=half)
+    await pool.add("one", {"tier": "paid"})
+    with pytest.raises(AcquireTimeout):
+        await take(pool.claim(timeout=half, where={"tier": "free"}))
+    queue = WorkQueue(store, "mail", retry=Retry(attempts=2, backoff=half, jitter=0))
+    with pytest.raises(AcquireTimeout):
+        await take(queue.take(timeout=half))
+    await queue.put(1)
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take():
+            raise ZeroDivisionError
+    async with queue.take(timeout=timedelta(seconds=5)):
+        pass
+    assert virtual_clock.now() - begun == pytest.approx(2, abs=0.3)
+    async with KeyedPool(anyio.sleep, close=lambda _: None, max_total=1, idle_timeout=half) as local_pool:
+        async with local_pool.acquire(0):
+            with pytest.raises(PoolTimeout):
+                await take(local_pool.acquire(0, timeout=half))
+
+
+async def take(block):
+    async with block:
+        pass

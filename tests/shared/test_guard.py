@@ -80,7 +80,7 @@ def test_a_table_that_is_no_plain_name_is_refused(table):
 def test_a_table_of_another_name():
     with sqlite3.connect(":memory:") as db:
         db.execute(SqlGuard.create_table("main.fences"))
-        SqlGuard("report", 7, "main.fences").enforce(db)
+        SqlGuard("report", 7, "main.fences").enforce_sync(db)
         assert db.execute("SELECT name, token FROM fences").fetchall() == [("report", 7)]
     db.close()
 
@@ -131,13 +131,13 @@ def test_the_statement_returns_a_row_until_a_newer_token_was_seen(connect):
 async def test_enforce_raises_once_a_newer_holder_has_written(connect):
     db = connect()
     with db:
-        OLD.enforce(db)
+        OLD.enforce_sync(db)
         db.execute("UPDATE report SET body = 'old'")
     with db:
-        await NEW.enforce(db)
+        NEW.enforce_sync(db)
         db.execute("UPDATE report SET body = 'new'")
     with pytest.raises(LeaseLost) as refused, db:
-        OLD.enforce(db)
+        OLD.enforce_sync(db)
     assert (refused.value.key, refused.value.reason) == ("report", "refused")
     assert db.execute("SELECT body FROM report").fetchone() == ("new",)
 
@@ -145,26 +145,26 @@ async def test_enforce_raises_once_a_newer_holder_has_written(connect):
 async def test_one_that_rolled_back_was_never_there(connect):
     db = connect()
     with pytest.raises(ZeroDivisionError), db:
-        NEW.enforce(db)
+        NEW.enforce_sync(db)
         raise ZeroDivisionError
     with db:
-        OLD.enforce(db)
+        OLD.enforce_sync(db)
 
 
 async def test_a_guard_that_would_hold_nothing_back_is_refused(connect):
     db = connect(isolation_level=None)
     with pytest.raises(RuntimeError, match="connection must be in a transaction"):
-        OLD.enforce(db)
+        OLD.enforce_sync(db)
     db.execute("BEGIN")
-    OLD.enforce(db)
+    OLD.enforce_sync(db)
     db.execute("COMMIT")
 
 
 async def test_what_is_no_connection_is_refused():
     with pytest.raises(TypeError, match="connection must be one of sqlite3"):
-        OLD.enforce("report.db")
+        OLD.enforce_sync("report.db")
     with pytest.raises(TypeError, match="connection must be one of sqlite3"):
-        OLD.enforce(anyio.Lock())
+        OLD.enforce_sync(anyio.Lock())
 
 
 async def test_a_frozen_holder_that_goes_on_is_refused(open_store_on, virtual_clock, freeze, connect):
@@ -173,7 +173,7 @@ async def test_a_frozen_holder_that_goes_on_is_refused(open_store_on, virtual_cl
 
     async def write(lease):
         with db:
-            lease.sql_guard().enforce(db)
+            lease.sql_guard().enforce_sync(db)
             writes.append(lease.token)
 
     async with open_store_on(ttl=3.0) as a, open_store_on(ttl=3.0) as b:

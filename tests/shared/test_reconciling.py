@@ -171,7 +171,7 @@ async def test_what_is_done_in_a_transaction_is_not_lost(tmp_path, asked):
                 if asked == "before":
                     missed(store)
                 connection.execute("BEGIN IMMEDIATE")
-                task.complete_in(connection)
+                task.complete_in_sync(connection)
                 connection.execute("COMMIT")
                 if asked == "after":
                     missed(store)

@@ -13,6 +13,7 @@ from tenure import (
     Barrier,
     BarrierBroken,
     Item,
+    Key,
     Limit,
     RateLimiter,
     ResourcePool,
@@ -163,7 +164,7 @@ async def test_a_key_that_is_kept_for_years_is_freed(store, virtual_clock):
     assert await take_all(queue) == ["first"]
     with pytest.raises(tenure.DuplicateTask):
         await queue.put("second", key="k")
-    assert await queue.put("second", key="k", on_duplicate="replace") > first
+    assert await queue.put("second", key=Key("k", "replace")) > first
     assert await take_all(queue) == ["second"]
 
 

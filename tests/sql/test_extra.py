@@ -7,9 +7,9 @@ import pytest
 
 WITHOUT = "import sys; sys.modules['{}'] = None; {}"
 ROW = (
-    "import sqlite3; from tenure.sql import StaleSnapshot, get_or_create_row;"
+    "import sqlite3; from tenure.sql import StaleSnapshot, get_or_create_row_sync;"
     " db = sqlite3.connect(':memory:'); db.execute('CREATE TABLE t (a UNIQUE)');"
-    " print(get_or_create_row(db, 't', where={'a': 1}).value); db.close()"
+    " print(get_or_create_row_sync(db, 't', where={'a': 1})); db.close()"
 )
 
 

@@ -11,12 +11,12 @@ import anyio
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from tenure.dbapi import Awaiting, Blocking
-from tenure.sql import StaleSnapshot, get_or_create_row
+from tenure.sql import StaleSnapshot, get_or_create_row, get_or_create_row_sync
 from tenure.testing import race
 
 BLOCKING = ("sqlite3", "psycopg", "sqlalchemy")
@@ -131,6 +131,13 @@ def nothing():
     pass
 
 
+async def ask(db, *arguments, **values):
+    """Call the function for such a connection."""
+    if isinstance(db, sqlite3.Connection | psycopg.Connection | Connection):
+        return get_or_create_row_sync(db, *arguments, **values)
+    return await get_or_create_row(db, *arguments, **values)
+
+
 async def commit(db):
     if isinstance(db, asyncpg.Connection):
         await db.execute("COMMIT")
@@ -143,11 +150,11 @@ async def commit(db):
 @KINDS
 async def test_the_first_creates_and_the_second_finds(opened, elsewhere, kind):
     async with opened(kind) as db:
-        row, created = await get_or_create_row(
+        row, created = await ask(
             db, "account", where={"email": "a@b"}, defaults={"plan": "paid", "slug": None}
         )
         assert (row["plan"], row["slug"], row["visits"], created) == ("paid", None, 0, True)
-        again = get_or_create_row(db, "account", where={"email": "a@b", "slug": None}, defaults={"plan": "-"})
+        again = ask(db, "account", where={"email": "a@b", "slug": None}, defaults={"plan": "-"})
         assert await again == (row, False)
         assert elsewhere(kind, "SELECT count(*) FROM account") == [(0,)], "the caller commits"
         await commit(db)
@@ -159,10 +166,8 @@ async def test_the_loser_of_a_race_gets_the_row_of_the_winner(opened, elsewhere,
     first = "DELETE" if "sqlite" in kind else "INSERT"
     before(first, lambda: elsewhere(kind, "INSERT INTO account (email, plan) VALUES ('a@b', 'theirs')"))
     async with opened(kind) as db:
-        await get_or_create_row(db, "account", where={"email": "own"}, defaults={"plan": "mine"})
-        row, created = await get_or_create_row(
-            db, "account", where={"email": "a@b"}, defaults={"plan": "mine"}
-        )
+        await ask(db, "account", where={"email": "own"}, defaults={"plan": "mine"})
+        row, created = await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
         assert (row["plan"], created) == ("theirs", False)
         await commit(db)
     assert elsewhere(kind, "SELECT count(*) FROM account") == [(2,)], "what was done before is kept"
@@ -172,16 +177,14 @@ async def test_the_loser_of_a_race_gets_the_row_of_the_winner(opened, elsewhere,
 async def test_a_refusal_that_was_no_race_is_raised_at_once_and_the_transaction_goes_on(opened, before, kind):
     async with opened(kind) as db:
         own = {"where": {"email": "other"}, "defaults": {"plan": "free", "slug": "same"}}
-        assert (await get_or_create_row(db, "account", **own))[1]
+        assert (await ask(db, "account", **own))[1]
         sent = before("INSERT", nothing)
         with pytest.raises(Exception, match=r"(?i)not.null"):
-            await get_or_create_row(db, "account", where={"email": "a@b"})
+            await ask(db, "account", where={"email": "a@b"})
         with pytest.raises(Exception, match="slug"):
-            await get_or_create_row(
-                db, "account", where={"email": "a@b"}, defaults={"plan": "free", "slug": "same"}
-            )
+            await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "free", "slug": "same"})
         assert sent.count("INSERT") == 2
-        assert not (await get_or_create_row(db, "account", where={"email": "other"}))[1]
+        assert not (await ask(db, "account", where={"email": "other"}))[1]
 
 
 @ON_POSTGRES
@@ -192,11 +195,9 @@ async def test_winners_that_come_and_go_for_ever_leave_the_drivers_own_error(ope
         sent = before("INSERT", come, times=5)
         before("ROLLBACK", go, times=5)
         with pytest.raises((psycopg.errors.UniqueViolation, asyncpg.UniqueViolationError)):
-            await get_or_create_row(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
+            await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
         assert sent.count("INSERT") == 5
-        row, created = await get_or_create_row(
-            db, "account", where={"email": "a@b"}, defaults={"plan": "mine"}
-        )
+        row, created = await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
         assert (row["plan"], created) == ("mine", True)
 
 
@@ -206,25 +207,23 @@ async def test_a_snapshot_that_is_too_old_is_reported(opened, elsewhere, before,
     before("INSERT", lambda: elsewhere(kind, "INSERT INTO account (email, plan) VALUES ('a@b', 'theirs')"))
     async with opened(kind, f"ISOLATION LEVEL {level}") as db:
         with pytest.raises(StaleSnapshot, match=r"account\(email='a@b'\)") as caught:
-            await get_or_create_row(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
+            await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
         assert caught.value.violation.sqlstate == "23505"
         with pytest.raises(StaleSnapshot):
-            await get_or_create_row(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
+            await ask(db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
 
 
 @ON_POSTGRES
 async def test_of_many_at_once_one_creates(opened, kind):
-    async def ask():
+    async def create():
         async with opened(kind) as db:
-            arguments = partial(
-                get_or_create_row, db, "account", where={"email": "a@b"}, defaults={"plan": "mine"}
-            )
-            outcome = await (anyio.to_thread.run_sync(arguments) if kind == "psycopg" else arguments())
-            row, created = getattr(outcome, "value", outcome)
+            function = get_or_create_row_sync if kind == "psycopg" else get_or_create_row
+            call = partial(function, db, "account", where={"email": "a@b"}, defaults={"plan": "mine"})
+            row, created = await (anyio.to_thread.run_sync(call) if kind == "psycopg" else call())
             await commit(db)
             return row["id"], created
 
-    outcomes = await race(*[ask] * 6)
+    outcomes = await race(*[create] * 6)
     assert sorted(created for _, created in outcomes) == [False] * 5 + [True]
     assert len({number for number, _ in outcomes}) == 1
 
@@ -242,7 +241,7 @@ async def test_in_autocommit_mode_it_is_refused(opened, elsewhere, kind):
             case _:
                 await db.execute("ROLLBACK")
         with pytest.raises(RuntimeError, match="^connection must be in a transaction"):
-            await get_or_create_row(db, "account", where={"email": "a@b"})
+            await ask(db, "account", where={"email": "a@b"})
     assert elsewhere(kind, "SELECT count(*) FROM account") == [(0,)]
 
 
@@ -253,15 +252,15 @@ async def test_names_are_quoted(opened, kind):
         db.execute('CREATE TABLE "Mixed ""Case?" ("the key$" text UNIQUE, "select" text)')
         where = {"the key$": "; DROP TABLE account"}
         expected = {**where, "select": "%s"}
-        call = partial(get_or_create_row, db, 'Mixed "Case?', where=where, defaults={"select": "%s"})
-        assert call().value == (expected, True)
-        assert call().value == (expected, False)
+        call = partial(get_or_create_row_sync, db, 'Mixed "Case?', where=where, defaults={"select": "%s"})
+        assert call() == (expected, True)
+        assert call() == (expected, False)
         if kind == "psycopg":
             # it is that of the user, if the server has one of this name
             ((schema,),) = db.execute("SELECT current_schema()")
-            _, created = get_or_create_row(
+            _, created = get_or_create_row_sync(
                 db, f"{schema}.account", where={"email": "a"}, defaults={"plan": ""}
-            ).value
+            )
             assert created
 
 
@@ -269,14 +268,14 @@ def test_bad_arguments_are_named(url_of, tmp_path):
     url_of("pysqlite")
     with contextlib.closing(sqlite3.connect(tmp_path / "own.db")) as db:
         with pytest.raises(ValueError, match="^where must name"):
-            get_or_create_row(db, "account", where={})
+            get_or_create_row_sync(db, "account", where={})
         with pytest.raises(ValueError, match="^defaults must not repeat .*: email$"):
-            get_or_create_row(db, "account", where={"email": "a"}, defaults={"email": "b"})
+            get_or_create_row_sync(db, "account", where={"email": "a"}, defaults={"email": "b"})
         with pytest.raises(ValueError, match="^names of tables and columns .*'e:mail'$"):
-            get_or_create_row(db, "account", where={"e:mail": "a"})
+            get_or_create_row_sync(db, "account", where={"e:mail": "a"})
         with pytest.raises(TypeError, match="^connection must be one of"):
-            get_or_create_row("nothing", "account", where={"email": "a"})
+            get_or_create_row_sync("nothing", "account", where={"email": "a"})
         for email in "ab":
-            get_or_create_row(db, "account", where={"email": email}, defaults={"plan": "same"})
+            get_or_create_row_sync(db, "account", where={"email": email}, defaults={"plan": "same"})
         with pytest.raises(ValueError, match="^where must fit one row"):
-            get_or_create_row(db, "account", where={"plan": "same"})
+            get_or_create_row_sync(db, "account", where={"plan": "same"})

@@ -109,11 +109,11 @@ def tables(server, tmp_path):
 @pytest.mark.parametrize("kind", BLOCKING)
 async def test_on_a_blocking_connection_it_is_done_at_once(kind, postgres, tables, tmp_path):
     async with opened(kind, postgres, tmp_path) as db:
-        OLD.enforce(db)
-        await NEW.enforce(db)
+        OLD.enforce_sync(db)
+        NEW.enforce_sync(db)
         with pytest.raises(LeaseLost, match="refused"):
-            OLD.enforce(db)
-        NEW.enforce(db)
+            OLD.enforce_sync(db)
+        NEW.enforce_sync(db)
 
 
 @ASYNCIO
@@ -132,7 +132,7 @@ async def test_on_an_asynchronous_connection_it_is_awaited(kind, postgres, table
 async def test_in_autocommit_mode_it_is_refused(kind, postgres, tables, tmp_path):
     async with opened(kind, postgres, tmp_path, autocommit=True) as db:
         with pytest.raises(RuntimeError, match="connection must be in a transaction"):
-            await OLD.enforce(db)
+            OLD.enforce_sync(db) if kind in BLOCKING else await OLD.enforce(db)
 
 
 @ASYNCIO
@@ -142,7 +142,7 @@ async def test_a_connection_of_a_pool_and_rows_of_other_kinds_will_do(server):
             await OLD.enforce(db)
             assert await db.fetchrow(*unpacked(NEW.statement("numeric_dollar"))) == (200,)
     with psycopg.connect(**server, dbname="postgres", row_factory=psycopg.rows.dict_row) as db:
-        NEW.enforce(db)
+        NEW.enforce_sync(db)
         assert db.execute(*OLD.statement("pyformat")).fetchone() is None
 
 
@@ -176,7 +176,7 @@ class Threads:
         self._db.close()
 
     async def guard(self, guard):
-        await anyio.to_thread.run_sync(guard.enforce, self._db)
+        await anyio.to_thread.run_sync(guard.enforce_sync, self._db)
 
     async def execute(self, sql):
         await anyio.to_thread.run_sync(self._db.execute, sql)

@@ -12,10 +12,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 from transactions import (
+    OPTIONS,
+    check_options,
     state_of,
     test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it,
     test_a_rollback_keeps_the_place_of_a_task_in_its_group,
     test_put_in_keeps_and_replaces,
+    test_put_in_takes_all_options_of_put,
     test_the_commit_wakes_those_that_wait_for_the_group,
     work_off_with_kills,
 )
@@ -40,6 +43,7 @@ __all__ = (
     "test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it",
     "test_a_rollback_keeps_the_place_of_a_task_in_its_group",
     "test_put_in_keeps_and_replaces",
+    "test_put_in_takes_all_options_of_put",
     "test_the_commit_wakes_those_that_wait_for_the_group",
 )
 
@@ -101,8 +105,8 @@ async def test_the_commit_completes_the_task_and_puts_the_next(queue, db):
         task.set_result({"n": 5})
         with db.transaction():
             note(db, task)
-            await task.complete_in(db)
-            assert await queue.put_in(db, "next", priority=3) > task_id
+            task.complete_in_sync(db)
+            assert queue.put_in_sync(db, "next", priority=3) > task_id
         assert await state_of(queue) == {"waiting": 1, "done": 1}
     assert await queue.result(task_id) == {"n": 5}
     assert effects(db) == [task_id]
@@ -115,13 +119,13 @@ async def test_after_a_rollback_nothing_has_happened(queue, db):
     async with queue.take() as task:
         with contextlib.suppress(ZeroDivisionError), db.transaction():
             note(db, task)
-            await task.complete_in(db)
-            await queue.put_in(db, "next")
+            task.complete_in_sync(db)
+            queue.put_in_sync(db, "next")
             raise ZeroDivisionError
         assert await state_of(queue) == {"leased": 1}
         with db.transaction():
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
     assert await state_of(queue) == {"done": 1}
     assert effects(db) == [task.id]
 
@@ -164,10 +168,10 @@ async def test_a_frozen_holder_writes_nothing(url, db, address):
                         assert (again.id, again.deliveries) == (task.id, 2)
                         with db.transaction():
                             note(db, again)
-                            await again.complete_in(db)
+                            again.complete_in_sync(db)
                     with pytest.raises(LeaseLost), db.transaction():
                         note(db, task)
-                        await task.complete_in(db)
+                        task.complete_in_sync(db)
         assert effects(db) == [task_id]
 
 
@@ -181,7 +185,7 @@ async def test_one_that_never_commits_holds_others_up_for_the_ttl_at_most(url, d
         with pytest.raises(psycopg.Error, match="idle-in-transaction timeout"):
             async with queue.take() as task:
                 note(db, task)
-                await task.complete_in(db)
+                task.complete_in_sync(db)
                 with anyio.fail_after(50):
                     await WorkQueue(b, "jobs").put("another")
                 db.execute("SELECT 1")
@@ -196,7 +200,7 @@ async def test_the_limit_for_idle_transactions_is_for_this_one_alone(queue, db):
     for before, within in (("0", "30s"), ("1min", "30s"), ("2s", "2s")):
         db.execute(f"SET idle_in_transaction_session_timeout = '{before}'")
         db.commit()
-        await queue.put_in(db, "job")
+        queue.put_in_sync(db, "job")
         assert limit() == within
         db.commit()
         assert limit() == before
@@ -206,12 +210,12 @@ async def test_the_limit_for_idle_transactions_is_for_this_one_alone(queue, db):
 async def test_put_in_refuses_as_try_put_does(store, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     with db.transaction():
-        first = await queue.put_in(db, "a", key="k", expires=60)
+        first = queue.put_in_sync(db, "a", key="k", expires=60)
         with pytest.raises(DuplicateTask) as duplicate:
-            await queue.put_in(db, "b", key="k")
+            queue.put_in_sync(db, "b", key="k")
         assert duplicate.value.task_id == first
         with pytest.raises(QueueFull):
-            await queue.put_in(db, "b", delay=1)
+            queue.put_in_sync(db, "b", delay=1)
     assert await state_of(queue) == {"waiting": 1}
 
 
@@ -226,7 +230,7 @@ async def test_a_waiter_is_woken_by_the_commit(store, db):
                 while not (await queue.statistics()).producers:
                     await anyio.sleep(0.01)
                 with db.transaction():
-                    await task.complete_in(db)
+                    task.complete_in_sync(db)
     async with queue.take():
         pass
     taken = anyio.Event()
@@ -240,16 +244,16 @@ async def test_a_waiter_is_woken_by_the_commit(store, db):
             group.start_soon(take)
             await anyio.sleep(0.05)
             with db.transaction():
-                await queue.put_in(db, "third")
+                queue.put_in_sync(db, "third")
             await taken.wait()
 
 
 async def test_in_autocommit_mode_it_is_refused(queue, address):
     with psycopg.connect(**address, autocommit=True) as db:
         with pytest.raises(RuntimeError, match="connection must be in a transaction"):
-            await queue.put_in(db, "job")
+            queue.put_in_sync(db, "job")
         with db.transaction():
-            await queue.put_in(db, "job")
+            queue.put_in_sync(db, "job")
     assert await state_of(queue) == {"waiting": 1}
 
 
@@ -261,7 +265,7 @@ async def test_a_transaction_that_sees_an_older_state_is_refused(queue, db, leve
         with pytest.raises(
             psycopg.errors.FeatureNotSupported, match=f"READ COMMITTED .* this one is {level}"
         ):
-            await task.complete_in(db)
+            task.complete_in_sync(db)
         db.rollback()
     assert await state_of(queue) == {"done": 1}
 
@@ -272,8 +276,8 @@ async def test_a_session_in_a_thread(queue, postgres, db):
 
     def work(session, task):
         session.execute(text("INSERT INTO effect VALUES (:id)"), {"id": task.id})
-        task.complete_in(session)
-        return queue.put_in(session, "next").value
+        task.complete_in_sync(session)
+        return queue.put_in_sync(session, "next")
 
     async with queue.take() as task:
         assert await in_session(engine, work, task) > task.id
@@ -299,7 +303,11 @@ async def test_asynchronous_connections(queue, postgres, address, db):
         engine = create_async_engine(postgres.url(driver), poolclass=NullPool)
         async with queue.take() as task, AsyncSession(engine) as session, session.begin():
             await task.complete_in(session)
-    assert await state_of(queue) == {"waiting": 1, "done": 4}
+            first = await queue.put_in(session, {}, **OPTIONS)
+        await check_options(queue, first)
+        with pytest.raises(TypeError, match=r"^connection must be one that blocks: await the same without"):
+            queue.put_in_sync(AsyncSession(engine), {})
+    assert await state_of(queue) == {"waiting": 1, "delayed": 1, "done": 4}
 
 
 @pytest.mark.parametrize("results_ttl", [None, 60.0])
@@ -314,8 +322,8 @@ async def test_a_batch_is_completed_by_one_commit(store, address, db, results_tt
             if task.payload == 3:
                 task.fail(Discard("no"))
         with psycopg.connect(**address) as own:
-            done = queue.complete_in(own, tasks).value
-            assert queue.complete_in(own, done).value == []
+            done = queue.complete_in_sync(own, tasks)
+            assert queue.complete_in_sync(own, done) == []
             for task in done:
                 note(own, task)
 
@@ -372,7 +380,7 @@ async def main():
         async def handler(task: tenure.Task):
             with db.transaction():
                 db.execute("INSERT INTO effect VALUES (%s)", (task.id,))
-                await task.complete_in(db)
+                task.complete_in_sync(db)
                 await anyio.sleep(0.002)
             print(task.id, flush=True)
             await anyio.sleep(0.005)

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.types import Integer, String
 
-from tenure.sql import get_or_create, get_or_create_row, in_session
+from tenure.sql import get_or_create, get_or_create_row, get_or_create_row_sync, in_session
 
 DRIVERS = pytest.mark.parametrize("driver", ["psycopg", "pysqlite"])
 WHERE = {"name": "a", "user_id": None, "model": None}
@@ -80,7 +80,7 @@ def rows(url_of, tmp_path, postgres):
                 db = psycopg.connect(host=str(postgres.folder), user="tenure", dbname="postgres")
             with contextlib.closing(db):
                 where = {"name": "a", "user_id": None, "Model": None}
-                made.append(get_or_create_row(db, "source", where=where).value[1])
+                made.append(get_or_create_row_sync(db, "source", where=where)[1])
                 db.commit()
         return sum(made)
 

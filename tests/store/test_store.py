@@ -219,7 +219,7 @@ def test_what_is_no_engine_is_refused(where):
         ({"ttl": -1}, ValueError, "ttl must be"),
         ({"ttl": float("nan")}, ValueError, "ttl must be"),
         ({"ttl": float("inf")}, ValueError, r"ttl must be at most 1e\+09 seconds, not inf"),
-        ({"ttl": "30"}, TypeError, "ttl must be a number of seconds, not str"),
+        ({"ttl": "30"}, TypeError, "ttl must be a number of seconds or a timedelta, not str"),
         ({"settle_timeout": -1}, ValueError, "settle_timeout must be"),
         ({"settle_timeout": None}, TypeError, "settle_timeout must be"),
         ({"close_timeout": float("nan")}, ValueError, "close_timeout must be"),
@@ -274,7 +274,9 @@ def test_the_response_timeout_is_an_option_of_servers(server):
     for wrong in ("x", "", "-1", "0", "inf", "nan", "1e10"):
         with pytest.raises(ValueError, match="^response_timeout must be"):
             open_store(f"{server}?response_timeout={wrong}")
-    with pytest.raises(TypeError, match="^response_timeout must be a number of seconds, not str"):
+    with pytest.raises(
+        TypeError, match="^response_timeout must be a number of seconds or a timedelta, not str"
+    ):
         open_store(server, response_timeout="2")
 
 

@@ -134,7 +134,7 @@ async def two_holders(seed, history, *, fenced):
     def write(lease):
         with db:
             if fenced:
-                lease.sql_guard().enforce(db)
+                lease.sql_guard().enforce_sync(db)
             written.append(lease.token)
 
     engine = FaultyEngine(MemoryEngine(), lose=1, seed=seed)

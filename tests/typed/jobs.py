@@ -5,6 +5,7 @@ Not run, as payloads.py beside it.
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
+from datetime import UTC, datetime, timedelta
 from typing import Unpack, assert_type
 
 import tenure
@@ -48,10 +49,13 @@ async def wrong_queue(queue: tenure.WorkQueue[int]) -> None:
 
 async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.PutOptions]) -> None:
     await mails.put("hi", **options)
-    await mails.try_put("hi", 1, group="ann")
+    await mails.try_put("hi", priority=1, group="ann")
     tenure.Schedule(mails, "hourly", every=3600, payload="hi", **options)
     tenure.Item("hi", **options)
     await mails.put("hi", prioriti=1)  # type: ignore[call-arg]
     await mails.put("hi", meta="ann")  # type: ignore[arg-type]
-    await mails.put("hi", on_duplicate="ignore")  # type: ignore[arg-type]
+    await mails.put("hi", 1)  # type: ignore[call-arg]
+    await mails.put("hi", key=tenure.Key("a", "ignore"))  # type: ignore[arg-type]
+    await mails.put("hi", at=60)  # type: ignore[arg-type]
+    await mails.put("hi", delay=timedelta(minutes=1), at=datetime.now(UTC))
     tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[arg-type]

@@ -70,17 +70,19 @@ async def put(queue: tenure.WorkQueue[Mail]) -> None:
     await queue.put_many([Mail("ann"), tenure.Item(Mail("bob"), delay=5)])
     await queue.put_many([tenure.Item(Mail("ann"))])
     await queue.put_many(["ann"])  # type: ignore[list-item]
-    queue.put_in(object(), "ann")  # type: ignore[arg-type]
+    await queue.put_in(object(), "ann")  # type: ignore[arg-type]
+    assert_type(await queue.put_in(object(), Mail("ann"), delay=5), int)
+    assert_type(queue.put_in_sync(object(), Mail("ann"), delay=5), int)
 
 
 async def put_with_keys(queue: tenure.WorkQueue[Mail]) -> None:
-    items = [tenure.Item(Mail("ann"), key="ann", on_duplicate="replace", key_ttl=60, max_wait=5)]
+    items = [tenure.Item(Mail("ann"), key=tenure.Key("ann", "replace", ttl=60, within=5))]
     assert_type(await queue.put_many(items), list[int | tenure.DuplicateTask])
     assert_type(await queue.put_many(items, on_duplicate="refuse"), list[int | tenure.DuplicateTask])
     assert_type(await queue.put_many(items, on_duplicate="keep"), list[int])
     assert_type(await queue.put_many(items, on_duplicate="replace"), list[int])
-    assert_type(await queue.put(Mail("ann"), key="ann", on_duplicate="keep"), int)
-    await queue.put(Mail("ann"), key="ann", on_duplicate="ignore")  # type: ignore[arg-type]
+    assert_type(await queue.put(Mail("ann"), key=tenure.Key("ann", "keep")), int)
+    await queue.put(Mail("ann"), key=tenure.Key("ann", "ignore"))  # type: ignore[arg-type]
 
 
 async def put_anything(queue: tenure.WorkQueue) -> None:

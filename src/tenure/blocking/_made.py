@@ -18,7 +18,8 @@ Task = made(
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer begin is_over",
+    " complete_in fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer begin"
+    " is_over",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
@@ -29,7 +30,7 @@ WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
-    left_out="follow complete_in place call",
+    left_out="follow put_in complete_in complete_in_sync place call",
     # the timeout of a put is its task's
     waits="put:put_timeout put_many result join",
     hands_over=Task,

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
+from tenure.arguments import Seconds
 from tenure.engine import Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
@@ -17,11 +19,11 @@ from tenure.shared import (
     ChildPage,
     GroupStatistics,
     Item,
+    Key,
     Limit,
     LimiterState,
     LockStatus,
     LuaGuard,
-    MoreOptions,
     PutOptions,
     QueueStatistics,
     QueueWorker,
@@ -170,19 +172,8 @@ class Task(Generic[P_co]):
 
         It sends nothing. Call it right before a side effect."""
 
-    def complete_in(self, connection: object) -> None:
-        """Complete the task in a transaction of yours, on a connection to the store's own database.
-
-        Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
-        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
-        and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
-        synchronous code needs a blocking connection.
-
-        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
-        task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
-        engine that cannot do it, `StoreClosed`, and what the driver raises.
-        Interruption: roll back; it may have been applied in the transaction."""
+    def complete_in_sync(self, connection: object) -> None:
+        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
 
     @property
     def late(self) -> bool:
@@ -206,7 +197,7 @@ class Lock:
     Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
     Chubby (Burrows 2006, "sequencers")."""
 
-    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None: ...
+    def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
     def store(self) -> Store:
         """What it is over."""
@@ -223,7 +214,7 @@ class Lock:
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
-    def hold(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+    def hold(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Hold the lock for a block, `with lock.hold() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
@@ -254,21 +245,21 @@ class RWLock:
     Thread safety: any. Source: the fair read-write lock of tokio, in which
     a writer takes all permits of a semaphore."""
 
-    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None: ...
+    def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
     def store(self) -> Store:
         """What it is over."""
 
     @property
     def name(self) -> str: ...
-    def read(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+    def read(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Share the lock with other readers for a block, `with lock.read() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
         `LeaseLost`. Interruption: while waiting, no place is kept and nothing is held."""
 
-    def write(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+    def write(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`.
 
         Interruption: while waiting, no place is kept and nothing is held; readers behind go in."""
@@ -291,7 +282,7 @@ class Semaphore:
     Thread safety: any. Source: the weighted queue of tokio's
     `batch_semaphore`, on a server."""
 
-    def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None: ...
+    def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None: ...
     @property
     def store(self) -> Store:
         """What it is over."""
@@ -310,7 +301,7 @@ class Semaphore:
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
-    def hold(self, permits: int = 1, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+    def hold(self, permits: int = 1, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
@@ -431,7 +422,7 @@ class Barrier:
         name: str,
         parties: int,
         *,
-        ttl: float | None = None,
+        ttl: Seconds | None = None,
         on_departure: Literal["break", "drop"] = "break",
     ) -> None: ...
     @property
@@ -552,30 +543,31 @@ class WorkQueue(Generic[P]):
     def put(
         self,
         payload: P,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
         *,
+        priority: int = 0,
+        delay: Seconds = 0.0,
+        at: datetime | None = None,
+        key: str | Key | None = None,
+        group: str | None = None,
+        expires: Seconds | None = None,
+        deadline: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | None = None,
+        meta: Mapping[str, str] | None = None,
         put_timeout: float | None = None,
-        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
-        `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
-        if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
-        handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
-        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
-        exceptions in `on` and `never` of `retry` travel by their names.
-
-        `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
-        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
-        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
-        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
-        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
-        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
-        either: this is a new task.
+        - `priority`: higher first.
+        - `delay` before it may be taken, or `at` a `datetime` with a time zone: the clock of this host says how far
+          away that is.
+        - `key`: only one unfinished task of the queue has it. A text raises `DuplicateTask`; a `Key` may keep or
+          replace the other task.
+        - `group`: the tasks with which it takes turns.
+        - `expires`: it is dropped if no worker has it by then; `deadline`: a worker's handler is cancelled, too.
+        - `timeout` of each try and `retry` take the place of the worker's. A block of `take` has no time limit, only
+          `Task.timeout`. The exceptions in `on` and `never` of `retry` travel by their names.
+        - `meta`: a few short texts that travel with it, at most 1 KiB.
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
@@ -583,15 +575,7 @@ class WorkQueue(Generic[P]):
 
         Raises `TimeoutError` after `put_timeout` seconds (None: never), with the effects of an interruption."""
 
-    def try_put(
-        self,
-        payload: P,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        **options: Unpack[MoreOptions],
-    ) -> int:
+    def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
     @overload
@@ -606,8 +590,8 @@ class WorkQueue(Generic[P]):
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
-        ids: an item that says "refuse" is a `ValueError` then.
+        `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
+        says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
@@ -631,29 +615,10 @@ class WorkQueue(Generic[P]):
         expected: Any = ...,
         timeout: float | None = None,
     ) -> list[int | DuplicateTask]: ...
-    def put_in(
-        self,
-        connection: object,
-        payload: P,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        **options: Unpack[MoreOptions],
-    ) -> int:
-        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
+    def put_in_sync(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
+        """Like `put_in`, at once, with a connection that blocks; in any thread."""
 
-        Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
-        the queue has count. Connections are as for `SqlGuard.enforce`; synchronous code needs a blocking connection.
-        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
-
-        Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
-        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
-        raises.
-        Interruption: roll back; it may have been put in the transaction."""
-
-    def take(self, timeout: float | None = None) -> AbstractContextManager[Task[P], bool]:
+    def take(self, timeout: Seconds | None = None) -> AbstractContextManager[Task[P], bool]:
         """Take a task for a block, `with queue.take() as task`.
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
@@ -696,7 +661,7 @@ class WorkQueue(Generic[P]):
         what the codec raises.
         Interruption: the signal may or may not be sent."""
 
-    def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
+    def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
         Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
@@ -708,7 +673,7 @@ class WorkQueue(Generic[P]):
         key: str | None = None,
         payload: P = ...,
         priority: int | None = None,
-        delay: float | None = None,
+        delay: Seconds | None = None,
         group: str | None = ...,
     ) -> int:
         """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
@@ -770,7 +735,7 @@ class WorkQueue(Generic[P]):
         release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
         Interruption: it may or may not be applied, or only in the next session."""
 
-    def hold_off(self, seconds: float, *, group: str | None = None) -> None:
+    def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
@@ -862,9 +827,7 @@ class Job(Generic[Params, R]):
     @property
     def function(self) -> Callable[Params, Any]: ...
     def options(self, **options: Unpack[PutOptions]) -> Self:
-        """The same job, whose tasks are put with these options of `WorkQueue.put`.
-
-        For `item`, an `on_duplicate` of None means the argument of `put_many`."""
+        """The same job, whose tasks are put with these options of `WorkQueue.put`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.

@@ -19,11 +19,10 @@ from functools import partial, wraps
 from operator import methodcaller
 from threading import local
 from types import TracebackType
-from typing import Any, Generic, cast, get_origin
+from typing import Any, Generic, get_origin
 from weakref import ref
 
 from tenure.arguments import AsyncBlock, SyncBlock, check_timeout
-from tenure.dbapi import Completed
 from tenure.store import Store as AsyncStore
 
 from ._block import Block
@@ -271,7 +270,7 @@ def _member(
         return self._call_here(name, args, kwargs)
 
     def in_transaction(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return completed(self._call_opened(name, args, kwargs))
+        return self._call_opened(name, args, kwargs)
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
         seconds = limited(kwargs)
@@ -290,7 +289,7 @@ def _member(
         made = waits
     elif returned.startswith("AbstractAsyncContextManager"):
         made = block
-    elif returned.startswith("Completed"):
+    elif name.endswith("_sync"):
         made = in_transaction
     elif returned == "Self":
         made = derived
@@ -340,12 +339,3 @@ def _entering(cls: type[Any], exclusive: bool, kind: type[Held] | None) -> dict[
     __enter__.__doc__ = described(cls.__aenter__.__doc__)
     __exit__.__doc__ = described(cls.__aexit__.__doc__)
     return {"__enter__": __enter__, "__exit__": _Exit(__exit__)}
-
-
-def completed(value: Any) -> Any:
-    """The value of what was done at once on a blocking connection. Raises `TypeError` for another connection."""
-    if isinstance(value, Completed):
-        return cast("Completed[Any]", value).value
-    if inspect.iscoroutine(value):
-        value.close()
-    raise TypeError("connection must be one that blocks, such as those of sqlite3 and psycopg")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import anyio
 
 from tenure import engines
-from tenure.arguments import SyncBlock
+from tenure.arguments import Seconds, SyncBlock
 from tenure.engine import Engine
 from tenure.observe import Observer
 from tenure.store import Codec, StoreStatistics
@@ -27,14 +27,14 @@ def open_store(
     where: str | Engine | None = None,
     *,
     namespace: str = "tenure",
-    ttl: float = 30.0,
+    ttl: Seconds = 30.0,
     codec: Codec | None = None,
-    settle_timeout: float = 1.0,
-    close_timeout: float = 5.0,
+    settle_timeout: Seconds = 1.0,
+    close_timeout: Seconds = 5.0,
     observer: Observer | None = None,
-    response_timeout: float | None = None,
-    retry: float | None = None,
-    max_block: float = 60.0,
+    response_timeout: Seconds | None = None,
+    retry: Seconds | None = None,
+    max_block: Seconds = 60.0,
 ) -> Store:
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 

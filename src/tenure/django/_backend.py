@@ -90,14 +90,12 @@ class TenureBackend(BaseTaskBackend):
         full, and what `WorkQueue.try_put` raises.
         """
         self.validate_task(task)
-        now = timezone.now()
         payload = {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
-        meta = {"task": task.module_path, "enqueued_at": now.isoformat()}
-        delay = 0.0
+        meta = {"task": task.module_path, "enqueued_at": timezone.now().isoformat()}
         if task.run_after is not None:
             meta["run_after"] = task.run_after.isoformat()
-            delay = max(0.0, (task.run_after - now).total_seconds())
-        number = self._putting(task.queue_name)(payload, task.priority, delay, meta=meta)
+        put = self._putting(task.queue_name)
+        number = put(payload, priority=task.priority, at=task.run_after, meta=meta)
         result = result_of(self.alias, task.queue_name, number, task.priority, meta, payload)
         # a subclass of Task may have more fields
         object.__setattr__(result, "task", task)
@@ -149,7 +147,7 @@ class TenureBackend(BaseTaskBackend):
         if self._database is not None:
             database = connections[self._database]
             if database.in_atomic_block or not (database.connection is None or database.autocommit):
-                return partial(queue.put_in, database.connection)
+                return partial(queue.put_in_sync, database.connection)
         return queue.try_put
 
 

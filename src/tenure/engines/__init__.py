@@ -103,7 +103,7 @@ import os
 import re
 from urllib.parse import unquote, urlsplit
 
-from tenure.arguments import check_seconds
+from tenure.arguments import Seconds, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT, Engine
 from tenure.lazy import extra
 from tenure.observe import Observer
@@ -124,14 +124,14 @@ def open_store(
     where: str | Engine | None = None,
     *,
     namespace: str = "tenure",
-    ttl: float = 30.0,
+    ttl: Seconds = 30.0,
     codec: Codec | None = None,
-    settle_timeout: float = 1.0,
-    close_timeout: float = 5.0,
+    settle_timeout: Seconds = 1.0,
+    close_timeout: Seconds = 5.0,
     observer: Observer | None = None,
-    response_timeout: float | None = None,
-    retry: float | None = None,
-    max_block: float = 60.0,
+    response_timeout: Seconds | None = None,
+    retry: Seconds | None = None,
+    max_block: Seconds = 60.0,
 ) -> Store:
     """Make a store over the engine that a URL means; enter it with `async with`.
 
@@ -173,7 +173,7 @@ def open_store(
     )
 
 
-def _engine(url: str, response_timeout: float | None) -> Engine:
+def _engine(url: str, response_timeout: Seconds | None) -> Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
@@ -213,7 +213,7 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
     raise ValueError(f"{_shown(scheme)!r} is not an engine; use {_KNOWN}")
 
 
-def _response_timeout_in(url: str, argument: float | None) -> tuple[str, float]:
+def _response_timeout_in(url: str, argument: Seconds | None) -> tuple[str, float]:
     """The URL without this option, and the argument, else the option of the URL, else the default."""
     found = _OPTION.search(url)
     if found is not None:

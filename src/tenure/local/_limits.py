@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from math import inf
 
 __all__ = ("check_callable", "seconds")
@@ -11,8 +12,10 @@ def seconds(name: str, value: object, *, zero: bool = False) -> float:
     """Return a duration in seconds: `inf` for None, which means never."""
     if value is None:
         return inf
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number of seconds or None, not {value!r}")
+        raise TypeError(f"{name} must be a number of seconds, a timedelta or None, not {value!r}")
     if not (value > 0 or (zero and value == 0)):
         raise ValueError(
             f"{name} must be {'0 or more' if zero else 'more than 0'} seconds, or None, not {value!r}"

@@ -21,7 +21,7 @@ from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
 from tenure.shared import (
     DeadLetters,
-    MoreOptions,
+    PutOptions,
     RateLimiter,
     ResourcePool,
     Retry,
@@ -183,25 +183,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     # submitting
 
-    @shows_options(MoreOptions)
-    async def submit(
-        self,
-        payload: Any,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        *,
-        kind: str | None = None,
-        **options: Unpack[MoreOptions],
-    ) -> int:
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    async def submit(self, payload: Any, *, kind: str | None = None, **options: Unpack[PutOptions]) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
         Options and errors are as of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        task_id = await self.queue(kind).put(payload, priority, delay, key, expires, **options)
+        task_id = await self.queue(kind).put(payload, **options)
         self._submitted(kind, 1)
         return task_id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack
 
-from tenure.arguments import check_flag, check_seconds, check_timeout
+from tenure.arguments import Seconds, check_flag, check_seconds, check_timeout
 from tenure.observe import log
 
 from ._address import parse_address
@@ -16,9 +16,9 @@ from ._signals import signals_received
 
 async def serve(
     *services: object,
-    grace: float | None = 30.0,
+    grace: Seconds | None = 30.0,
     health: str | None = None,
-    stalled: float = 10.0,
+    stalled: Seconds = 10.0,
     signals: bool = True,
 ) -> bool:
     """Run services until they have ended, or until SIGTERM, SIGINT or SIGHUP comes; then drain them.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tenure.lazy import exports
 
 if TYPE_CHECKING:
-    from tenure.dbapi import Completed
     from tenure.limits import Available, Limit, LimiterState, Spending
 
     from ._guard import LuaGuard, SqlGuard
@@ -24,14 +23,15 @@ if TYPE_CHECKING:
     from .limits._limiter import RateLimiter
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
-    from .queue._children import Child, ChildItem, Children
+    from .queue._children import Child, Children
     from .queue._dead_letters import DeadLetters
     from .queue._editing import edit_task
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, check_group, group_statistics
     from .queue._job import Job
-    from .queue._options import Item, MoreOptions, PutOptions
+    from .queue._keys import Key
+    from .queue._options import Item, PutOptions
     from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
@@ -50,12 +50,10 @@ __all__ = (
     "Barrier",
     "BarrierStatistics",
     "Child",
-    "ChildItem",
     "ChildPage",
     "ChildRecord",
     "Children",
     "Claim",
-    "Completed",
     "Dead",
     "DeadLetters",
     "Discard",
@@ -66,6 +64,7 @@ __all__ = (
     "HolderInfo",
     "Item",
     "Job",
+    "Key",
     "LeaderChanges",
     "Lease",
     "LeasedTask",
@@ -74,7 +73,6 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
-    "MoreOptions",
     "PooledResource",
     "PutOptions",
     "QueueFigures",
@@ -123,14 +121,13 @@ __getattr__: Callable[[str], Any] = exports(
     __name__,
     "tenure",
     {
-        "tenure.dbapi": "Completed",
         "tenure.limits": "Available Limit LimiterState Spending",
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
         "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
-        "queue._children": "Child ChildItem Children",
+        "queue._children": "Child Children",
         "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
         "queue._editing": "edit_task",
         "queue._dead_letters": "DeadLetters",
@@ -143,7 +140,8 @@ __getattr__: Callable[[str], Any] = exports(
         "limits._limiter": "RateLimiter",
         "holds._lock": "HolderInfo Lock LockStatus break_holder",
         "queue._queue": "WorkQueue queue_of",
-        "queue._options": "Item MoreOptions PutOptions",
+        "queue._keys": "Key",
+        "queue._options": "Item PutOptions",
         "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "queue._retry": "Dead Discard Retry RetryLater is_failure",

@@ -9,12 +9,12 @@ alone, and an INSERT has none that could be locked.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, LiteralString, cast, overload
 
-from tenure.dbapi import Awaiting, Completed, adapt, check_transaction, rendered
+from tenure.dbapi import adapt, adapt_sync, check_transaction, rendered
 from tenure.errors import LeaseLost
 
 _TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
@@ -36,9 +36,10 @@ class SqlGuard:
     """Refuses the writes of a transaction in a PostgreSQL or SQLite database once a newer token than its own was seen.
 
     `name` is the name of the fence: one row of the table `table`, which `create_table` makes, in the database that is
-    written to. Run `enforce(connection)`, or the `statement` by yourself, in the transaction of the writes and before
-    them: it returns one row if they may go on, and none if a holder with a newer token has begun to write. Until the
-    transaction ends, others with the same name wait, so no newer holder can come between the guard and the writes.
+    written to. Run `enforce(connection)` or `enforce_sync(connection)`, or the `statement` by yourself, in the
+    transaction of the writes and before them: it returns one row if they may go on, and none if a holder with a newer
+    token has begun to write. Until the transaction ends, others with the same name wait, so no newer holder can come
+    between the guard and the writes.
     Raises `ValueError` for a table whose name is not plain, with a schema or without.
 
     Thread safety: any; it never changes.
@@ -81,26 +82,24 @@ class SqlGuard:
         if row is None:
             raise LeaseLost(self.name, "refused")
 
-    def enforce(self, connection: object) -> Completed[None] | Awaitable[None]:
+    async def enforce(self, connection: object) -> None:
         """Run the guard in the transaction of a connection. Raises `LeaseLost` ("refused") if a newer token was seen.
 
-        With a connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy, it is done at once, in the
-        calling thread, and may be awaited all the same. With one of aiosqlite, asyncpg or psycopg's asynchronous
-        ones, or an AsyncConnection or AsyncSession, it has to be awaited. Raises `RuntimeError` outside of a
+        The connection is one of aiosqlite, asyncpg or psycopg's asynchronous ones, or an AsyncConnection or
+        AsyncSession of SQLAlchemy. Raises `RuntimeError` outside of a
         transaction (autocommit), where the guard would hold nothing back, `TypeError` for another kind of connection,
         and what the driver raises, be it that the transaction has to be run again: then it guarded all the same.
         Cancellation: roll back, as after any statement.
         """
         own = adapt(connection)
-        if isinstance(own, Awaiting):
-            return self._enforce(own)
-        rows = own.run(self._sql, self._values)
-        self._judge(rows, own.in_transaction())
-        return Completed(None)
-
-    async def _enforce(self, own: Awaiting) -> None:
         rows = await own.run(self._sql, self._values)
         self._judge(rows, await own.in_transaction())
+
+    def enforce_sync(self, connection: object) -> None:
+        """Like `enforce`, at once: for sqlite3 or psycopg, and a Connection or Session of SQLAlchemy."""
+        own = adapt_sync(connection)
+        rows = own.run(self._sql, self._values)
+        self._judge(rows, own.in_transaction())
 
     def _judge(self, rows: list[Any], in_transaction: bool) -> None:
         # asked afterwards, since some drivers begin it with this statement

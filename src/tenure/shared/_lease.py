@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import CancelScope
 
-from tenure.arguments import check_timeout
+from tenure.arguments import Seconds, check_timeout
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.store import Grant, Held, Session, Store
@@ -170,7 +170,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         request: LeaseRequest,
         *,
         ttl: float,
-        timeout: float | None,
+        timeout: Seconds | None,
         exclusive: bool = False,
     ) -> None:
         super().__init__(store, request.key)

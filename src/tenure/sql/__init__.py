@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tenure.sql._get_or_create_row import get_or_create_row
+from tenure.sql._get_or_create_row import get_or_create_row, get_or_create_row_sync
 from tenure.sql._stale import StaleSnapshot
 
 try:
@@ -26,7 +26,14 @@ except ModuleNotFoundError as _error:
         )
 
 
-__all__ = ("StaleSnapshot", "claim_rows", "get_or_create", "get_or_create_row", "in_session")
+__all__ = (
+    "StaleSnapshot",
+    "claim_rows",
+    "get_or_create",
+    "get_or_create_row",
+    "get_or_create_row_sync",
+    "in_session",
+)
 
 for _name in __all__:
     if _name in globals():

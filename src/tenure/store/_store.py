@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
-from tenure.arguments import AsyncBlock, check_name, check_seconds
+from tenure.arguments import AsyncBlock, Seconds, check_name, check_seconds
 from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 from tenure.observe import Observer, Reporter
@@ -100,13 +100,13 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         engine: Engine,
         *,
         namespace: str = "tenure",
-        ttl: float = 30.0,
+        ttl: Seconds = 30.0,
         codec: Codec | None = None,
-        settle_timeout: float = 1.0,
-        close_timeout: float = 5.0,
+        settle_timeout: Seconds = 1.0,
+        close_timeout: Seconds = 5.0,
         observer: Observer | None = None,
-        retry: float | None = None,
-        max_block: float = 60.0,
+        retry: Seconds | None = None,
+        max_block: Seconds = 60.0,
     ) -> None:
         self.ttl: float = check_ttl(ttl)
         self.namespace: str = check_name("namespace", namespace)
@@ -427,6 +427,6 @@ def _new_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
 
 
-def check_ttl(ttl: float) -> float:
+def check_ttl(ttl: Seconds) -> float:
     """A ttl that can be kept: 0.5 seconds at least."""
     return check_seconds("ttl", ttl, least=LEAST_TTL)

@@ -785,7 +785,7 @@ def test_put_keeps_or_replaces_a_duplicate(command, url):
     for words in (
         ["1", "--key-ttl", "60"],
         ["2", "--on-duplicate", "keep"],
-        ["3", "--on-duplicate", "replace", "--delay", "5", "--max-wait", "9"],
+        ["3", "--on-duplicate", "replace", "--delay", "5", "--within", "9"],
     ):
         put = command("queue", "put", "q", *words, "--key", "nightly", "--store", url)
         assert put.code == 0
@@ -803,10 +803,10 @@ def test_put_keeps_or_replaces_a_duplicate(command, url):
         (["1", "--priority", "x"], "--priority"),
         (["1", "--key", ""], "--key"),
         (["1", "--on-duplicate", "keep"], "need --key"),
-        (["1", "--key", "k", "--max-wait", "1"], "--max-wait needs --on-duplicate replace"),
+        (["1", "--key", "k", "--within", "1"], "--within needs --on-duplicate replace"),
         (
-            ["1", "--key", "k", "--max-wait", "1", "--delay", "2", "--on-duplicate", "replace"],
-            "at least --delay, 2, not 1",
+            ["1", "--key", "k", "--within", "1", "--delay", "2", "--on-duplicate", "replace"],
+            "--within must be at least --delay, 2, not 1",
         ),
         (["1", "--store", "memory:"], "is visible only to its own process"),
     ],

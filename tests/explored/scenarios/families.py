@@ -11,7 +11,7 @@ from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
 from benchmarks.soak.referees import History, structured
-from tenure import ChildItem, Retry, Task, TaskCancelled, TaskFailed, Worker, WorkQueue
+from tenure import Item, Retry, Task, TaskCancelled, TaskFailed, Worker, WorkQueue
 from tenure.engine import ENTRIES, Scan
 from tenure.testing import cancellable
 
@@ -36,7 +36,7 @@ class Tree:
                 names = [f"{name}/{part}" for part in self.shape.get(name, ())]
                 if names:
                     await children.put(names[0], "first")
-                    await children.put_many([ChildItem(other) for other in names[1:]])
+                    await children.put_many([Item(other) for other in names[1:]])
             if name in self.fails:
                 raise KeyError(name)
             self.done[name] += 1

@@ -13,7 +13,7 @@ from explored.scenarios.losses import AWAY
 from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
-from tenure import AcquireTimeout, Item, OutcomeUnknown, Retry, RetryLater, TaskCancelled, WorkQueue
+from tenure import AcquireTimeout, Item, Key, OutcomeUnknown, Retry, RetryLater, TaskCancelled, WorkQueue
 from tenure.engine import Put
 from tenure.testing import cancellable, newcomer
 
@@ -105,9 +105,7 @@ async def of_what_is_put_with_one_key_the_last_is_done_in_each_window(world):
             for n in range(4):
                 with windows.putting(f"{name}{n}") as ids:
                     ids.append(
-                        await queue.put(
-                            f"{name}{n}", key="k", delay=DELAY, on_duplicate="replace", max_wait=2 * DELAY
-                        )
+                        await queue.put(f"{name}{n}", key=Key("k", "replace", within=2 * DELAY), delay=DELAY)
                     )
                 await pause()
 
@@ -151,7 +149,7 @@ async def what_is_superseded_never_comes_after_its_successor(world):
         async def producer(queue, name):
             for n in range(3):
                 with windows.putting(f"{name}{n}") as ids:
-                    ids.append(await queue.put(f"{name}{n}", key="k", on_duplicate="replace"))
+                    ids.append(await queue.put(f"{name}{n}", key=Key("k", "replace")))
                 await pause()
 
         async def victim():
@@ -185,10 +183,10 @@ async def what_is_put_once_has_one_id_whoever_puts_it(world):
                 await pause()
 
         async def put():
-            return await queue.put("x", key="k", on_duplicate="keep", key_ttl=600)
+            return await queue.put("x", key=Key("k", "keep", ttl=600))
 
         async def try_put():
-            return await other.try_put("x", key="k", on_duplicate="keep")
+            return await other.try_put("x", key=Key("k", "keep"))
 
         async def put_many():
             (one, same) = await other.put_many([Item("x", key="k"), Item("x", key="k")], on_duplicate="keep")
@@ -197,7 +195,7 @@ async def what_is_put_once_has_one_id_whoever_puts_it(world):
 
         async def victim():
             with cancellable():
-                await queue.put("x", key="k", on_duplicate="keep", key_ttl=600)
+                await queue.put("x", key=Key("k", "keep", ttl=600))
 
         async with world.group() as group:
             group.start_soon(Taker(queue, windows, world.patience).run)
@@ -217,7 +215,7 @@ async def a_full_queue_lets_those_pass_who_put_nothing_new(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other = WorkQueue(store, "q", max_size=1), WorkQueue(elsewhere, "q", max_size=1)
         windows = Windows()
-        first = await queue.put("first", key="k", delay=60, on_duplicate="replace")
+        first = await queue.put("first", key=Key("k", "replace"), delay=60)
 
         async def waiter():
             with cancellable():
@@ -225,7 +223,7 @@ async def a_full_queue_lets_those_pass_who_put_nothing_new(world):
 
         async def producer(queue):
             for on_duplicate in ("keep", "replace"):
-                assert await queue.put("last", key="k", delay=60, on_duplicate=on_duplicate) == first
+                assert await queue.put("last", key=Key("k", on_duplicate), delay=60) == first
 
         async with anyio.create_task_group() as group:
             group.start_soon(waiter)
@@ -247,7 +245,7 @@ async def whoever_got_no_answer_gets_the_id_when_it_tries_again(world):
         await queue.put("before")
 
         async def put(queue):
-            return await queue.put("x", key="k", on_duplicate="keep", key_ttl=600)
+            return await queue.put("x", key=Key("k", "keep", ttl=600))
 
         async def cut():
             with cancellable():

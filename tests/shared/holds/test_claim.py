@@ -186,7 +186,11 @@ async def test_a_claim_no_longer_held_on_the_engine_is_reported(store, pool, vir
 async def test_wrong_arguments_are_named(pool):
     async with pool.claim() as claim:
         for kind, message, call in (
-            (TypeError, "seconds must be a number of seconds, not str", claim.cool_down("long")),
+            (
+                TypeError,
+                "seconds must be a number of seconds or a timedelta, not str",
+                claim.cool_down("long"),
+            ),
             (ValueError, "seconds must be at least 0 seconds, not -1", claim.cool_down(-1)),
             (ValueError, "seconds must be at most 1e", claim.cool_down(float("inf"))),
             (TypeError, "reason must be a str, not NoneType", claim.retire(None)),

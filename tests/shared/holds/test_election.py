@@ -102,9 +102,17 @@ async def test_wrong_arguments_are_named(store):
         (ValueError, "node must not be empty", lambda: Election(store, "x", node="")),
         (ValueError, "node must not have lone surrogates", lambda: Election(store, "x", node="\ud800")),
         (ValueError, "ttl must be at least 0.5", lambda: Election(store, "x", ttl=0.4)),
-        (TypeError, "ttl must be a number of seconds, not str", lambda: Election(store, "x", ttl="5")),
+        (
+            TypeError,
+            "ttl must be a number of seconds or a timedelta, not str",
+            lambda: Election(store, "x", ttl="5"),
+        ),
         (ValueError, "timeout must be", lambda: election.term(timeout=-1)),
-        (TypeError, "timeout must be a number of seconds, not str", lambda: election.term(timeout="soon")),
+        (
+            TypeError,
+            "timeout must be a number of seconds or a timedelta, not str",
+            lambda: election.term(timeout="soon"),
+        ),
     ):
         with pytest.raises(kind, match=f"^{message}"):
             call()

@@ -141,12 +141,12 @@ async def test_wrong_arguments_are_named(store):
     for wrong in (0.4, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="ttl must be"):
             Lock(store, "report", ttl=wrong)
-    with pytest.raises(TypeError, match="ttl must be a number of seconds, not str"):
+    with pytest.raises(TypeError, match="ttl must be a number of seconds or a timedelta, not str"):
         Lock(store, "report", ttl="5")
     for wrong in (-0.1, float("nan")):
         with pytest.raises(ValueError, match="timeout must be"):
             Lock(store, "report").hold(timeout=wrong)
-    with pytest.raises(TypeError, match="timeout must be a number of seconds, not str"):
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or a timedelta, not str"):
         Lock(store, "report").hold(timeout="soon")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 import workers
 
 import tenure
-from tenure import ChildItem, Job, Retry, TaskCancelled, TaskFailed, TooManyChildren, Worker, WorkQueue
+from tenure import Item, Job, Key, Retry, TaskCancelled, TaskFailed, TooManyChildren, Worker, WorkQueue
 
 AT_ONCE = Retry(attempts=3, backoff=0, jitter=0)
 ONCE = Retry(attempts=1)
@@ -63,7 +64,7 @@ async def test_parents_and_children_of_one_queue_need_one_runner(store):
         if depth == 0:
             return 1
         async with task.children() as children:
-            await children.put_many([depth - 1, ChildItem(depth - 1, "second")])
+            await children.put_many([depth - 1, Item(depth - 1, name="second")])
         return sum(child.result for child in children)
 
     ids = await queue.put_many([3, 3])
@@ -78,7 +79,7 @@ async def test_a_failed_child_cancels_the_others_and_is_raised(store):
         if task.payload == "parent":
             try:
                 async with task.children() as children:
-                    await children.put_many(["fails", ChildItem("late", delay=3600)])
+                    await children.put_many(["fails", Item("late", delay=3600)])
             except* TaskFailed as group:
                 seen.extend(group.exceptions)
             return [child.state for child in children]
@@ -218,6 +219,33 @@ async def test_a_job_is_called(store):
     assert await queue.result(task_id) == [2, 6]
 
 
+async def test_a_child_has_the_options_of_a_put(store):
+    queue, places = WorkQueue(store, "jobs"), WorkQueue(store, "places")
+    now = datetime.now(UTC)
+    own = {"priority": 7, "at": now + timedelta(hours=1), "deadline": timedelta(hours=2), "timeout": 5}
+
+    async def handler(task: tenure.Task):
+        async with task.children(places) as children:
+            await children.put("one", name="a", **own, group="ann", meta={"tenant": "ann"})
+            await children.put_many(
+                [Item("two", name="b", delay=timedelta(minutes=1)), Item("three", at=now)]
+            )
+
+    worker = Worker(queue, handler)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.put(1, priority=3)
+        with anyio.fail_after(50):
+            while (await places.statistics()).unfinished < 3:
+                await anyio.sleep(0.01)
+        late, ready = [(await places.browse(state)).tasks for state in ("delayed", "waiting")]
+        group.cancel_scope.cancel()
+    assert [(record.payload, record.priority) for record in late] == [("two", 3), ("one", 7)]
+    assert [(record.payload, record.priority) for record in ready] == [("three", 3)]
+    (one,) = late[1:]
+    assert (one.timeout, one.meta, 7000 < one.deadline <= 7200) == (5, {"tenant": "ann"}, True)
+
+
 async def test_children_have_groups_of_their_own(store):
     queue, running, most = WorkQueue(store, "jobs", per_group=1), Counter(), Counter()
 
@@ -225,9 +253,7 @@ async def test_children_have_groups_of_their_own(store):
         if task.payload == "parent":
             assert task.group == "ann"
             async with task.children() as children:
-                await children.put_many(
-                    [ChildItem(n, group=group) for n in range(4) for group in ("ann", "bob")]
-                )
+                await children.put_many([Item(n, group=group) for n in range(4) for group in ("ann", "bob")])
             return [child.result for child in children]
         running[task.group] += 1
         most[task.group] = max(most[task.group], running[task.group])
@@ -329,6 +355,13 @@ async def test_wrong_places_and_arguments(store, open_store_on):
                 await children.put_many([1, object()])
             with pytest.raises(ValueError, match="priority"):
                 await children.put(1, priority=2**40)
+            for wrong in ({"key": "a"}, {"key": Key("a")}, {"expires": timedelta(hours=1)}):
+                with pytest.raises(ValueError, match=f"^a child has no {next(iter(wrong))}:"):
+                    await children.put(1, **wrong)
+                with pytest.raises(ValueError, match=f"^a child has no {next(iter(wrong))}:"):
+                    await children.put_many([0, Item(1, **wrong)])
+            with pytest.raises(TypeError, match="unexpected keyword argument 'prioriti'"):
+                await children.put(1, prioriti=1)
             assert len(children) == 0
 
     async def elsewhere(task):
@@ -418,7 +451,7 @@ async def test_long_names_are_listed_in_pages(store):
     async def handler(task: tenure.Task):
         if task.payload == "parent":
             async with task.children(name="b" * 512) as children:
-                await children.put_many(ChildItem(n, name) for n, name in enumerate(names))
+                await children.put_many(Item(n, name=name) for n, name in enumerate(names))
                 first = await queue.children(task.id, limit=2)
                 second = await queue.children(task.id, after=first.next, limit=2)
                 found = [child.name for page in (first, second) for child in page.children]

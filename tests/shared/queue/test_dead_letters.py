@@ -44,7 +44,7 @@ async def test_a_dead_task_is_told_of_once_with_all_that_is_known(store, open_st
         async with working(queue, Worker(queue, fail, on_dead=told)), anyio.create_task_group() as group:
             group.start_soon(other.run)
             ids = await queue.put_many([f"no {n}" for n in range(40)])
-            await queue.put("late", 3, meta={"request": "r7"}, group="ann", key="k")
+            await queue.put("late", priority=3, meta={"request": "r7"}, group="ann", key="k")
             await told.until(41)
             await other.drain()
     assert sorted(letter.id for letter in told.letters[:40] + told.letters[40:])[:40] == ids

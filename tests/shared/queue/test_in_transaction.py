@@ -15,10 +15,13 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 from traced import spans
 from transactions import (
+    OPTIONS,
+    check_options,
     state_of,
     test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it,
     test_a_rollback_keeps_the_place_of_a_task_in_its_group,
     test_put_in_keeps_and_replaces,
+    test_put_in_takes_all_options_of_put,
     test_the_commit_wakes_those_that_wait_for_the_group,
     work_off_with_kills,
 )
@@ -47,6 +50,7 @@ __all__ = (
     "test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it",
     "test_a_rollback_keeps_the_place_of_a_task_in_its_group",
     "test_put_in_keeps_and_replaces",
+    "test_put_in_takes_all_options_of_put",
     "test_the_commit_wakes_those_that_wait_for_the_group",
 )
 
@@ -101,7 +105,7 @@ async def test_a_task_with_unfinished_children_is_not_completed(queue, connect):
                     db = connect()
                     with db, pytest.raises(RuntimeError, match="has unfinished children"):
                         db.execute("INSERT INTO effect VALUES (1)")
-                        task.complete_in(db)
+                        task.complete_in_sync(db)
         return task.payload
 
     task_id = await queue.put("parent")
@@ -134,7 +138,7 @@ async def test_the_commit_completes_the_task(queue, db):
         task.set_result({"n": 5})
         with db:
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
         assert await state_of(queue) == {"done": 1}
     assert await state_of(queue) == {"done": 1}
     assert await queue.result(task_id) == {"n": 5}
@@ -145,7 +149,7 @@ async def test_it_is_done_without_being_awaited(queue, db):
     await queue.put("job")
     async with queue.take() as task:
         with db:
-            assert task.complete_in(db).value is None
+            assert task.complete_in_sync(db) is None
     assert await state_of(queue) == {"done": 1}
 
 
@@ -154,13 +158,13 @@ async def test_after_a_rollback_the_task_is_still_held(queue, db):
     async with queue.take() as task:
         with contextlib.suppress(ZeroDivisionError), db:
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
             raise ZeroDivisionError
         assert await state_of(queue) == {"leased": 1}
         task.check()
         with db:
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
     assert await state_of(queue) == {"done": 1}
     assert effects(db) == [task.id]
 
@@ -170,7 +174,7 @@ async def test_a_block_that_ends_without_the_commit_is_reported_and_the_try_has_
     await queue.put("job")
     with pytest.raises(LeaseLost) as lost:
         async with queue.take() as task:
-            await task.complete_in(db)
+            task.complete_in_sync(db)
             db.rollback()
     assert lost.value.reason == "uncommitted"
     (dead,) = await queue.dead()
@@ -182,7 +186,7 @@ async def test_a_cancellation_after_the_commit_changes_nothing(queue, db):
     with anyio.CancelScope() as scope:
         async with queue.take() as task:
             with db:
-                await task.complete_in(db)
+                task.complete_in_sync(db)
             scope.cancel()
             await anyio.sleep(1)
     assert await state_of(queue) == {"done": 1}
@@ -192,10 +196,10 @@ async def test_a_task_is_completed_once(queue, db):
     await queue.put("job")
     async with queue.take() as task:
         with db:
-            await task.complete_in(db)
+            task.complete_in_sync(db)
         with pytest.raises(LeaseLost, match="refused"), db:
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
     assert await state_of(queue) == {"done": 1}
     assert effects(db) == []
 
@@ -205,7 +209,7 @@ async def test_after_the_block_it_is_too_late(queue, db):
     async with queue.take() as task:
         pass
     with pytest.raises(LeaseLost, match="released"), db:
-        await task.complete_in(db)
+        task.complete_in_sync(db)
 
 
 async def test_a_frozen_holder_writes_nothing(open_store_on, virtual_clock, freeze, connect):
@@ -221,10 +225,10 @@ async def test_a_frozen_holder_writes_nothing(open_store_on, virtual_clock, free
                         assert (again.id, again.deliveries) == (task.id, 2)
                         with db:
                             note(db, again)
-                            await again.complete_in(db)
+                            again.complete_in_sync(db)
                     with pytest.raises(LeaseLost), db:
                         note(db, task)
-                        await task.complete_in(db)
+                        task.complete_in_sync(db)
         assert effects(db) == [task_id]
         assert await state_of(WorkQueue(a, "jobs")) == {"done": 1}
 
@@ -257,8 +261,8 @@ async def test_the_engine_refuses_by_token_and_by_session(
 
 async def test_the_commit_puts_the_task(queue, db):
     with db:
-        task_id = await queue.put_in(db, {"a": 1}, priority=3)
-        other = queue.put_in(db, "b").value
+        task_id = queue.put_in_sync(db, {"a": 1}, priority=3)
+        other = queue.put_in_sync(db, "b")
     assert other > task_id
     async with queue.take() as task:
         assert (task.id, task.payload, task.priority) == (task_id, {"a": 1}, 3)
@@ -273,7 +277,7 @@ async def test_a_store_opens_within_a_transaction_that_has_written(path, connect
     with db:
         db.execute("INSERT INTO effect VALUES (1)")
         async with tenure.open_store(f"sqlite:///{path}") as store:
-            await WorkQueue(store, "jobs").put_in(db, "next")
+            WorkQueue(store, "jobs").put_in_sync(db, "next")
     async with tenure.open_store(f"sqlite:///{path}") as store:
         assert await state_of(WorkQueue(store, "jobs")) == {"waiting": 1}
 
@@ -292,7 +296,7 @@ async def test_a_store_that_waits_for_its_caller_says_so(path):
 
 async def test_what_was_rolled_back_was_never_put(queue, db):
     with contextlib.suppress(ZeroDivisionError), db:
-        await queue.put_in(db, "job")
+        queue.put_in_sync(db, "job")
         raise ZeroDivisionError
     assert await state_of(queue) == {}
     assert (await queue.statistics()).put == 0
@@ -312,7 +316,7 @@ async def test_an_idle_taker_is_woken_by_the_commit(open_store_on, connect):
             await anyio.sleep(0.01)
         await anyio.sleep(0.05)
         with db:
-            await queue.put_in(db, "job")
+            queue.put_in_sync(db, "job")
         with anyio.fail_after(5):
             while not taken:
                 await anyio.sleep(0.01)
@@ -328,7 +332,7 @@ async def test_one_that_waits_for_the_result_or_the_end_is_woken_by_the_commit(q
                 await anyio.wait_all_tasks_blocked()
                 await anyio.sleep(0.05)
                 with db:
-                    await task.complete_in(db)
+                    task.complete_in_sync(db)
 
 
 async def test_a_producer_in_line_gets_the_room_that_the_commit_makes(store, db):
@@ -341,23 +345,23 @@ async def test_a_producer_in_line_gets_the_room_that_the_commit_makes(store, db)
                 while not (await queue.statistics()).producers:
                     await anyio.sleep(0.01)
                 with db:
-                    await task.complete_in(db)
+                    task.complete_in_sync(db)
     assert await state_of(queue) == {"waiting": 1, "done": 1}
 
 
 async def test_put_in_refuses_as_try_put_does(store, db):
     queue = WorkQueue(store, "jobs", max_size=1, max_payload=10)
     with db:
-        first = await queue.put_in(db, "a", key="k")
+        first = queue.put_in_sync(db, "a", key="k")
         with pytest.raises(DuplicateTask) as duplicate:
-            await queue.put_in(db, "b", key="k")
+            queue.put_in_sync(db, "b", key="k")
         assert duplicate.value.task_id == first
         with pytest.raises(QueueFull):
-            await queue.put_in(db, "b")
+            queue.put_in_sync(db, "b")
         with pytest.raises(PayloadTooLarge):
-            await queue.put_in(db, "x" * 10)
+            queue.put_in_sync(db, "x" * 10)
         with pytest.raises(TypeError, match="priority must be an int"):
-            await queue.put_in(db, "b", priority=1.5)
+            queue.put_in_sync(db, "b", priority=1.5)
     assert await state_of(queue) == {"waiting": 1}
 
 
@@ -366,7 +370,7 @@ async def test_what_time_has_made_room_for_is_put(store, virtual_clock, db):
     await queue.put("a", key="k", expires=1)
     await anyio.sleep(2)
     with db:
-        queue.put_in(db, "b", key="k")
+        queue.put_in_sync(db, "b", key="k")
     assert await state_of(queue) == {"waiting": 1, "expired": 1}
 
 
@@ -382,9 +386,9 @@ async def test_an_operation_that_fails_leaves_the_transaction_as_it_was(queue, d
             with monkeypatch.context() as patch:
                 patch.setattr(f"tenure.engines.sqlite._executor.{broken}", fail)
                 with pytest.raises(ZeroDivisionError):
-                    task.complete_in(db)
+                    task.complete_in_sync(db)
                 with pytest.raises(ZeroDivisionError):
-                    queue.put_in(db, "next")
+                    queue.put_in_sync(db, "next")
         assert await state_of(queue) == {"leased": 1}
     assert effects(db) == [7]
     assert await state_of(queue) == {"done": 1}
@@ -397,10 +401,10 @@ async def test_a_transaction_that_sees_an_older_state_has_to_be_run_again(queue,
     async with queue.take() as task:
         # refusing the task would be wrong: it is leased, which cannot be seen here
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            await task.complete_in(db)
+            task.complete_in_sync(db)
         db.rollback()
         with db:
-            await task.complete_in(db)
+            task.complete_in_sync(db)
     assert await state_of(queue) == {"done": 1}
 
 
@@ -415,10 +419,10 @@ async def test_outside_of_a_transaction_it_is_refused(queue, db, connect):
     other = connect(isolation_level=None)
     async with queue.take() as task:
         with pytest.raises(RuntimeError, match="connection must be in a transaction"):
-            await task.complete_in(other)
+            task.complete_in_sync(other)
         assert await state_of(queue) == {"leased": 1}
         other.execute("BEGIN")
-        await task.complete_in(other)
+        task.complete_in_sync(other)
         other.execute("COMMIT")
     assert await state_of(queue) == {"done": 1}
 
@@ -426,12 +430,12 @@ async def test_outside_of_a_transaction_it_is_refused(queue, db, connect):
 async def test_another_database_is_refused(queue, tmp_path):
     with contextlib.closing(sqlite3.connect(":memory:")) as memory:
         with pytest.raises(ValueError, match="connection must be to .*store.db, .* not to memory"):
-            await queue.put_in(memory, "job")
+            queue.put_in_sync(memory, "job")
     with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other:
         with pytest.raises(ValueError, match=r"not to .*other\.db"):
-            await queue.put_in(other, "job")
+            queue.put_in_sync(other, "job")
     with pytest.raises(TypeError, match="connection must be one of sqlite3"):
-        await queue.put_in("store.db", "job")
+        queue.put_in_sync("store.db", "job")
 
 
 async def test_an_engine_that_cannot_says_so():
@@ -441,10 +445,10 @@ async def test_an_engine_that_cannot_says_so():
             await queue.put("job")
             with contextlib.closing(sqlite3.connect(":memory:")) as db:
                 with pytest.raises(EngineError, match="takes no part in transactions"):
-                    queue.put_in(db, "job")
+                    queue.put_in_sync(db, "job")
                 async with queue.take() as task:
                     with pytest.raises(EngineError, match="takes no part in transactions"):
-                        task.complete_in(db)
+                        task.complete_in_sync(db)
 
 
 async def test_rows_may_be_whatever_the_owner_wants(queue, db):
@@ -452,8 +456,8 @@ async def test_rows_may_be_whatever_the_owner_wants(queue, db):
     await queue.put("job", key="k")
     async with queue.take() as task:
         with db:
-            await task.complete_in(db)
-            await queue.put_in(db, "job", key="k")
+            task.complete_in_sync(db)
+            queue.put_in_sync(db, "job", key="k")
     assert await state_of(queue) == {"waiting": 1, "done": 1}
 
 
@@ -463,17 +467,17 @@ async def test_a_session_in_a_thread(queue, path, db):
 
     def work(session, task):
         session.execute(text("INSERT INTO effect VALUES (:id)"), {"id": task.id})
-        task.complete_in(session)
-        return queue.put_in(session, "next").value
+        task.complete_in_sync(session)
+        return queue.put_in_sync(session, "next")
 
     async with queue.take() as task:
         assert await in_session(engine, work, task) > task.id
     assert effects(db) == [task.id]
     assert await state_of(queue) == {"waiting": 1, "done": 1}
     with Session(engine) as session:
-        await queue.put_in(session, "never")
+        queue.put_in_sync(session, "never")
         session.rollback()
-        await queue.put_in(session.connection(), "another")
+        queue.put_in_sync(session.connection(), "another")
         session.commit()
     assert await state_of(queue) == {"waiting": 2, "done": 1}
 
@@ -490,7 +494,9 @@ async def test_asynchronous_connections(queue, path, db):
         await own.commit()
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool)
     async with AsyncSession(engine) as session, session.begin():
-        await queue.put_in(session, "third")
+        third = await queue.put_in(session, "third", **OPTIONS)
+    await check_options(queue, third)
+    await queue.reschedule(third)
     async with engine.begin() as connection, queue.take() as task:
         pass
     async with queue.take() as task, engine.begin() as connection:
@@ -529,7 +535,7 @@ async def test_handlers_complete_their_tasks_themselves(store, queue, connect):
     async def handler(task: tenure.Task):
         with db:
             note(db, task)
-            await task.complete_in(db)
+            task.complete_in_sync(db)
             if task.payload == 3:
                 db.rollback()
             if task.payload == 4 and task.attempt == 1:
@@ -553,7 +559,7 @@ async def test_handlers_in_threads_do_too(queue, connect, path):
     def handler(task: tenure.Task):
         with contextlib.closing(sqlite3.connect(path)) as db, db:
             note(db, task)
-            task.complete_in(db)
+            task.complete_in_sync(db)
 
     worker = Worker(queue, handler, concurrency=3)
     async with anyio.create_task_group() as group:
@@ -585,11 +591,11 @@ async def test_a_batch_is_completed_by_one_commit_but_for_those_that_are_marked(
             if task.payload == 3:
                 task.fail(Discard("no"))
         with db:
-            done = await queue.complete_in(db, tasks)
+            done = queue.complete_in_sync(db, tasks)
             assert [task.payload for task in done] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
             for task in done:
                 note(db, task)
-            assert queue.complete_in(db, done).value == []  # each only once
+            assert queue.complete_in_sync(db, done) == []  # each only once
 
     statistics = await run_batches(queue, handler)
     assert (statistics.done, statistics.discarded, statistics.lost) == (9, 1, 0)
@@ -605,7 +611,7 @@ async def test_a_batch_that_is_rolled_back_is_tried_again(queue, connect, virtua
     async def handler(tasks: list[tenure.Task]):
         tries.append([task.attempt for task in tasks])
         with db:
-            for task in await queue.complete_in(db, tasks):
+            for task in queue.complete_in_sync(db, tasks):
                 note(db, task)
             if len(tries) == 1:
                 raise ZeroDivisionError
@@ -629,7 +635,7 @@ async def test_those_of_a_batch_that_are_lost_or_cancelled_are_left_out(queue, c
             await anyio.sleep(1)
             assert tasks[1].cancelled
         with db:
-            done = await queue.complete_in(db, tasks)
+            done = queue.complete_in_sync(db, tasks)
             for task in done:
                 note(db, task)
         completed.append([task.payload for task in done])
@@ -646,29 +652,29 @@ async def test_tasks_that_the_engine_knows_to_be_lost_are_refused_one_by_one(que
     async with queue.take() as first:
         other = connect()
         with other:
-            await first.complete_in(other)
+            first.complete_in_sync(other)
         first._joined = False  # as if another process had done it
         async with queue.take() as second:
             with db:
-                assert await queue.complete_in(db, [first, second]) == [second]
+                assert queue.complete_in_sync(db, [first, second]) == [second]
         first._joined = True
     assert await state_of(queue) == {"waiting": 1, "done": 2}
 
 
 async def test_which_tasks_can_be_completed_together(store, queue, connect, virtual_clock):
     db, other = connect(), WorkQueue(store, "others")
-    assert await queue.complete_in(db, []) == []
+    assert queue.complete_in_sync(db, []) == []
     await queue.put("job")
     async with queue.take() as task:
         with pytest.raises(ValueError, match="tasks must be of tenure:queue:others"):
-            other.complete_in(db, [task])
+            other.complete_in_sync(db, [task])
         with pytest.raises(ValueError, match="tasks must be at most 256, not 257"):
-            queue.complete_in(db, [task] * 257)
+            queue.complete_in_sync(db, [task] * 257)
         with pytest.raises(TypeError, match="tasks must be tasks, not 1"):
-            queue.complete_in(db, [1])
+            queue.complete_in_sync(db, [1])
         with db:
-            assert await queue.complete_in(db, [task]) == [task]
-    assert await queue.complete_in(db, [task]) == []
+            assert queue.complete_in_sync(db, [task]) == [task]
+    assert queue.complete_in_sync(db, [task]) == []
     assert await state_of(queue) == {"done": 1}
 
 
@@ -682,7 +688,7 @@ async def main():
         async def handler(task: tenure.Task):
             with db:
                 db.execute("INSERT INTO effect VALUES (?)", (task.id,))
-                await task.complete_in(db)
+                task.complete_in_sync(db)
                 await anyio.sleep(0.002)
             print(task.id, flush=True)
             await anyio.sleep(0.005)
@@ -704,12 +710,12 @@ async def test_a_put_in_a_transaction_has_a_span(engine, connect):
     with spans() as traced:
         async with tenure.open_store(engine, observer=traced.observer()) as store:
             queue, db = WorkQueue(store, "jobs"), connect()
-            task_id = queue.put_in(db, "x", key="k").value
+            task_id = queue.put_in_sync(db, "x", key="k")
             with pytest.raises(DuplicateTask):
-                queue.put_in(db, "x", key="k")
+                queue.put_in_sync(db, "x", key="k")
             db.commit()
             with pytest.raises(TypeError):
-                queue.put_in(object(), "y")
+                queue.put_in_sync(object(), "y")
             async with queue.take():
                 pass
         good, *failed = traced.puts

@@ -86,7 +86,8 @@ async def test_options_are_those_of_put(store):
     await send.queue.put_many([send.item(3)])
     with pytest.raises(QueueFull):
         await send.try_put(4)
-    assert send.options(key="x").item(5) == tenure.Item({"user": 5}, key="x")
+    item = send.options(key="x").item(5)
+    assert (item.payload, item.options) == ({"user": 5}, {"key": "x"})
     with pytest.raises(ValueError, match="delay"):
         await send.options(delay=-1).put(1)
 

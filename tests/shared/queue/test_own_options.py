@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Item, Processor, Retry, TaskFailed, Worker, WorkQueue
+from tenure import Item, Key, Processor, Retry, TaskFailed, Worker, WorkQueue
 
 AT_ONCE = Retry(attempts=3, backoff=0)
 
@@ -70,7 +70,7 @@ async def test_they_are_on_record_beside_the_meta_and_survive_a_requeue(queue):
     assert await queue.requeue([task_id]) == 1
     assert (await queue.get(key="one")).retry == rule
     # a replacement brings its own, or none
-    await queue.put(2, key="one", on_duplicate="replace")
+    await queue.put(2, key=Key("one", "replace"))
     record = await queue.get(task_id)
     assert (record.timeout, record.retry, record.meta) == (None, None, {})
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from tenure import Schedule, Schedules, WorkQueue
+from tenure import Key, Retry, Schedule, Schedules, WorkQueue
 from tenure.engine import Count
 
 
@@ -106,6 +106,27 @@ async def test_what_code_keeps_is_listed_and_can_be_paused(store, virtual_clock)
         await coded.drain()
         await schedules.drain()
     assert len(set(times(await waiting(queue)))) >= len(await waiting(queue)) - 1
+
+
+async def test_a_key_and_durations_are_kept_in_the_store(store, virtual_clock):
+    queue, key = WorkQueue(store, "mail"), Key("news", "keep", ttl=timedelta(minutes=1))
+    schedules = Schedules(queue)
+    await schedules.set("news", every=10, key=key, delay=timedelta(seconds=5), jitter=1, expires=90)
+    (record,) = await schedules.list()
+    assert dict(record.options) == {
+        "key": {"text": "news", "on_duplicate": "keep", "ttl": 60.0},
+        "delay": 5.0,
+        "expires": 90,
+    }
+    first = await schedules.run_now("news")
+    assert ((await queue.get(first)).state, (await queue.get(first)).key) == ("delayed", "news")
+    assert await schedules.run_now("news") == first
+    await virtual_clock.advance(7)
+    async with queue.take(timeout=0):
+        pass
+    assert await schedules.run_now("news") == first, "its key lasts for a minute"
+    with pytest.raises(TypeError, match="^retry cannot be kept"):
+        await schedules.set("news", every=10, retry=Retry())
 
 
 async def test_start_end_and_jitter(store, virtual_clock):

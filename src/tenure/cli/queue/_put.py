@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, get_args
 
@@ -16,7 +17,7 @@ from tenure.cli._payload import read_payload
 from tenure.cli._with_store import with_store
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
-from tenure.shared import Retry
+from tenure.shared import Key, Retry
 from tenure.store import Store
 
 
@@ -35,9 +36,15 @@ def put(words: Sequence[str]) -> int:
     )
     p.add_argument("--key-ttl", metavar="S", type=seconds, help="the key lasts for at least so many seconds")
     p.add_argument(
-        "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
+        "--within", metavar="S", type=seconds, help="with replace: most seconds from the first put"
     )
-    p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
+    when = p.add_mutually_exclusive_group()
+    when.add_argument(
+        "--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken"
+    )
+    when.add_argument(
+        "--at", metavar="T", type=time, help="the time, such as 2027-01-31T17:00+01:00, in its place"
+    )
     p.add_argument("--priority", metavar="N", type=priority, default=0, help="higher first (default: 0)")
     p.add_argument("--group", type=name, help="the tasks with which it takes turns: a tenant, an account")
     p.add_argument(
@@ -66,11 +73,13 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
     queue = await queue_to_fill(store, args.name)
     try:
         return await queue.put(
-            *(payload, args.priority, args.delay, args.key, args.expires),
+            payload,
+            priority=args.priority,
+            delay=args.delay,
+            at=args.at,
+            key=None if args.key is None else Key(args.key, args.on_duplicate, args.key_ttl, args.within),
             group=args.group,
-            on_duplicate=args.on_duplicate,
-            key_ttl=args.key_ttl,
-            max_wait=args.max_wait,
+            expires=args.expires,
             deadline=args.deadline,
             timeout=args.timeout,
             retry=None if args.retries is None else Retry(attempts=args.retries),
@@ -80,22 +89,35 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
             f"{args.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
             " its id, --on-duplicate replace puts this task in its place"
         ) from None
-    except ValueError as problem:  # the payload is nested too deeply
+    except ValueError as problem:  # such as a payload that is nested too deeply
         raise UsageError(str(problem)) from problem
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.key is None and (args.on_duplicate != "refuse" or args.key_ttl is not None):
         raise UsageError("--on-duplicate and --key-ttl need --key")
-    if args.max_wait is not None:
+    if args.within is not None:
         if args.on_duplicate != "replace":
-            raise UsageError("--max-wait needs --on-duplicate replace")
-        if args.max_wait < args.delay:
-            raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
+            raise UsageError("--within needs --on-duplicate replace")
+        if args.within < args.delay:
+            raise UsageError(f"--within must be at least --delay, {args.delay:g}, not {args.within:g}")
 
 
 name = checked(partial(check_name, "it"))
 """An option that is a key or a group."""
+
+
+def time(text: str) -> datetime:
+    """An option that is a time with its offset from UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2027-01-31T17:00+01:00") from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has no offset from UTC: write {text}+01:00, or {text}Z for UTC"
+        )
+    return moment
 
 
 def priority(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import anyio
 
-from tenure.arguments import check_seconds
+from tenure.arguments import Seconds, check_seconds
 from tenure.engine import (
     CAP,
     HEALTH,
@@ -64,7 +64,7 @@ class PostgresEngine(Remote):
         url: str,
         *,
         schema: str = "tenure",
-        response_timeout: float = RESPONSE_TIMEOUT,
+        response_timeout: Seconds = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
         cap: int = CAP,
     ) -> None:

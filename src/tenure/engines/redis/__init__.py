@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from tenure.arguments import LARGEST, check_seconds
+from tenure.arguments import LARGEST, Seconds, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT
 
 from ._cluster import RedisClusterEngine
@@ -39,7 +39,7 @@ class RedisEngine(RemoteRedis):
         *,
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
-        response_timeout: float = RESPONSE_TIMEOUT,
+        response_timeout: Seconds = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
         settings = {"tls": tls, "replicas": replicas, "response_timeout": response_timeout}

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from tenure.arguments import LARGEST, check_seconds
+from tenure.arguments import LARGEST, Seconds, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT
 
 from ._endpoint import addresses, check_login, number_in, safe
@@ -33,7 +33,7 @@ class RedisClusterEngine(RemoteRedis):
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
         shards: int | None = None,
-        response_timeout: float = RESPONSE_TIMEOUT,
+        response_timeout: Seconds = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
         settings = {"tls": tls, "replicas": replicas, "shards": shards, "response_timeout": response_timeout}

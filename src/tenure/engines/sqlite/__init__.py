@@ -13,7 +13,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
-from tenure.arguments import check_flag, check_seconds
+from tenure.arguments import Seconds, check_flag, check_seconds
 from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 from tenure.errors import EngineError
 
@@ -47,7 +47,7 @@ class SqliteEngine(Engine):
         clock: Callable[[], float] | None = None,
         inline: bool = False,
         synchronous: str = "NORMAL",
-        busy_timeout: float = 5.0,
+        busy_timeout: Seconds = 5.0,
     ) -> None:
         name = fspath(path)
         if name in ("", ":memory:") or name.startswith("file:"):

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 
-from tenure.arguments import check_count
+from tenure.arguments import Seconds, check_count
 from tenure.engine import (
     BARRIER,
     ArrivalAnswer,
@@ -77,7 +77,7 @@ class Barrier:
         name: str,
         parties: int,
         *,
-        ttl: float | None = None,
+        ttl: Seconds | None = None,
         on_departure: Literal["break", "drop"] = "break",
     ) -> None:
         if on_departure not in ("break", "drop"):

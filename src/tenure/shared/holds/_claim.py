@@ -13,7 +13,15 @@ import anyio
 from anyio import CancelScope
 
 from tenure import engine
-from tenure.arguments import AsyncBlock, NotAwaited, check_name, check_seconds, check_text, check_timeout
+from tenure.arguments import (
+    AsyncBlock,
+    NotAwaited,
+    Seconds,
+    check_name,
+    check_seconds,
+    check_text,
+    check_timeout,
+)
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import passes_check
@@ -69,7 +77,7 @@ class Claim(Lease):
     def _fence(self) -> tuple[str, int]:
         return f"{self.key} {self.resource!r}", self.token
 
-    async def cool_down(self, seconds: float) -> None:
+    async def cool_down(self, seconds: Seconds) -> None:
         """Let the resource rest once it is given back, until so many seconds from now have passed.
 
         The last call counts; 0 takes an earlier one back. Raises `LeaseLost`, `StoreClosed`, `EngineError`.
@@ -110,7 +118,7 @@ class Check:
 
 
 def claiming(
-    store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check | None
+    store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check | None
 ) -> AbstractAsyncContextManager[Claim, None]:
     """The block that claims a resource that passes the check."""
     if check is None:
@@ -123,12 +131,12 @@ class _ClaimHold(Hold[Claim]):
 
     __slots__ = ("_match", "_where")
 
-    def __init__(self, store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None) -> None:
+    def __init__(self, store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None) -> None:
         super().__init__(partial(Claim, store), store, request, ttl=ttl, timeout=timeout)
         self._where = request.where
         self._match: MatchCheck | None = None
         if request.where:
-            self._match = MatchCheck(store, request.key, request.where, timeout, self._warn)
+            self._match = MatchCheck(store, request.key, request.where, self._timeout, self._warn)
 
     def _on_position(self, position: int) -> None:
         del position
@@ -161,7 +169,7 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
     __slots__ = ("_check", "_entered", "_hold", "_request", "_store", "_timeout", "_ttl")
 
     def __init__(
-        self, store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check
+        self, store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check
     ) -> None:
         self._store = store
         self._request = request

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from anyio import CancelScope
 
-from tenure.arguments import NotABlock, check_name, hinted
+from tenure.arguments import NotABlock, Seconds, check_name, hinted
 from tenure.engine import HOLDERS, Scan
 from tenure.errors import LeaseLost
 from tenure.handlers import check_signature
@@ -63,7 +63,9 @@ class Election(NotABlock):
     _blocks = "election.term()"
 
     @hinted(timeout="write election.term(timeout=5)")
-    def __init__(self, store: Store, name: str, *, node: str | None = None, ttl: float | None = None) -> None:
+    def __init__(
+        self, store: Store, name: str, *, node: str | None = None, ttl: Seconds | None = None
+    ) -> None:
         self._store = store
         self._key = Store.key(store, "election", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
@@ -95,7 +97,7 @@ class Election(NotABlock):
                 if term is None or not term.lost or not self._is_but_the_loss(error):
                     raise
 
-    def term(self, timeout: float | None = None) -> AbstractAsyncContextManager[Term, None]:
+    def term(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Term, None]:
         """Lead for a block, `async with election.term() as term`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from tenure.arguments import AsyncBlock, check_count, hinted
+from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
 from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl, read_pages
@@ -78,7 +78,7 @@ class Lock(AsyncBlock):
     _instead = "tenure.blocking.Lock"
 
     @hinted(timeout="write lock.hold(timeout=5)")
-    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
+    def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
@@ -88,7 +88,7 @@ class Lock(AsyncBlock):
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"
 
-    def hold(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+    def hold(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Lease, None]:
         """Hold the lock for a block, `async with lock.hold() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine

@@ -7,7 +7,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenure.arguments import LARGEST, NotABlock, check_count, check_flag, check_name, check_seconds, hinted
+from tenure.arguments import (
+    LARGEST,
+    NotABlock,
+    Seconds,
+    check_count,
+    check_flag,
+    check_name,
+    check_seconds,
+    hinted,
+)
 from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, ResourcePage, Scan
 from tenure.store import Store, check_ttl, read_pages
 
@@ -81,10 +90,10 @@ class ResourcePool(NotABlock):
         store: Store,
         name: str,
         *,
-        ttl: float | None = None,
-        quarantine: float = 0.0,
+        ttl: Seconds | None = None,
+        quarantine: Seconds = 0.0,
         check: Callable[[Claim], object] | None = None,
-        check_timeout: float = 5.0,
+        check_timeout: Seconds = 5.0,
     ) -> None:
         self._store = store
         self._key = Store.key(store, "pool", name)
@@ -101,10 +110,10 @@ class ResourcePool(NotABlock):
 
     def claim(
         self,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         where: Mapping[str, Any] | None = None,
         *,
-        quarantine: float | None = None,
+        quarantine: Seconds | None = None,
         fair_for: str | None = None,
     ) -> AbstractAsyncContextManager[Claim, None]:
         """Claim a resource for a block, `async with pool.claim() as claim`.

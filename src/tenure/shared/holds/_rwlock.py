@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
-from tenure.arguments import NotABlock, hinted
+from tenure.arguments import NotABlock, Seconds, hinted
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 
@@ -28,7 +28,7 @@ class RWLock(NotABlock):
     _blocks = "lock.read()` or `async with lock.write()"
 
     @hinted(timeout="write lock.read(timeout=5) or lock.write(timeout=5)")
-    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
+    def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "rwlock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
@@ -37,7 +37,7 @@ class RWLock(NotABlock):
     def __repr__(self) -> str:
         return f"<RWLock {self.name!r}>"
 
-    def read(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+    def read(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Lease, None]:
         """Share the lock with other readers for a block, `async with lock.read() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
@@ -46,7 +46,7 @@ class RWLock(NotABlock):
         """
         return self._hold(1, timeout)
 
-    def write(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+    def write(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Lease, None]:
         """Have the lock alone for a block, `async with lock.write() as lease`. Everything else as for `read`.
 
         Cancellation: while waiting, no place is kept and nothing is held; readers behind go in.
@@ -64,6 +64,6 @@ class RWLock(NotABlock):
         """
         return await break_holder(self._store, self._key, token)
 
-    def _hold(self, weight: int, timeout: float | None) -> AbstractAsyncContextManager[Lease, None]:
+    def _hold(self, weight: int, timeout: Seconds | None) -> AbstractAsyncContextManager[Lease, None]:
         request = HoldRequest(self._key, READERS, weight)
         return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout, exclusive=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from tenure.arguments import AsyncBlock, check_count, hinted
+from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
 from tenure.engine import Resize
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
@@ -29,7 +29,7 @@ class Semaphore(AsyncBlock):
     _instead = "tenure.blocking.Semaphore"
 
     @hinted(timeout="write semaphore.hold(timeout=5)")
-    def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None:
+    def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "semaphore", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
@@ -41,7 +41,7 @@ class Semaphore(AsyncBlock):
         return f"<Semaphore {self.name!r} permits={self.permits}>"
 
     def hold(
-        self, permits: int = 1, timeout: float | None = None
+        self, permits: int = 1, timeout: Seconds | None = None
     ) -> AbstractAsyncContextManager[Lease, None]:
         """Hold so many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
 
@@ -96,6 +96,6 @@ class Semaphore(AsyncBlock):
         """
         return await break_holder(self._store, self._key, token)
 
-    def _hold(self, permits: int, timeout: float | None) -> Hold[Lease]:
+    def _hold(self, permits: int, timeout: Seconds | None) -> Hold[Lease]:
         request = HoldRequest(self._key, self.permits, check_count("permits", permits, most=self.permits))
         return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Protocol, Self, cast
+from typing import Any, Generic, Literal, NoReturn, Protocol, Self, Unpack, cast
 
-from tenure.arguments import AsyncBlock, check_count, check_name
+from tenure.arguments import AsyncBlock, check_count, check_name, shows_options
 from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
 from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
@@ -16,27 +16,23 @@ from tenure.waiting import checkpoint
 
 from ._family import CHILD, Family
 from ._groups import group_of_children
-from ._new_task import new_task
-from ._options import PutOptions
-from ._payload import P, P_co
+from ._new_task import Encoding, new_task
+from ._options import Item, PutOptions
+from ._payload import P
 from ._put_span import PutSpan
-from ._retry import Retry
 
 OnFailure = Literal["cancel", "collect"]
 """The effect of a failed child on the other children of its block: they are cancelled, or they go on."""
 
 _MOST_BYTES = 4 * 2**20
-_OF_CHILDREN = {"priority", "delay", "deadline", "meta", "group", "timeout", "retry"}
+_OF_ROOTS = ("expires", "key")
+"""The options of a put that no child has."""
 
 
-class TargetQueue(Protocol):
+class TargetQueue(Encoding[Any], Protocol):
     """The attributes of a queue that its new tasks need."""
 
     store: Store
-    key: str
-    codec: Codec[Any]
-    max_payload: int
-    key_ttl: float | None
 
 
 class Target(Generic[P]):
@@ -47,8 +43,8 @@ class Target(Generic[P]):
         """The queue in which the children are tasks."""
         raise NotImplementedError
 
-    def call(self, payload: Any) -> tuple[Any, PutOptions]:
-        """The payload of the task for a child with this payload, and the options that it gets by default."""
+    def call(self, item: Item[Any]) -> Item[Any]:
+        """The payload and the options of the task for a child that is given by an item."""
         raise NotImplementedError
 
 
@@ -62,20 +58,6 @@ class Parent(Protocol):
     def check_answer(self, answer: object) -> None: ...
 
     async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
-
-
-@dataclass(frozen=True)
-class ChildItem(Generic[P_co]):
-    """A child for `Children.put_many`: the payload and the options of `Children.put` as a value."""
-
-    payload: P_co
-    name: str | None = None
-    priority: int | None = None
-    delay: float = 0.0
-    meta: Mapping[str, str] | None = None
-    group: str | None = None
-    timeout: float | None = None
-    retry: Retry | None = None
 
 
 class Child:
@@ -203,37 +185,25 @@ class Children(AsyncBlock, Generic[P]):
         if self._on_failure == "cancel":
             self._raise_failures()
 
-    async def put(
-        self,
-        payload: P,
-        name: str | None = None,
-        *,
-        priority: int | None = None,
-        delay: float = 0.0,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        timeout: float | None = None,
-        retry: Retry | None = None,
-    ) -> Child:
+    @shows_options(PutOptions, delay=0.0)
+    async def put(self, payload: P, name: str | None = None, **options: Unpack[PutOptions]) -> Child:
         """Put a child, unless an earlier delivery of the task has put the child of that name, and return it.
 
         `name` is the child's name in the block. None: a digest of queue and payload, together with the number of equal
-        ones before it in this delivery. `priority` is the parent's by default; the other options are as for
-        `WorkQueue.put`. No limit of the queue makes a child wait. The payload of a `Job` is its only argument, or what
-        `Job.item` returns.
+        ones before it in this delivery. The options are as for `WorkQueue.put`, but a child has no `key` and no
+        `expires`, and its `priority` is the parent's by default. No limit of the queue makes a child wait. The payload
+        of a `Job` is its only argument, or what `Job.item` returns.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `TooManyChildren`, `RuntimeError` for a name that was used before in this delivery and outside of the block,
         `EngineError` for a queue in another shard and at the deepest level, and what `WorkQueue.put` raises.
         Cancellation: the child may or may not be put.
         """
-        (child,) = await self.put_many(
-            [ChildItem(payload, name, priority, delay, meta, group, timeout, retry)]
-        )
+        (child,) = await self.put_many([Item(payload, name=name, **options)])
         return child
 
-    async def put_many(self, items: Iterable[P | ChildItem[P]]) -> list[Child]:
-        """Put many children, payloads or `ChildItem`s, 256 in a round trip, and return them.
+    async def put_many(self, items: Iterable[P | Item[P]]) -> list[Child]:
+        """Put many children, payloads or `Item`s, 256 in a round trip, and return them.
 
         Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: the children of some round trips may be put.
@@ -242,10 +212,7 @@ class Children(AsyncBlock, Generic[P]):
             raise RuntimeError(f"{self!r}: put children within the block: async with task.children(...)")
         self._parent.check()
         family, place = self._family, self._target.place
-        given = (
-            cast("ChildItem[Any]", item) if isinstance(item, ChildItem) else ChildItem(item) for item in items
-        )
-        made: list[ChildItem[Any]] = list(given)
+        made = [cast("Item[Any]", item) if isinstance(item, Item) else Item(item) for item in items]
         with PutSpan(family.store.reporter, place.key, len(made)) as span:
             tasks: dict[str, NewTask] = {}
             try:
@@ -264,24 +231,12 @@ class Children(AsyncBlock, Generic[P]):
                 raise
         return [self._children[name] for name in tasks]
 
-    def _task_of(self, item: ChildItem[Any], span_meta: Mapping[str, str]) -> NewTask:
-        payload, options = self._target.call(item.payload)
-        given: PutOptions = {"priority": self._parent.priority, **options}
-        if item.priority is not None:
-            given["priority"] = item.priority
-        if item.delay:
-            given["delay"] = item.delay
-        if item.meta is not None:
-            given["meta"] = item.meta
-        if item.group is not None:
-            given["group"] = item.group
-        if item.timeout is not None:
-            given["timeout"] = item.timeout
-        if item.retry is not None:
-            given["retry"] = item.retry
-        if wrong := sorted(given.keys() - _OF_CHILDREN):
+    def _task_of(self, item: Item[Any], span_meta: Mapping[str, str]) -> NewTask:
+        called = self._target.call(item)
+        if wrong := sorted(name for name in _OF_ROOTS if called.options.get(name) is not None):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
-        task = new_task(self._target.place, payload, **given, span_meta=span_meta or None)
+        options: PutOptions = {"priority": self._parent.priority, **called.options}
+        task = new_task(self._target.place, called.payload, span_meta, **options)
         return replace(task, group=group_of_children(task.group))
 
     def _name_of(self, name: str | None, task: NewTask) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tenure.dbapi import Completed, run_enlisted
-from tenure.engine import CAP, CompleteAll, Reply
+from tenure.engine import CAP, CompleteAll, Enlistment, Reply
 from tenure.store import Store
 
 from ._task import Task
@@ -14,10 +13,13 @@ from ._task import Task
 P = TypeVar("P")
 
 
-def complete_all(
-    store: Store, key: str, connection: object, tasks: Iterable[Task[P]]
-) -> Completed[list[Task[P]]] | Awaitable[list[Task[P]]]:
-    """Complete the tasks that are still held, and return them. Raises what `WorkQueue.complete_in` raises."""
+def completing(
+    store: Store, key: str, tasks: Iterable[Task[P]]
+) -> tuple[Enlistment[tuple[int, ...] | Reply], Callable[[tuple[int, ...] | Reply], list[Task[P]]]] | None:
+    """The completion of the tasks that are still held, and what makes a list of them of its answer; None without any.
+
+    Raises `ValueError`, `TypeError`.
+    """
     listed = list(tasks)
     if len(listed) > CAP:
         raise ValueError(f"tasks must be at most {CAP}, not {len(listed)}")
@@ -26,7 +28,7 @@ def complete_all(
             raise TypeError(f"tasks must be tasks, not {task!r}")
     held = [(task, *completion) for task in listed if (completion := task.completion(key)) is not None]
     if not held:
-        return Completed([])
+        return None
     # a process has one session at a time for a queue
     session = held[-1][1]
     joined = [(task, settle) for task, its, settle in held if its is session]
@@ -40,4 +42,4 @@ def complete_all(
         return done
 
     operation = CompleteAll(session.id, key, tuple(settle for _, settle in joined))
-    return run_enlisted(connection, store.enlist(operation), judge)
+    return store.enlist(operation), judge

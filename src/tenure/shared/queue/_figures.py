@@ -9,7 +9,7 @@ from types import MappingProxyType
 import anyio
 import anyio.lowlevel
 
-from tenure.arguments import check_seconds
+from tenure.arguments import Seconds, check_seconds
 from tenure.engine import Count, QueueCounts
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Sample
@@ -34,7 +34,7 @@ class QueueFigures:
     Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
     """
 
-    def __init__(self, store: Store, *, every: float = 5.0) -> None:
+    def __init__(self, store: Store, *, every: Seconds = 5.0) -> None:
         self._store = store
         self._every = check_seconds("every", every, least=0.1)
         self._alarm = store.listen(store.key("figures", "all"), Alarm)

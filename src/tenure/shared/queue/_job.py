@@ -11,12 +11,15 @@ from tenure.arguments import shows_options
 from tenure.handlers import is_async, name_of, signature_of
 
 from ._children import Target
-from ._new_task import check_options
-from ._options import Item, PutOptions
+from ._options import Item, PutOptions, check_options
 from ._queue import WorkQueue, check_queue
 
 Params = ParamSpec("Params")
 R = TypeVar("R")
+
+
+class _Call(Item[dict[str, Any]]):
+    """An item of a job: its payload is a call already, and not an argument."""
 
 
 class Job(Target[Any], Generic[Params, R]):
@@ -56,13 +59,9 @@ class Job(Target[Any], Generic[Params, R]):
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     def options(self, **options: Unpack[PutOptions]) -> Self:
-        """The same job, whose tasks are put with these options of `WorkQueue.put`.
-
-        For `item`, an `on_duplicate` of None means the argument of `put_many`.
-        """
-        check_options(options)
+        """The same job, whose tasks are put with these options of `WorkQueue.put`."""
         other = copy.copy(self)
-        other._options = options
+        other._options = check_options(options)
         return other
 
     async def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
@@ -79,7 +78,7 @@ class Job(Target[Any], Generic[Params, R]):
 
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
-        return Item(self._arguments(args, kwargs), **self._options)
+        return _Call(self._arguments(args, kwargs), **self._options)
 
     async def result(self, task_id: int) -> R:
         """Wait until the task has ended and return what the function has returned, as the codec makes it.
@@ -93,11 +92,13 @@ class Job(Target[Any], Generic[Params, R]):
         """The queue of the job. For `Children` alone."""
         return self.queue
 
-    def call(self, payload: Any) -> tuple[Any, PutOptions]:
-        """The call with this argument, or the call of an item, with the options of the job. For `Children` alone."""
-        if isinstance(payload, Item):
-            return cast("Item[Any]", payload).payload, self._options
-        return self._arguments((payload,), {}), self._options
+    def call(self, item: Item[Any]) -> Item[Any]:
+        """The call with this only argument, or that `item` has made, with the job's options. For `Children` alone."""
+        if isinstance(item, _Call):
+            return item
+        given = item.payload
+        payload = given.payload if isinstance(given, _Call) else self._arguments((given,), {})
+        return Item(payload, **{**self._options, **item.options})
 
     def handler(self, instead: Callable[..., Any] | None = None) -> Callable[[object], Any]:
         """A handler of payloads that calls the function, or `instead` in its place. For the worker alone."""

@@ -1,14 +1,46 @@
-"""The options of a put with a key, checked."""
+"""The key of a task, and the fate of a second task with the same key."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import get_args
 
-from tenure.arguments import check_seconds
-from tenure.engine import NewTask, OnDuplicate
+from tenure.arguments import Seconds, check_name, check_seconds
+from tenure.engine import OnDuplicate
 
 _WORDS: tuple[OnDuplicate, ...] = get_args(OnDuplicate)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key for `WorkQueue.put`, and what happens if another task of the queue has it.
+
+    A task has its key while it is unfinished, and for at least `ttl` from its put on (None: the queue's). With
+    `on_duplicate`, "refuse" raises `DuplicateTask`. "keep" puts nothing, and returns the id of the other task.
+    "replace" puts this task in the place of the other task, which keeps only its id. The delay begins anew, but the
+    task waits for at most `within` from its first put on (None: no limit). A running task is not replaced: the new task
+    becomes its successor and takes over the key; the running task is not tried again. A task that has ended is not
+    replaced either: this is a new task. Raises `TypeError`, `ValueError`.
+
+    Thread safety: any; it never changes.
+    """
+
+    text: str
+    on_duplicate: OnDuplicate = "refuse"
+    ttl: Seconds | None = None
+    within: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        values = {
+            "text": check_name("key", self.text),
+            "on_duplicate": check_on_duplicate(self.on_duplicate),
+            "ttl": None if self.ttl is None else check_seconds("ttl", self.ttl),
+            "within": None if self.within is None else check_seconds("within", self.within),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.within is not None and self.on_duplicate != "replace":
+            raise ValueError(f"within needs on_duplicate='replace', not {self.on_duplicate!r}")
 
 
 def check_key_ttl(key_ttl: float | None) -> float | None:
@@ -22,26 +54,3 @@ def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
         if word == on_duplicate:
             return word
     raise ValueError(f"on_duplicate must be 'refuse', 'keep' or 'replace', not {on_duplicate!r}")
-
-
-def with_key(
-    task: NewTask,
-    on_duplicate: OnDuplicate | None,
-    key_ttl: float | None,
-    max_wait: float | None,
-    usual_ttl: float | None,
-) -> NewTask:
-    """The task with the options of its key. Raises `TypeError`, `ValueError`."""
-    on_duplicate = "refuse" if on_duplicate is None else check_on_duplicate(on_duplicate)
-    key_ttl = check_key_ttl(key_ttl)
-    if task.key is None and (on_duplicate != "refuse" or key_ttl is not None):
-        raise ValueError("on_duplicate and key_ttl need a key")
-    if max_wait is not None:
-        if on_duplicate != "replace":
-            raise ValueError(f"max_wait needs on_duplicate='replace', not {on_duplicate!r}")
-        max_wait = check_seconds("max_wait", max_wait)
-        if max_wait < task.delay:
-            raise ValueError(f"max_wait must be at least the delay, {task.delay:g} seconds, not {max_wait:g}")
-    return replace(
-        task, on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
-    )

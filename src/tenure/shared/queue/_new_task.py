@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from datetime import datetime
+from time import time
+from typing import Any, Protocol, TypeVar, cast
 
-from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_timeout
+from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_seconds, check_timeout
 from tenure.engine import NewTask, OnDuplicate
 from tenure.store import Codec
 
 from ._groups import check_group
-from ._keys import with_key
+from ._keys import Key
 from ._meta import encode_meta
-from ._options import Item, PutOptions
+from ._options import Item, check_options
 from ._own_options import with_options
 from ._payload import encode
 from ._retry import Retry
 
 T = TypeVar("T")
+
+
+class DatedTask(NewTask):
+    """A task for a time, which stays while the put waits for room."""
+
+    __slots__ = ("at",)
+    at: float
+
+    def sent_now(self) -> NewTask:
+        """The task with the delay that is left."""
+        return replace(self, delay=max(0.0, self.at - time()))
 
 
 class Encoding(Protocol[T]):
@@ -33,62 +46,79 @@ class Encoding(Protocol[T]):
 def new_task(
     queue: Encoding[T],
     payload: T,
-    priority: int = 0,
-    delay: float = 0.0,
-    key: str | None = None,
-    expires: float | None = None,
-    *,
-    meta: Mapping[str, str] | None = None,
-    group: str | None = None,
-    on_duplicate: OnDuplicate | None = None,
-    key_ttl: float | None = None,
-    max_wait: float | None = None,
-    deadline: float | None = None,
-    timeout: float | None = None,
-    retry: Retry | None = None,
     span_meta: Mapping[str, str] | None = None,
+    *,
+    priority: int = 0,
+    delay: Seconds = 0.0,
+    at: datetime | None = None,
+    key: str | Key | None = None,
+    group: str | None = None,
+    expires: Seconds | None = None,
+    deadline: Seconds | None = None,
+    timeout: Seconds | None = None,
+    retry: Retry | None = None,
+    meta: Mapping[str, str] | None = None,
+    on_duplicate: OnDuplicate = "refuse",
     **unknown: object,
 ) -> NewTask:
-    """The task that a put with these options puts; `span_meta` is what its span adds. Raises what `put` raises."""
+    """The task that a put with these options puts. Raises what `put` raises.
+
+    `on_duplicate` is for a key that is a text; `span_meta` is what the span of the put adds.
+    """
     if unknown:
         check_options(unknown)
-    task = NewTask(
+    seconds = check_seconds("delay", delay) if at is None else _seconds_until(at, delay)
+    data = encode_meta(meta, span_meta) if meta is not None or span_meta else b""
+    if timeout is not None or retry is not None:
+        data = with_options(data, timeout, retry)
+    text = key_ttl = within = None
+    if key is not None:
+        key = key if isinstance(key, Key) else Key(key, on_duplicate)
+        text, on_duplicate = key.text, key.on_duplicate
+        key_ttl = queue.key_ttl if key.ttl is None else cast("float", key.ttl)
+        within = cast("float | None", key.within)
+        if within is not None and within < seconds:
+            raise ValueError(
+                f"within of the key must be at least the delay, {seconds:g} seconds, not {within:g}"
+            )
+    task = (NewTask if at is None else DatedTask)(
         encode(queue.codec, queue.key, "payload", payload, queue.max_payload),
         check_count("priority", priority, least=-LARGEST),
-        check_seconds("delay", delay),
-        None if key is None else check_name("key", key),
+        seconds,
+        text,
         check_timeout("expires", expires, least=None),
-        b"" if meta is None and span_meta is None else encode_meta(meta, span_meta),
+        data,
         "" if group is None else check_group("group", group),
+        on_duplicate,
+        key_ttl,
+        within,
+        check_timeout("deadline", deadline, least=None),
     )
-    if deadline is not None:
-        task = replace(task, deadline=check_timeout("deadline", deadline, least=None))
-    if timeout is not None or retry is not None:
-        task = replace(task, meta=with_options(task.meta, timeout, retry))
-    if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
-        return task
-    return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)
+    if isinstance(task, DatedTask):
+        task.at = cast("datetime", at).timestamp()
+    return task
 
 
-def task_of(queue: Encoding[T], item: Item[T], span_meta: Mapping[str, str] | None = None) -> NewTask:
-    """The task that an item stands for. Raises what `put` raises."""
-    return new_task(
-        *(queue, item.payload, item.priority, item.delay, item.key, item.expires),
-        meta=item.meta,
-        group=item.group,
-        on_duplicate=item.on_duplicate,
-        key_ttl=item.key_ttl,
-        max_wait=item.max_wait,
-        deadline=item.deadline,
-        timeout=item.timeout,
-        retry=item.retry,
-        span_meta=span_meta,
-    )
+def task_of(
+    queue: Encoding[T], item: Item[T], on_duplicate: OnDuplicate, span_meta: Mapping[str, str]
+) -> NewTask:
+    """The task that an item of `WorkQueue.put_many` stands for. Raises what `put` raises."""
+    if item.name is not None:
+        raise ValueError(
+            f"name is for items of Children.put_many, not {item.name!r} for a task without a parent"
+        )
+    return new_task(queue, item.payload, span_meta, **item.options, on_duplicate=on_duplicate)
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse names that are no options of a put. Raises `TypeError`."""
-    for name in options:
-        if name not in PutOptions.__annotations__:
-            known = ", ".join(PutOptions.__annotations__)
-            raise TypeError(f"unexpected keyword argument {name!r}; the options of a put are {known}")
+def _seconds_until(at: Any, delay: Seconds) -> float:
+    """The seconds until a time, by this host's clock; 0 if it is past. Raises `TypeError`, `ValueError`."""
+    if delay:
+        raise ValueError(f"a put has a delay or at, not both: {delay!r} and {at}")
+    if not isinstance(at, datetime):
+        raise TypeError(f"at must be a datetime, not {type(at).__name__}")
+    if at.utcoffset() is None:
+        raise ValueError(f"at must have a time zone, as datetime(..., tzinfo=...) has, and {at} has none")
+    seconds = max(0.0, at.timestamp() - time())
+    if seconds > LONGEST:
+        raise ValueError(f"at must be at most {LONGEST:g} seconds from now, and is {at}")
+    return seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +10,9 @@ from tenure.observe import Reporter
 
 
 class PutSpan:
-    """A `Putting` of the observer, of which nothing that goes wrong reaches the caller. As a block, it ends with it."""
+    """A `Putting` of the observer, of which nothing that goes wrong reaches the caller; it ends with its block."""
+
+    __slots__ = ("_putting", "_reporter", "meta", "task_id")
 
     def __init__(self, reporter: Reporter, key: str, batch: int | None = None) -> None:
         self._reporter = reporter
@@ -19,17 +21,7 @@ class PutSpan:
         self.meta: Mapping[str, str] = {} if self._putting is None else self._putting.meta
         """The meta that each task shall carry."""
         self.task_id: int | None = None
-
-    def end(self, outcome: int | BaseException | None) -> None:
-        """The call has ended, with the task's id or an exception; None: with a batch."""
-        if self._putting is not None:
-            self._reporter.attempt(self._putting.end, outcome)
-
-    async def end_with(self, put: Awaitable[int]) -> int:
-        """Await the task's id, and end."""
-        with self:
-            self.task_id = await put
-            return self.task_id
+        """The id of the task, once it is known; None for a batch."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,4 +29,5 @@ class PutSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end(self.task_id if error is None else error)
+        if self._putting is not None:
+            self._reporter.attempt(self._putting.end, self.task_id if error is None else error)

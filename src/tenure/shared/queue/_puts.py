@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
@@ -13,6 +14,7 @@ from tenure.store import Batcher, Held, Session, Store, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
 from ._groups import GroupSettings
+from ._new_task import DatedTask
 from ._ring import Watch, at_work
 
 _MOST_BYTES = 4 * 2**20
@@ -21,17 +23,23 @@ _MOST_BYTES = 4 * 2**20
 class _Request(Held):
     """A caller's tasks; its session may lose their place in the line on the engine."""
 
-    __slots__ = ("again", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
+    __slots__ = ("again", "dated", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
 
     def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
         self.size = sum(len(task.payload) for task in request.tasks)
+        self.dated = DatedTask in map(type, request.tasks)
         self.again = again
         self.runner = at_work.get()
         self.sent = False
         self.room = False
         self.queued_in: Session | None = None
         self.waiter: Waiter[_Request, Accepted | Conflict]
+
+    def sent_now(self) -> PutRequest:
+        """The request with the delays that are left until the times of its tasks."""
+        tasks = (task.sent_now() if isinstance(task, DatedTask) else task for task in self.request.tasks)
+        return replace(self.request, tasks=tuple(tasks))
 
     def lose(self, reason: str) -> None:
         """Join the line again, since the place is lost with the session. For the session alone."""
@@ -105,7 +113,13 @@ class Producers:
             return None
         if self._groups.sent_in is not session:
             self._groups.send(session)
-        return Put(session.id, n, self._key, tuple(r.request for r in self._sent), self.max_size)
+        return Put(
+            session.id,
+            n,
+            self._key,
+            tuple([r.sent_now() if r.dated else r.request for r in self._sent]),
+            self.max_size,
+        )
 
     def on_answer(self, session: Session, answer: Any) -> None:
         sent, self._sent = self._sent, []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
@@ -12,6 +13,7 @@ from weakref import ref
 from tenure.arguments import (
     LARGEST,
     LONGEST_NAME,
+    Seconds,
     check_count,
     check_flag,
     check_name,
@@ -21,7 +23,7 @@ from tenure.arguments import (
     check_timeout,
     shows_options,
 )
-from tenure.dbapi import Completed, run_enlisted
+from tenure.dbapi import run_enlisted, run_enlisted_sync
 from tenure.engine import (
     CAP,
     GROUPS,
@@ -31,6 +33,7 @@ from tenure.engine import (
     Accepted,
     Count,
     Duplicate,
+    Enlistment,
     Entry,
     Move,
     MovedCount,
@@ -49,12 +52,13 @@ from tenure.engine import (
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.limits import Limit
 from tenure.store import Codec, Store, check_codec, decoded, read_pages
+from tenure.waiting import checkpoint
 
 from ._at_work import QueueWorker, read_workers
 from ._child_records import ChildPage, ChildRecord, read_children, unfinished_child
 from ._children import Target
 from ._client import QueueClient
-from ._completing import complete_all
+from ._completing import completing
 from ._editing import UNCHANGED, edit_task
 from ._family import SIGNAL
 from ._following import TaskChanges
@@ -66,9 +70,9 @@ from ._groups import (
     group_statistics,
     settings,
 )
-from ._keys import check_key_ttl, check_on_duplicate
+from ._keys import Key, check_key_ttl, check_on_duplicate
 from ._new_task import new_task, task_of
-from ._options import Item, MoreOptions, PutOptions
+from ._options import Item, PutOptions
 from ._payload import P, encode
 from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
@@ -201,57 +205,56 @@ class WorkQueue(Target[P], Generic[P]):
 
     # putting
 
-    @shows_options(MoreOptions)
     async def put(
         self,
         payload: P,
+        *,
         priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        **options: Unpack[MoreOptions],
+        delay: Seconds = 0.0,
+        at: datetime | None = None,
+        key: str | Key | None = None,
+        group: str | None = None,
+        expires: Seconds | None = None,
+        deadline: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
-        `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
-        if no worker has taken it; `deadline`: seconds after which it ends as expired, even if a worker has it, whose
-        handler is then cancelled; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
-        which it takes turns. `timeout` and `retry` take the place of the worker's for this task: the seconds that each
-        try may take, and the rule for further tries. A block of `take` has no time limit, only `Task.timeout`. The
-        exceptions in `on` and `never` of `retry` travel by their names.
-
-        `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
-        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
-        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
-        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
-        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
-        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
-        either: this is a new task.
+        - `priority`: higher first.
+        - `delay` before it may be taken, or `at` a `datetime` with a time zone: the clock of this host says how far
+          away that is.
+        - `key`: only one unfinished task of the queue has it. A text raises `DuplicateTask`; a `Key` may keep or
+          replace the other task.
+        - `group`: the tasks with which it takes turns.
+        - `expires`: it is dropped if no worker has it by then; `deadline`: a worker's handler is cancelled, too.
+        - `timeout` of each try and `retry` take the place of the worker's. A block of `take` has no time limit, only
+          `Task.timeout`. The exceptions in `on` and `never` of `retry` travel by their names.
+        - `meta`: a few short texts that travel with it, at most 1 KiB.
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        if self.store.reporter.tracing is not None:
-            return await self._put_traced((payload, priority, delay, key, expires), options, wait=True)
-        task = new_task(self, payload, priority, delay, key, expires, **options)
-        return await self._put_one(task, wait=True)
+        options: PutOptions = {
+            "priority": priority,
+            "delay": delay,
+            "at": at,
+            "key": key,
+            "group": group,
+            "expires": expires,
+            "deadline": deadline,
+            "timeout": timeout,
+            "retry": retry,
+            "meta": meta,
+        }
+        return await self._put_one(payload, options, wait=True)
 
-    @shows_options(MoreOptions)
-    async def try_put(
-        self,
-        payload: P,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        **options: Unpack[MoreOptions],
-    ) -> int:
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    async def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        if self.store.reporter.tracing is not None:
-            return await self._put_traced((payload, priority, delay, key, expires), options, wait=False)
-        task = new_task(self, payload, priority, delay, key, expires, **options)
-        return await self._put_one(task, wait=False)
+        return await self._put_one(payload, options, wait=False)
 
     @overload
     async def put_many(
@@ -281,8 +284,8 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> list[int] | list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
-        ids: an item that says "refuse" is a `ValueError` then.
+        `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
+        says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
@@ -299,59 +302,47 @@ class WorkQueue(Target[P], Generic[P]):
         if issubclass(kind, (str, bytes, Mapping)) or not issubclass(kind, Iterable):
             raise TypeError(f"items must be an iterable of payloads, such as a list, not {kind.__name__}")
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
-        if on_duplicate != "refuse":
-            if any(entry.on_duplicate == "refuse" for entry in entries):
-                raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
-            entries = [
-                replace(entry, on_duplicate=on_duplicate)
-                if entry.key and entry.on_duplicate is None
-                else entry
-                for entry in entries
-            ]
-        if self.store.reporter.tracing is None:
-            return await self._put_all(entries, cursor, expected)
+        if on_duplicate != "refuse" and any(
+            isinstance(key := item.options.get("key"), Key) and key.on_duplicate == "refuse"
+            for item in entries
+        ):
+            raise ValueError(f"no key may say 'refuse' with on_duplicate={on_duplicate!r}")
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
-            return await self._put_all(entries, cursor, expected, span.meta)
+            tasks = [task_of(self, item, on_duplicate, span.meta) for item in entries]
+            outcomes = await put_portions(
+                self.store, self.key, self._client.producers, tasks, cursor, expected
+            )
+            return [self._outcome(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
 
-    @shows_options(MoreOptions)
-    def put_in(
-        self,
-        connection: object,
-        payload: P,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        **options: Unpack[MoreOptions],
-    ) -> Completed[int] | Awaitable[int]:
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    async def put_in(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
-        Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
-        the queue has count. Connections are as for `SqlGuard.enforce`; synchronous code needs a blocking connection.
-        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
+        Committed, it is there; rolled back, it never was: an outbox. It does not wait for room. Until the transaction
+        has ended, call nothing else of the store, which may wait for the transaction. It sends no settings of groups:
+        those that the queue has count. Connections are as for `SqlGuard.enforce`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
         raises.
         Cancellation: roll back; it may have been put in the transaction.
         """
-        if self.store.reporter.tracing is None:
-            task = new_task(self, payload, priority, delay, key, expires, **options)
-            return self._put_in(connection, task)
-        span = PutSpan(self.store.reporter, self.key)
-        try:
-            task = new_task(*(self, payload, priority, delay, key, expires), **options, span_meta=span.meta)
-            put = self._put_in(connection, task)
-        except BaseException as error:
-            span.end(error)
-            raise
-        if not isinstance(put, Completed):
-            return span.end_with(put)
-        span.end(put.value)
-        return put
+        with PutSpan(self.store.reporter, self.key) as span:
+            joining = self._put_joining(new_task(self, payload, span.meta, **options))
+            span.task_id = await run_enlisted(connection, *joining)
+            return span.task_id
 
-    def _put_in(self, connection: object, task: NewTask) -> Completed[int] | Awaitable[int]:
+    @shows_options(PutOptions, priority=0, delay=0.0)
+    def put_in_sync(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
+        """Like `put_in`, at once, with a connection that blocks; in any thread."""
+        with PutSpan(self.store.reporter, self.key) as span:
+            joining = self._put_joining(new_task(self, payload, span.meta, **options))
+            span.task_id = run_enlisted_sync(connection, *joining)
+            return span.task_id
+
+    def _put_joining(
+        self, task: NewTask
+    ) -> tuple[Enlistment[int | Duplicate | Reply], Callable[[int | Duplicate | Reply], int]]:
         max_size = self._client.producers.max_size
 
         def judge(answer: int | Duplicate | Reply) -> int:
@@ -359,44 +350,33 @@ class WorkQueue(Target[P], Generic[P]):
                 raise QueueFull(self.key, max_size, task.group or None)
             return self._id(task, answer)
 
-        return run_enlisted(connection, self.store.enlist(PutOne(self.key, task, max_size)), judge)
+        return self.store.enlist(PutOne(self.key, task, max_size)), judge
 
-    def complete_in(
-        self, connection: object, tasks: Iterable[Task[P]]
-    ) -> Completed[list[Task[P]]] | Awaitable[list[Task[P]]]:
+    async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
 
         Left out are those that are lost, cancelled, marked with `Task.fail` or settled: write for the others only. It
-        is one statement, however many they are; a blocking connection returns the list at once, as `.value`, in any
-        thread. Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for tasks of another queue or too
-        many.
+        is one statement, however many they are. Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for
+        tasks of another queue or too many.
         Cancellation: roll back; it may have been applied in the transaction.
         """
-        return complete_all(self.store, self.key, connection, tasks)
+        if (joining := completing(self.store, self.key, tasks)) is not None:
+            return await run_enlisted(connection, *joining)
+        await checkpoint()
+        return []
 
-    async def _put_one(self, task: NewTask, *, wait: bool) -> int:
-        accepted = await self._client.producers.put((task,), wait=wait)
-        assert isinstance(accepted, Accepted)
-        return self._id(task, accepted.ids[0])
+    def complete_in_sync(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
+        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
+        joining = completing(self.store, self.key, tasks)
+        return [] if joining is None else run_enlisted_sync(connection, *joining)
 
-    async def _put_traced(
-        self, fields: tuple[P, int, float, str | None, float | None], options: MoreOptions, *, wait: bool
-    ) -> int:
+    async def _put_one(self, payload: P, options: PutOptions, *, wait: bool) -> int:
         with PutSpan(self.store.reporter, self.key) as span:
-            task = new_task(self, *fields, **options, span_meta=span.meta)
-            span.task_id = await self._put_one(task, wait=wait)
+            task = new_task(self, payload, span.meta, **options)
+            accepted = await self._client.producers.put((task,), wait=wait)
+            assert isinstance(accepted, Accepted)
+            span.task_id = self._id(task, accepted.ids[0])
             return span.task_id
-
-    async def _put_all(
-        self,
-        items: Sequence[Item[P]],
-        cursor: tuple[str, Any] | None,
-        expected: Any,
-        more: Mapping[str, str] | None = None,
-    ) -> list[int | DuplicateTask]:
-        tasks = [task_of(self, item, more) for item in items]
-        outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
-        return [self._outcome(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -411,7 +391,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     # taking
 
-    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[Task[P], bool]:
+    def take(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Task[P], bool]:
         """Take a task for a block, `async with queue.take() as task`.
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
@@ -510,7 +490,7 @@ class WorkQueue(Target[P], Generic[P]):
             return answer.state == "done" and answer.value == data
         return answer is Reply.OK
 
-    async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
+    async def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
 
         Returns False if there is no such task or it is in another state. Cancellation: it may or may not be applied.
@@ -525,7 +505,7 @@ class WorkQueue(Target[P], Generic[P]):
         key: str | None = None,
         payload: P = UNCHANGED,
         priority: int | None = None,
-        delay: float | None = None,
+        delay: Seconds | None = None,
         group: str | None = UNCHANGED,
     ) -> int:
         """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
@@ -643,7 +623,7 @@ class WorkQueue(Target[P], Generic[P]):
         new = new or SetGroups(self.key)
         await self._client.groups.send_now(new)
 
-    async def hold_off(self, seconds: float, *, group: str | None = None) -> None:
+    async def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
@@ -774,9 +754,9 @@ class WorkQueue(Target[P], Generic[P]):
         """The queue itself. For `Children` alone."""
         return self
 
-    def call(self, payload: Any) -> tuple[Any, PutOptions]:
-        """The payload as it is. For `Children` alone."""
-        return payload, {}
+    def call(self, item: Item[Any]) -> Item[Any]:
+        """The item as it is. For `Children` alone."""
+        return item
 
     # inside
 

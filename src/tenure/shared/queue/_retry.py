@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import cast
 
-from tenure.arguments import check_count, check_flag, check_number, check_seconds
+from tenure.arguments import Seconds, check_count, check_flag, check_number, check_seconds
 from tenure.handlers import NotBegun, describe
 from tenure.upkeep import leaves
 
@@ -89,7 +89,7 @@ class RetryLater(Exception):
     it is a failed try that says when the next one is; the task is dead when its attempts are used up.
     """
 
-    def __init__(self, delay: float, reason: str = "", *, counts: bool = False) -> None:
+    def __init__(self, delay: Seconds, reason: str = "", *, counts: bool = False) -> None:
         self.delay: float = check_seconds("delay", delay)
         self.reason: str = str(reason)
         self.counts: bool = check_flag("counts", counts)

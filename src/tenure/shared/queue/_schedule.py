@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, tzinfo
+from dataclasses import asdict
+from datetime import datetime, timedelta, tzinfo
 from math import inf, nextafter
 from typing import Any, Generic, Literal, NamedTuple, Unpack, cast
 
@@ -18,8 +19,9 @@ from tenure.store import Session, decoded, read_counts
 from tenure.waiting import Line
 
 from ._as_json import readable
-from ._new_task import check_options, new_task
-from ._options import Item, PutOptions
+from ._keys import Key
+from ._new_task import new_task
+from ._options import Item, PutOptions, check_options
 from ._payload import P
 from ._portions import StoredCursor
 from ._queue import WorkQueue, check_queue
@@ -97,7 +99,7 @@ class Schedule(Generic[P]):
     away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
     schedule begins when it is run for the first time. Its task has the `payload`; its `meta` has `scheduled_for`, the
     time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are as of `put`. With a
-    `key`, no task is put at a tick while the task of an earlier tick is unfinished, unless `on_duplicate` says else.
+    `key`, no task is put at a tick while the task of an earlier tick is unfinished, unless its `Key` says else.
 
     There are no ticks before `start` and after `end`, which are times (in `tz`, if they have no zone). `jitter` delays
     the task of each tick by up to so many seconds, at random. The `meta` says, as `late`, how many seconds after its
@@ -144,7 +146,8 @@ class Schedule(Generic[P]):
         self._jitter = check_seconds("jitter", jitter)
         self.kept_in_store: bool = False
         """True if it is one of the schedules of `Schedules.run`. For the schedules alone."""
-        check_options(options)
+        if check_options(options).get("at") is not None:
+            raise ValueError("a schedule has no at: its tasks are put at its ticks")
         self._payload = cast("P", payload)
         self._options = options
         self._cursor = CURSOR + self.name
@@ -285,7 +288,8 @@ class Schedule(Generic[P]):
             said["jitter"] = self._jitter
         if self._payload is not None and len(payload) <= LARGEST_PAYLOAD:
             said |= readable("payload", payload)
-        options = {name: value for name, value in self._options.items() if is_plain(value)}
+        kept_options = {name: plain(value) for name, value in self._options.items()}
+        options = {name: value for name, value in kept_options.items() if value is not None}
         return {**said, **({"options": options} if options else {})}
 
     def _options_of(self, tick: float, late: float) -> PutOptions:
@@ -298,7 +302,7 @@ class Schedule(Generic[P]):
         }
         if not self._jitter:
             return {**self._options, "meta": meta}
-        delay = self._options.get("delay", 0.0) + self._jitter * random.random()
+        delay = check_seconds("delay", self._options.get("delay", 0.0)) + self._jitter * random.random()
         return {**self._options, "meta": meta, "delay": delay}
 
 
@@ -306,12 +310,16 @@ NOTHING = StoredCursor()
 """The value that removes a cursor."""
 
 
-def is_plain(option: object) -> bool:
-    """True if an option of a put can be kept in a cursor as it is: a number, a text, or a mapping of texts."""
+def plain(option: object) -> Any:
+    """An option of a put as a cursor keeps it: a number, a text, or a mapping; None if it cannot."""
+    if isinstance(option, timedelta):
+        return option.total_seconds()
+    if isinstance(option, Key):
+        return {name: value for name, value in asdict(option).items() if value is not None}
     if isinstance(option, Mapping):
         texts = cast("Mapping[object, object]", option)
-        return all(isinstance(text, str) for pair in texts.items() for text in pair)
-    return option is not None and isinstance(option, (str, int, float))
+        return texts if all(isinstance(text, str) for pair in texts.items() for text in pair) else None
+    return option if isinstance(option, (str, int, float)) else None
 
 
 def _moment(name: str, time: object, zone: tzinfo, without: float) -> float:

@@ -13,6 +13,7 @@ from tenure.engine import QueueCounts
 from tenure.store import Codec, decoded
 
 from ._as_json import bytes_of
+from ._keys import Key
 from ._options import PutOptions
 from ._queue import WorkQueue
 from ._schedule import CURSOR, Missed, Schedule
@@ -68,6 +69,9 @@ class ScheduleRecord:
         start, end = (
             None if time is None else datetime.fromtimestamp(time, of.zone) for time in (self.start, self.end)
         )
+        options = dict(self.options)
+        if isinstance(key := options.get("key"), Mapping):
+            options["key"] = Key(**cast("dict[str, Any]", key))
         made = Schedule(
             *(queue, self.name),
             every=self.every,
@@ -78,7 +82,7 @@ class ScheduleRecord:
             start=start,
             end=end,
             jitter=self.jitter,
-            **cast("PutOptions", self.options),
+            **cast("PutOptions", options),
         )
         made.kept_in_store = self.kept_in_store
         return made

@@ -19,7 +19,7 @@ from ._options import PutOptions
 from ._payload import P
 from ._portions import StoredCursor
 from ._queue import WorkQueue, check_queue
-from ._schedule import CURSOR, LARGEST_PAYLOAD, NOTHING, Alarm, Missed, Schedule, State, is_plain
+from ._schedule import CURSOR, LARGEST_PAYLOAD, NOTHING, Alarm, Missed, Schedule, State, plain
 from ._schedule_record import ScheduleRecord, record_in, schedules_in
 
 MOST = 256
@@ -97,7 +97,7 @@ class Schedules(Generic[P]):
             **options,
         )
         for option, value in options.items():
-            if value is not None and not is_plain(value):
+            if value is not None and plain(value) is None:
                 raise TypeError(f"{option} cannot be kept with a schedule in the store: {value!r}")
         made.kept_in_store = True
         document = made.document(0.0, paused=False)

@@ -14,9 +14,9 @@ import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.arguments import check_name, check_timeout
-from tenure.dbapi import Completed, run_enlisted
-from tenure.engine import Complete, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
+from tenure.arguments import Seconds, check_name, check_timeout
+from tenure.dbapi import run_enlisted, run_enlisted_sync
+from tenure.engine import Complete, Enlistment, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled, TaskFailed
 from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
@@ -324,7 +324,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._check_place("children")
         return Children(self, self._opened_family(), target, name, on_failure, max_children)
 
-    async def wait_for(self, name: str, timeout: float | None = None) -> Any:
+    async def wait_for(self, name: str, timeout: Seconds | None = None) -> Any:
         """Wait until somebody has sent the task a signal with `WorkQueue.signal`, and return the signal's value.
 
         The task is suspended meanwhile: its handler is cancelled, and no worker, lease, group or permit is held. Then
@@ -390,24 +390,29 @@ class Task(Guarded, Held, Generic[P_co]):
             self._family = Family(self._queue, self.id, self.token, self._family)
         return self._family
 
-    def complete_in(self, connection: object) -> Completed[None] | Awaitable[None]:
+    async def complete_in(self, connection: object) -> None:
         """Complete the task in a transaction of yours, on a connection to the store's own database.
 
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
         that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
         and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`;
-        synchronous code needs a blocking connection.
+        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
         task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
         engine that cannot do it, `StoreClosed`, and what the driver raises.
         Cancellation: roll back; it may have been applied in the transaction.
         """
+        await run_enlisted(connection, self._joining(), self._completed)
+
+    def complete_in_sync(self, connection: object) -> None:
+        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
+        run_enlisted_sync(connection, self._joining(), self._completed)
+
+    def _joining(self) -> Enlistment[Reply]:
         self.check()
         queue = self._queue
-        joining = queue.store.enlist(Complete(self._session.id, queue.key, self._done()))
-        return run_enlisted(connection, joining, self._completed)
+        return queue.store.enlist(Complete(self._session.id, queue.key, self._done()))
 
     def _completed(self, answer: Reply) -> None:
         if answer is Reply.CHILDREN:
@@ -659,7 +664,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
 
-    def __init__(self, queue: Source, timeout: float | None) -> None:
+    def __init__(self, queue: Source, timeout: Seconds | None) -> None:
         super().__init__(queue.store, queue.key)
         self._queue = queue
         self._timeout = None if timeout is None else check_timeout("timeout", timeout)
