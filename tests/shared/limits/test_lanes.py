@@ -12,6 +12,7 @@ import pytest
 import tenure
 from tenure import Limit, RateLimiter, WouldExceedDeadline
 from tenure.engine import Refund, Spend
+from tenure.shared.limits._spenders import RESTING
 from tenure.testing import Fault
 
 LIMITS = [Limit(20, burst=5), Limit(1200, per=60, burst=8)]
@@ -119,6 +120,59 @@ async def test_callers_of_many_processes_that_give_up(open_store_on, virtual_clo
             limiters.append(RateLimiter(store, "api", rate=20, burst=1))
         spent = await Load(limiters, virtual_clock, costs=(1,), burst=1).run("cancel")
     assert all(amount >= 18 for amount in spent)
+
+
+@pytest.mark.parametrize("stores", [2, 4])
+async def test_callers_of_several_processes_that_want_different_amounts(open_store_on, virtual_clock, stores):
+    async with AsyncExitStack() as stack:
+        limiters = []
+        for _ in range(stores):
+            store = await stack.enter_async_context(open_store_on(ttl=60))
+            limiters.append(RateLimiter(store, "api", rate=20, burst=5))
+        spent = await Load(limiters, virtual_clock, **KINDS["mixed"]).run("cancel", seconds=10)
+    assert sum(spent) >= 0.95 * 200, spent
+
+
+async def test_who_wants_less_goes_at_once_when_a_large_cost_leaves(store, virtual_clock):
+    limiter, went = RateLimiter(store, "api", rate=10, burst=10), []
+    await limiter.acquire(10)
+    start = virtual_clock.now()
+
+    async def call(cost):
+        await limiter.acquire(cost)
+        went.append((cost, virtual_clock.now() - start))
+
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as large:
+            large.start_soon(call, 9)
+            await anyio.sleep(0.1)
+            for cost in (4, 6, 5):
+                group.start_soon(call, cost)
+                await virtual_clock.settle()
+            await anyio.sleep(0.7)
+            large.cancel_scope.cancel()
+    assert went == [(cost, pytest.approx(time, abs=0.01)) for cost, time in ((4, 0.8), (6, 1.0), (5, 1.5))]
+
+
+async def test_what_costs_nothing_waits_for_a_hold_alone(store, virtual_clock):
+    limiter = RateLimiter(store, "api", limits=[Limit(1), Limit(1, unit="tokens")])
+    nothing = {"requests": 0}
+    await limiter.acquire({"tokens": 1})
+    with anyio.fail_after(0.1):
+        await limiter.acquire(nothing)
+    await limiter.hold_off(5)
+    start = virtual_clock.now()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(limiter.acquire, nothing)
+    assert virtual_clock.now() - start == pytest.approx(5, abs=0.01)
+
+
+async def test_only_a_few_names_that_are_not_in_use_are_kept(store, virtual_clock):
+    for n in range(1000):
+        limiter = RateLimiter(store, f"user {n}", rate=5)
+        await limiter.acquire()
+    assert len(limiter._spenders._by_key) <= 2 * RESTING
 
 
 async def test_the_next_in_line_goes_when_the_first_gives_up(store, virtual_clock):

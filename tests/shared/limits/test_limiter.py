@@ -150,7 +150,7 @@ async def test_booked_and_then_cancelled_in_the_same_turn(store, virtual_clock, 
             spending.cancel()
             return granted
 
-    monkeypatch.setattr("tenure.shared.limits._spenders.Line", Cancelling)
+    monkeypatch.setattr("tenure.shared.limits._lanes.Line", Cancelling)
     limiter = RateLimiter(store, "api", rate=1, burst=1)
     spending = asyncio.get_running_loop().create_task(limiter.try_acquire())
     with pytest.raises(asyncio.CancelledError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from math import inf
 from typing import overload
 
 from anyio import current_effective_deadline
@@ -82,7 +83,9 @@ class RateLimiter(AsyncBlock):
         is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked goes to the next in line, or back.
         """
-        await self._acquire(self._limits.amounts(cost), check_flag("fail_fast", fail_fast))
+        if fail_fast is not False:
+            check_flag("fail_fast", fail_fast)
+        await self._acquire(self._limits.amounts(cost), fail_fast)
 
     async def __aenter__(self) -> None:
         """Spend 1, as `acquire` does. Cancellation: as with that."""
@@ -111,8 +114,8 @@ class RateLimiter(AsyncBlock):
 
         Cancellation: what was spent is given back, unless others have booked behind it.
         """
-        place = Place(self._engine_limits, self._limits.amounts(cost), at_once=True)
-        return (await self._spenders.spend(self._key, place)).booked
+        place = Place(self._engine_limits, self._limits.amounts(cost), -inf)
+        return (await self._spenders.of(self._key).spend(place)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
@@ -123,7 +126,7 @@ class RateLimiter(AsyncBlock):
         Cancellation: the limiter may be held off or not.
         """
         seconds = check_seconds("seconds", seconds)
-        await self._spenders.hold_off(self._key, max(seconds, ROUNDING) if seconds else 0.0)
+        await self._spenders.of(self._key).hold_off(max(seconds, ROUNDING) if seconds else 0.0)
 
     async def look(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may, after those that wait here.
@@ -145,7 +148,7 @@ class RateLimiter(AsyncBlock):
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
             place = Place(self._engine_limits, costs, current_effective_deadline())
-            spending = await self._spenders.spend(self._key, place, fail_fast)
+            spending = await self._spenders.of(self._key).spend(place, fail_fast)
             if spending.booked:
                 return spending.bookings
             if fail_fast:
