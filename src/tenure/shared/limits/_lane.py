@@ -99,7 +99,7 @@ class Lane:
         self.slots: list[Slot] = []
         """The first that is due first."""
         self._wanted: list[float] | None = None
-        """What `wanted` returned, kept up to date; None while nobody has asked."""
+        """The amounts that `wanted` returned, kept up to date; None while nobody has asked."""
         self.ask_at = -inf
         """The time to ask for the callers without a slot, without the time for which the limiter was held off."""
         self._ahead = HORIZON / 2
@@ -284,7 +284,7 @@ class Lane:
 
 
 def less(amounts: Amounts, costs: Amounts) -> Amounts:
-    """What is left; empty if nothing is."""
+    """The rest of the amounts without the costs; empty if nothing is left."""
     if costs == amounts:
         return ()
     left = tuple([max(0.0, amount - cost) for amount, cost in zip(amounts, costs, strict=True)])

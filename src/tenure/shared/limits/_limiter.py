@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
-from typing import overload
 
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
 from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
+from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.store import Store, read_pages
 
 from ._lane import Place
@@ -23,10 +21,10 @@ from ._spenders import Spenders
 class RateLimiter(AsyncBlock):
     """Limits a rate over all processes that use the store, with bursts.
 
-    On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
-    `limits` are several such limits at once, also of several units: a cost is booked in all of them or in none. A
-    `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
-    "requests" is 1 unless it is named, and other units 0.
+    `RateLimiter(store, "api", Limit(20, per=1))` lets 20 calls a second through on average, and up to `burst` at once
+    after a pause. With several limits, also of several units, a cost is booked in all of them or in none. A `cost` is a
+    number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which "requests" is 1
+    unless it is named, and other units 0.
 
     A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
     served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
@@ -34,7 +32,8 @@ class RateLimiter(AsyncBlock):
     `async with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent.
+    they count from its next booking on. Amounts that were spent stay spent. Raises `TypeError` without a `Limit`,
+    `ValueError` for two of the same unit and `per`.
 
     Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
     I.371).
@@ -43,26 +42,9 @@ class RateLimiter(AsyncBlock):
     __slots__ = ("_engine_limits", "_key", "_limits", "_spenders", "_store", "name")
     _instead = "tenure.blocking.RateLimiter"
 
-    @overload
-    def __init__(
-        self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
-    ) -> None: ...
-
-    @overload
-    def __init__(self, store: Store, name: str, *, limits: Sequence[Limit]) -> None: ...
-
-    @hinted(positional="write rate=100")
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        *,
-        rate: float | None = None,
-        per: float = 1.0,
-        burst: float | None = None,
-        limits: Sequence[Limit] | None = None,
-    ) -> None:
-        self._limits = limits_of(rate, per, burst, limits)
+    @hinted(rate="write Limit(100)")
+    def __init__(self, store: Store, name: str, *limits: Limit) -> None:
+        self._limits = Limits(limits)
         self._engine_limits = tuple(
             RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
             for limit in self._limits.all
@@ -128,7 +110,7 @@ class RateLimiter(AsyncBlock):
         seconds = check_seconds("seconds", seconds)
         await self._spenders.of(self._key).hold_off(max(seconds, ROUNDING) if seconds else 0.0)
 
-    async def look(self) -> LimiterState:
+    async def state(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may, after those that wait here.
 
         Raises `StoreClosed`, `EngineError`.

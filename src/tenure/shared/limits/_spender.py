@@ -8,7 +8,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tenure.engine import (
     CAP,
@@ -26,14 +26,11 @@ from tenure.engine import (
     SpendRequest,
 )
 from tenure.errors import OutcomeUnknown, StoreClosed
-from tenure.store import Batcher, Session, outcome_of
-from tenure.waiting import Expired, Waiter, now
+from tenure.store import Batcher, Session, Store, outcome_of
+from tenure.waiting import Expired, Line, Waiter, now
 
 from ._lane import HORIZON, Lane, Place, Spot
 from ._lanes import Lanes, RateLimits
-
-if TYPE_CHECKING:
-    from ._spenders import Spenders
 
 _TAKEN_BACK = "nothing was spent: a late booking is given back"
 _MAY_BE_HELD_OFF = f"the hold {outcome_of(sent=True)}"
@@ -48,10 +45,23 @@ class _Back(NamedTuple):
     request: RefundRequest
 
 
+class Process(Protocol):
+    """The parts of a process that its spenders share: `Spenders`."""
+
+    store: Store
+    holding_off: Line[float, None]
+
+    def of_its_key(self, spender: Spender) -> Spender: ...
+    def rests(self, spender: Spender) -> None: ...
+    def wake(self, spender: Spender, time: float) -> None: ...
+    def look_again(self) -> None: ...
+    def report(self, key: str, error: Exception) -> None: ...
+
+
 class Spender:
     """The operations of this process on one key. Calls that come while a batch is under way form the next one."""
 
-    def __init__(self, spenders: Spenders, key: str) -> None:
+    def __init__(self, spenders: Process, key: str) -> None:
         self.key: str = key
         self._spenders = spenders
         self._turns = Batcher(spenders.store, key, spenders.store.ttl, self)

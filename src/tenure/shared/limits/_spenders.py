@@ -24,7 +24,7 @@ class Spenders:
     """The spenders of this process. There is one for each key that is in use, and for a few that were."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store: Store = store
         self.closed = False
         self._by_key: dict[str, Spender] = {}
         self._resting: list[Spender] = []
