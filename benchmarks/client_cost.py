@@ -27,7 +27,7 @@ import redis.asyncio
 import tenure
 from benchmarks._measure import LONG, LOOPS, Figure, Row, Size, interleaved, on_loop, row
 from benchmarks._redis_server import server as redis_server
-from tenure import RateLimiter, ResourcePool, Worker, WorkQueue
+from tenure import Limit, RateLimiter, ResourcePool, Worker, WorkQueue
 
 TASKS = 100
 Work = Callable[[tenure.Store, int, int], Awaitable[None]]
@@ -54,7 +54,7 @@ async def claims(store: tenure.Store, n: int, times: int) -> None:
 
 async def acquires(store: tenure.Store, n: int, times: int) -> None:
     """Of one task from a limiter of its own."""
-    limiter = RateLimiter(store, f"limiter {n}", rate=1e6, burst=1e6)
+    limiter = RateLimiter(store, f"limiter {n}", Limit(1e6, burst=1e6))
     for _ in range(times):
         await limiter.acquire()
 

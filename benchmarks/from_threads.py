@@ -55,7 +55,7 @@ def ours(url: str, work: str, threads: int, times: int) -> float:
     with blocking.open_store(url) as store:
         locks = [blocking.Lock(store, f"lock {number}") for number in range(threads)]
         queue = blocking.WorkQueue[int](store, f"queue {next(_fresh)}", max_size=10**6)
-        limiter = blocking.RateLimiter(store, "limit", rate=RATE, burst=RATE)
+        limiter = blocking.RateLimiter(store, "limit", tenure.Limit(RATE, burst=RATE))
 
         def lock(number: int) -> None:
             with locks[number]:
@@ -74,7 +74,7 @@ async def on_the_loop(url: str, work: str, tasks: int, times: int) -> float:
     async with tenure.open_store(url) as store:
         locks = [tenure.Lock(store, f"lock {number}") for number in range(tasks)]
         queue = tenure.WorkQueue[int](store, f"queue {next(_fresh)}", max_size=10**6)
-        limiter = tenure.RateLimiter(store, "limit", rate=RATE, burst=RATE)
+        limiter = tenure.RateLimiter(store, "limit", tenure.Limit(RATE, burst=RATE))
 
         async def lock(number: int) -> None:
             async with locks[number]:

@@ -49,7 +49,7 @@ def in_process(rate: float) -> list[Limit]:
 async def share_in_process(rate: float, tasks: int, seconds: float) -> float:
     """How much of the limits so many tasks get; it is the same share of each."""
     limits = in_process(rate)
-    bucket = TokenBucket(limits=limits)
+    bucket = TokenBucket.of(*limits)
     cost = {"tokens": 3, "bytes": 20}
     done = 0
 
@@ -81,8 +81,8 @@ async def call_for(url: str, seconds: float) -> None:
     """One of the processes: prints when its calls began."""
     began: list[float] = []
     async with tenure.open_store(url) as store:
-        limiter = RateLimiter(store, "api", limits=on_redis())
-        await limiter.look()
+        limiter = RateLimiter(store, "api", *on_redis())
+        await limiter.state()
         print("ready", flush=True)
 
         async def work() -> None:
@@ -161,7 +161,7 @@ async def operations_of_a_call() -> float:
 
     engine = Counting()
     async with tenure.open_store(engine) as store:
-        limiter = RateLimiter(store, "api", limits=[Limit(20, burst=1), Limit(100, unit="tokens")])
+        limiter = RateLimiter(store, "api", Limit(20, burst=1), Limit(100, unit="tokens"))
         await limiter.acquire()
         before = engine.count
         async with limiter.spend({"tokens": 10}) as spending:

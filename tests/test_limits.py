@@ -9,7 +9,7 @@ from math import inf, nan
 import pytest
 
 from tenure import Limit
-from tenure.limits import Available, Limits, Spending, limits_of
+from tenure.limits import Available, Limits, Spending
 
 LLM = Limits([Limit(60, per=60), Limit(1000, per=3600), Limit(90_000, per=60, unit="tokens")])
 TOKENS = Limits([Limit(90_000, per=60, unit="tokens")])
@@ -74,18 +74,10 @@ def test_limits_are_told_apart_by_unit_and_time():
     Limits([Limit(60, per=60), Limit(1000, per=3600)])
     with pytest.raises(ValueError, match="limits must not have two of 'requests' per 60 s"):
         Limits([Limit(60, per=60), Limit(50, per=60.0, burst=1)])
-    with pytest.raises(ValueError, match="limits must not be empty"):
+    with pytest.raises(TypeError, match=r"must have a limit: write Limit\(100\)"):
         Limits([])
     with pytest.raises(TypeError, match=r"limits must be of tenure\.Limit, not int"):
         Limits([60])
-
-
-@pytest.mark.parametrize("args", [(None, 1.0, None, None), (1, 1.0, None, [Limit(1)])])
-def test_it_is_a_rate_or_limits(args):
-    with pytest.raises(TypeError, match="give either a rate or limits"):
-        limits_of(*args)
-    with pytest.raises(TypeError, match="per and burst belong to a rate"):
-        limits_of(None, 60.0, None, [Limit(1)])
 
 
 def test_a_state():

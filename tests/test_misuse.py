@@ -31,8 +31,8 @@ BLOCKS = {
     "checked claim": lambda store: tenure.ResourcePool(store, "a", check=nothing).claim(),
     "take": lambda store: tenure.WorkQueue(store, "a").take(),
     "follow": lambda store: tenure.WorkQueue(store, "a").follow(1),
-    "RateLimiter": lambda store: tenure.RateLimiter(store, "a", rate=1),
-    "spend": lambda store: tenure.RateLimiter(store, "a", rate=1).spend(),
+    "RateLimiter": lambda store: tenure.RateLimiter(store, "a", tenure.Limit(1)),
+    "spend": lambda store: tenure.RateLimiter(store, "a", tenure.Limit(1)).spend(),
     "Processor": lambda store: Processor(store, "a", nothing),
     "Store": lambda store: tenure.open_store("memory:"),
     "local.Barrier": lambda store: local.Barrier(2),
@@ -58,7 +58,7 @@ BLOCKING = {
     "Lock": lambda store: blocking.Lock(store, "a"),
     "lock.hold()": lambda store: blocking.Lock(store, "a").hold(),
     "Semaphore": lambda store: blocking.Semaphore(store, "a", 2),
-    "RateLimiter": lambda store: blocking.RateLimiter(store, "a", rate=1),
+    "RateLimiter": lambda store: blocking.RateLimiter(store, "a", tenure.Limit(1)),
     "take": lambda store: blocking.WorkQueue(store, "a").take(),
 }
 
@@ -174,7 +174,9 @@ async def test_a_turn_that_is_held_already_is_entered_in_both_ways():
             lambda s, of: of.RWLock(s, "a", timeout=5),
             r"'timeout': write lock\.read\(timeout=5\) or lock\.write\(timeout=5\)",
         ),
-        (lambda s, of: of.RateLimiter(s, "a", 100), r"positional arguments.*: write rate=100"),
+        (lambda s, of: of.RateLimiter(s, "a", 100), r"not int: write Limit\(100\)"),
+        (lambda s, of: of.RateLimiter(s, "a", rate=100), r"'rate': write Limit\(100\)"),
+        (lambda s, of: of.RateLimiter(s, "a"), r"must have a limit: write Limit\(100\)"),
     ],
 )
 async def test_an_argument_of_another_method_is_named(store, blocking_store, make, says):

@@ -13,7 +13,7 @@ from benchmarks.limiter_peers._works import Acquire, main
 async def opened(path: str) -> AsyncGenerator[Callable[[str, int, int], Acquire]]:
     """One store."""
     async with tenure.open_store(f"unix://{path}") as store:
-        yield lambda name, rate, per: tenure.RateLimiter(store, name, rate=rate, per=per).acquire
+        yield lambda name, rate, per: tenure.RateLimiter(store, name, tenure.Limit(rate, per=per)).acquire
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ class Load:
     def start(self, group, stores) -> None:
         group.start_soon(self._tick)
         for place in self.places:
-            group.start_soon(self._ask, tenure.RateLimiter(stores[0], place.limiter, rate=1e6), place)
+            group.start_soon(
+                self._ask, tenure.RateLimiter(stores[0], place.limiter, tenure.Limit(1e6)), place
+            )
             for store in stores:
                 queue = self.queue(store, place)
                 group.start_soon(self._again, self._hold, tenure.Lock(store, place.lock))

@@ -59,7 +59,7 @@ class Gateway:
         self.provider = provider
         self.queue = tenure.WorkQueue[str](store, "step10 prompts", per_group=4, weights={"gold": 3})
         self.keys = tenure.ResourcePool(store, "step10 keys")
-        self.limiters = {key: tenure.RateLimiter(store, f"step10 {key}", limits=limits) for key in KEYS}
+        self.limiters = {key: tenure.RateLimiter(store, f"step10 {key}", *limits) for key in KEYS}
         self.breakers = {key: CircuitBreaker(min_calls=5) for key in KEYS}
 
     async def begin(self) -> None:
@@ -105,7 +105,7 @@ async def main(where: str = "memory:") -> None:
             print(f"{len(ids)} answers, {tokens} tokens; calls above a limit: {provider.violations}")
             group.cancel_scope.cancel()
         for key, limiter in gateway.limiters.items():
-            state = await limiter.look()
+            state = await limiter.state()
             print(
                 f"{key}: {state.available['tokens']:.0f} tokens are left, held off for {state.held_off:.1f} s"
             )

@@ -14,7 +14,7 @@ TEXTS = {f"page {n}": "word " * n for n in range(12)}
 
 async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
     """Fetch one page, politely, and count its words."""
-    await tenure.RateLimiter(store, "step2 site", rate=50, burst=4).acquire()
+    await tenure.RateLimiter(store, "step2 site", tenure.Limit(50, burst=4)).acquire()
     async with tenure.Semaphore(store, "step2 connections", 3).hold():
         await anyio.sleep(0.01)  # the download
         counts[name] = len(TEXTS[name].split())

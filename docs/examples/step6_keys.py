@@ -31,7 +31,8 @@ async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) ->
     pool = tenure.ResourcePool(store, "step6 keys", quarantine=5)
     while name not in counts:
         async with pool.claim(timeout=10, where={"tier": "paid"}) as claim:
-            await tenure.RateLimiter(store, f"step6 site {claim.resource}", rate=100, burst=4).acquire()
+            site = tenure.RateLimiter(store, f"step6 site {claim.resource}", tenure.Limit(100, burst=4))
+            await site.acquire()
             try:
                 counts[name] = len((await download(name, claim.resource)).split())
             except TooManyRequests:

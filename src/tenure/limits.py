@@ -21,7 +21,6 @@ __all__ = (
     "Limits",
     "Spending",
     "SpendingBlock",
-    "limits_of",
 )
 
 B = TypeVar("B")
@@ -121,10 +120,12 @@ class Limits:
     def __init__(self, limits: Iterable[Limit]) -> None:
         self.all: tuple[Limit, ...] = tuple(limits)
         if not self.all:
-            raise ValueError("limits must not be empty")
+            raise TypeError("a limiter must have a limit: write Limit(100)")
         for limit in self.all:
             if not isinstance(limit, Limit):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"limits must be of tenure.Limit, not {type(limit).__name__}")
+                raise TypeError(
+                    f"limits must be of tenure.Limit, not {type(limit).__name__}: write Limit(100)"
+                )
         names = [(limit.unit, limit.per) for limit in self.all]
         for unit, per in names:
             if names.count((unit, per)) > 1:
@@ -192,17 +193,6 @@ class Limits:
         if self._usual is None:
             raise ValueError(f"cost must name its units: there is no limit of {REQUESTS!r}")
         return self._usual
-
-
-def limits_of(rate: float | None, per: float, burst: float | None, limits: Iterable[Limit] | None) -> Limits:
-    """The limits that the arguments of a limiter describe: one rate, or several limits."""
-    if (rate is None) == (limits is None):
-        raise TypeError("give either a rate or limits")
-    if limits is None:
-        return Limits((Limit(cast("float", rate), per, burst),))
-    if per != 1.0 or burst is not None:
-        raise TypeError("per and burst belong to a rate; each of the limits has its own")
-    return Limits(limits)
 
 
 class Spending:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from tenure import blocking
+from tenure import Limit, blocking
 
 URL, STEP = sys.argv[1], int(sys.argv[2])
 # Handlers of signals run after these instructions, and while `with lock` waits.
@@ -82,7 +82,7 @@ def main():
         lock, semaphore = blocking.Lock(store, "report"), blocking.Semaphore(store, "api", 2)
         queue, limiter = (
             blocking.WorkQueue(store, "mail"),
-            blocking.RateLimiter(store, "api", rate=1e6, burst=1e6),
+            blocking.RateLimiter(store, "api", Limit(1e6, burst=1e6)),
         )
 
         def hold():

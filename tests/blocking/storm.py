@@ -57,7 +57,7 @@ def calls(store):
     """What is called: all that holds something or writes."""
     lock, semaphore = blocking.Lock(store, "report"), blocking.Semaphore(store, "api", 2)
     rw, queue = blocking.RWLock(store, "index"), blocking.WorkQueue(store, "mail", max_size=10**6)
-    limiter = blocking.RateLimiter(store, "api", rate=1e6, burst=1e6)
+    limiter = blocking.RateLimiter(store, "api", tenure.Limit(1e6, burst=1e6))
 
     def hold():
         with lock.hold(timeout=20) as lease:

@@ -137,12 +137,12 @@ def test_what_the_body_raises_leaves_the_block(store):
 
 def test_a_limiter_of_several_units(store):
     limits = [tenure.Limit(3, per=1000), tenure.Limit(500, per=1000, unit="tokens")]
-    limiter = blocking.RateLimiter(store, "llm", limits=limits)
+    limiter = blocking.RateLimiter(store, "llm", *limits)
     with limiter.spend({"tokens": 400}) as spending:
         assert spending.cost == {"requests": 1, "tokens": 400}
         spending.correct({"tokens": 450})
     assert not limiter.try_acquire({"tokens": 100})
-    state = limiter.look()
+    state = limiter.state()
     assert state.available == pytest.approx(2, abs=0.1)
     assert state.available["tokens"] == pytest.approx(50, abs=5)
     with pytest.raises(ZeroDivisionError), limiter.spend() as spending:
@@ -151,7 +151,7 @@ def test_a_limiter_of_several_units(store):
         limiter.spend({"bytes": 1})
     limiter.hold_off(1000)
     assert not limiter.try_acquire()
-    assert limiter.look().held_off == pytest.approx(1000, abs=100)
+    assert limiter.state().held_off == pytest.approx(1000, abs=100)
 
 
 def test_a_semaphore_and_a_limiter(store):
@@ -161,7 +161,7 @@ def test_a_semaphore_and_a_limiter(store):
             semaphore.hold(timeout=0).__enter__()
     semaphore.resize(4)
     assert semaphore.permits == 4
-    limiter = blocking.RateLimiter(store, "api", rate=3, per=1000)
+    limiter = blocking.RateLimiter(store, "api", tenure.Limit(3, per=1000))
     with limiter:
         limiter.acquire()
     assert limiter.try_acquire()
@@ -319,7 +319,7 @@ def test_wrong_arguments_are_refused_at_once(store):
 def test_a_wait_that_is_interrupted_is_withdrawn(store, wait):
     """As by Ctrl-C: the handler of a signal raises in the thread that waits."""
     queue, lock = blocking.WorkQueue(store, "mail"), blocking.Lock(store, "report")
-    limiter = blocking.RateLimiter(store, "api", rate=1, per=1000)
+    limiter = blocking.RateLimiter(store, "api", tenure.Limit(1, per=1000))
     number = queue.put(1, delay=1000)
     entered, left = threading.Event(), threading.Event()
 

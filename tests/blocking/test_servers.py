@@ -172,7 +172,7 @@ store = blocking.open_store(sys.argv[1])
 queue = blocking.WorkQueue(store, "mail")
 
 def put(request, to):
-    with blocking.RateLimiter(store, "mail", rate=100):
+    with blocking.RateLimiter(store, "mail", Limit(100)):
         return JsonResponse({"id": queue.put({"to": to})})
 
 urlpatterns = [path("mail/<to>", put)]

@@ -145,9 +145,9 @@ def test_retry_is_a_time(wrong):
 
 
 ASKING = {
-    "try_acquire": lambda store, room: room.RateLimiter(store, "x", rate=1).try_acquire(),
-    "fail_fast": lambda store, room: room.RateLimiter(store, "x", rate=1).acquire(fail_fast=True),
-    "look": lambda store, room: room.RateLimiter(store, "x", rate=1).look(),
+    "try_acquire": lambda store, room: room.RateLimiter(store, "x", tenure.Limit(1)).try_acquire(),
+    "fail_fast": lambda store, room: room.RateLimiter(store, "x", tenure.Limit(1)).acquire(fail_fast=True),
+    "state": lambda store, room: room.RateLimiter(store, "x", tenure.Limit(1)).state(),
     "locked": lambda store, room: room.Lock(store, "x").locked(),
     "try_put": lambda store, room: room.WorkQueue(store, "x").try_put(1),
     "statistics": lambda store, room: room.WorkQueue(store, "x").statistics(),
@@ -210,7 +210,7 @@ async def test_what_waits_for_an_answer_alone_says_in_time_that_there_is_none(se
                 await anyio.sleep(0.01)
             async with tenure.Lock(store, "x").hold(timeout=20):
                 pass
-            assert (await tenure.RateLimiter(store, "x", rate=1).look()).available == pytest.approx(
+            assert (await tenure.RateLimiter(store, "x", tenure.Limit(1)).state()).available == pytest.approx(
                 1, abs=0.2
             )
             assert (await tenure.WorkQueue(store, "x").statistics()).waiting <= 1
@@ -227,7 +227,7 @@ def test_in_synchronous_code_too(server, how):
                 with pytest.raises(StoreUnavailable):
                     call(store, blocking)
                 assert time.monotonic() - began < SOON + 0.4, name
-            limiter = blocking.RateLimiter(store, "x", rate=1)
+            limiter = blocking.RateLimiter(store, "x", tenure.Limit(1))
             for call in (
                 lambda: limiter.acquire(timeout=0.1),
                 lambda: limiter.spend(timeout=0.1).__enter__(),

@@ -18,6 +18,7 @@ from tenure import (
     AcquireTimeout,
     EngineError,
     LeaseLost,
+    Limit,
     Lock,
     OutcomeUnknown,
     RateLimiter,
@@ -182,7 +183,7 @@ async def test_replies_that_are_lost_or_added_cost_the_connection_and_not_the_st
     clients = []
     async with relay(redis_server.socket, change_of) as port:
         async with open_store(f"redis://127.0.0.1:{port}", ttl=2, response_timeout=1, retry=50) as store:
-            queue, limiter = WorkQueue(store, "jobs"), RateLimiter(store, "api", rate=1e6, burst=100)
+            queue, limiter = WorkQueue(store, "jobs"), RateLimiter(store, "api", Limit(1e6, burst=100))
 
             async def use(n):
                 async with Lock(store, f"x{n}").hold(timeout=0.2):

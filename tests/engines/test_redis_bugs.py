@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 from tenure import (
     Barrier,
     Election,
+    Limit,
     Lock,
     RateLimiter,
     RWLock,
@@ -146,7 +147,7 @@ async def test_a_lost_reply_costs_a_moment_and_nothing_is_done_twice(redis_serve
     """coredis, redis-py: a lock whose reply was lost was taken, by oneself, for a whole ttl."""
     async with FaultProxy(redis_server.socket) as proxy:
         async with open_store(f"redis://{proxy.host}:{proxy.port}", ttl=600) as store:
-            limiter, jobs = RateLimiter(store, "rate", rate=0.001, burst=2), WorkQueue(store, "jobs")
+            limiter, jobs = RateLimiter(store, "rate", Limit(0.001, burst=2)), WorkQueue(store, "jobs")
             async with Lock(store, "another"):
                 pass  # the session is open
             with anyio.fail_after(50):  # much less than the ttl

@@ -10,7 +10,18 @@ import depth
 import pytest
 
 import tenure
-from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, Retry, RWLock, Semaphore, WorkQueue
+from tenure import (
+    Barrier,
+    Election,
+    Limit,
+    Lock,
+    RateLimiter,
+    ResourcePool,
+    Retry,
+    RWLock,
+    Semaphore,
+    WorkQueue,
+)
 
 NAMES = 300 if depth.full else 20
 TTL = 2.0
@@ -49,7 +60,7 @@ async def election(store, name):
 
 
 async def limiter(store, name):
-    of = RateLimiter(store, name, rate=100, burst=2)
+    of = RateLimiter(store, name, Limit(100, burst=2))
     await of.hold_off(0.01)
     for _ in range(3):
         await of.acquire()

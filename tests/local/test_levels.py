@@ -26,14 +26,14 @@ def plain():
 
 
 def of_limits():
-    return TokenBucket(limits=[Limit(1, burst=4)])
+    return TokenBucket.of(Limit(1, burst=4))
 
 
 both = pytest.mark.parametrize("make", [plain, of_limits])
 
 
 async def test_a_call_needs_room_in_all_limits(virtual_clock):
-    bucket = TokenBucket(limits=LLM)
+    bucket = TokenBucket.of(*LLM)
     start, times = virtual_clock.now(), []
     for tokens in (3000, 3000, 100, 500):
         await bucket.acquire({"tokens": tokens})
@@ -45,19 +45,19 @@ async def test_a_call_needs_room_in_all_limits(virtual_clock):
 
 
 async def test_all_or_none(virtual_clock):
-    bucket = TokenBucket(limits=LLM)
+    bucket = TokenBucket.of(*LLM)
     bucket.acquire_nowait({"tokens": 6000})
     with pytest.raises(WouldBlock):
         bucket.acquire_nowait({"tokens": 10})
-    state = await bucket.look()
+    state = await bucket.state()
     assert (state.available, state.available["tokens"], state.retry_after) == (59, 0, 0)
     with anyio.move_on_after(1):
         await bucket.acquire({"tokens": 600})
-    assert (await bucket.look()).available == pytest.approx(60, abs=0.01)
+    assert (await bucket.state()).available == pytest.approx(60, abs=0.01)
 
 
 async def test_big_ones_are_not_overtaken(virtual_clock):
-    bucket, came = TokenBucket(limits=LLM), []
+    bucket, came = TokenBucket.of(*LLM), []
     await bucket.acquire({"tokens": 6000})
     start = virtual_clock.now()
 
@@ -73,7 +73,7 @@ async def test_big_ones_are_not_overtaken(virtual_clock):
 
 
 async def test_a_reservation_is_one_of_all_limits(virtual_clock):
-    bucket = TokenBucket(limits=LLM)
+    bucket = TokenBucket.of(*LLM)
     await bucket.acquire({"tokens": 6000})
     reservation = bucket.reserve({"tokens": 500})
     assert reservation.delay == pytest.approx(5)
@@ -82,7 +82,7 @@ async def test_a_reservation_is_one_of_all_limits(virtual_clock):
     assert reservation.delay == pytest.approx(7)
     assert reservation.cancel()
     await anyio.sleep(2 + 1)
-    assert (await bucket.look()).available["tokens"] == pytest.approx(100)
+    assert (await bucket.state()).available["tokens"] == pytest.approx(100)
 
 
 @both
@@ -90,14 +90,14 @@ async def test_a_correction_takes_more_or_gives_back(virtual_clock, make):
     bucket = make()
     async with bucket.spend(2) as spending:
         spending.correct(1)
-        assert (await bucket.look()).available == 2
-    assert (await bucket.look()).available == 3
+        assert (await bucket.state()).available == 2
+    assert (await bucket.state()).available == 3
     with pytest.raises(ZeroDivisionError):
         async with bucket.spend({"requests": 3}) as spending:
             spending.correct(5)
             raise ZeroDivisionError
-    assert (await bucket.look()).available == 0
-    assert (await bucket.look()).retry_after == pytest.approx(3)
+    assert (await bucket.state()).available == 0
+    assert (await bucket.state()).retry_after == pytest.approx(3)
     start = virtual_clock.now()
     await bucket.acquire()
     assert virtual_clock.now() - start == pytest.approx(3)
@@ -136,7 +136,7 @@ async def test_corrections_add_up_to_no_more_than_the_longest_duration(virtual_c
     async with bucket.spend(1) as one, bucket.spend(1) as other:
         one.correct(1e12)
         other.correct(1e12)
-    assert (await bucket.look()).retry_after == 1e9 - 3
+    assert (await bucket.state()).retry_after == 1e9 - 3
 
 
 @both
@@ -146,7 +146,7 @@ async def test_what_time_has_brought_back_is_not_given_back(virtual_clock, make)
         spending.correct(1)
         await anyio.sleep(10)
         await bucket.acquire(4)
-    assert (await bucket.look()).available == 0
+    assert (await bucket.state()).available == 0
 
 
 @both
@@ -217,7 +217,7 @@ async def test_a_hold_ends_at_once(virtual_clock, make, scoped):
         ended = virtual_clock.now()
         await bucket.hold_off(0)
     assert [at - ended for at in went] == near(1, 2, 3)
-    assert (await bucket.look()).held_off == 0
+    assert (await bucket.state()).held_off == 0
     await bucket.hold_off(36_000)
     await bucket.hold_off(0)
     with pytest.raises(WouldBlock):
@@ -236,13 +236,13 @@ async def test_a_changed_rate_while_it_is_held_off(virtual_clock):
 
 
 def test_how_it_looks():
-    bucket = TokenBucket(limits=LLM)
+    bucket = TokenBucket.of(*LLM)
     assert repr(bucket) == "<TokenBucket 1/s burst=60, 100 tokens/s burst=6000, 0 waiting>"
     assert (bucket.rate, bucket.burst) == (1, 60)
     with pytest.raises(TypeError, match="no single rate"):
         bucket.set_rate(3)
-    with pytest.raises(TypeError, match="give either a rate or limits"):
-        TokenBucket(3, limits=LLM)
+    with pytest.raises(TypeError, match=r"a limiter must have a limit: write Limit\(100\)"):
+        TokenBucket.of()
     with pytest.raises(ValueError, match="'bytes'"):
         bucket.acquire_nowait({"bytes": 1})
     with pytest.raises(ValueError, match="seconds"):
@@ -258,7 +258,7 @@ def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(steps,
     went = []
 
     async def scenario():
-        bucket = TokenBucket(limits=limits)
+        bucket = TokenBucket.of(*limits)
 
         async def call(requests, tokens):
             await bucket.acquire({"requests": requests, "tokens": tokens})

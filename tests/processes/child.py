@@ -64,7 +64,7 @@ async def hold(url: str, log: Log, number: str) -> None:
 async def hold_off(url: str, log: Log, number: str) -> None:
     """Hold the limiter off for `number` seconds, and wait for it in three tasks."""
     async with tenure.open_store(url, ttl=TTL) as store, anyio.create_task_group() as group:
-        limiter = tenure.RateLimiter(store, "api", rate=20, burst=1)
+        limiter = tenure.RateLimiter(store, "api", tenure.Limit(20, burst=1))
         await limiter.hold_off(float(number))
         for _ in range(3):
             group.start_soon(limiter.acquire)

@@ -199,14 +199,14 @@ async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
     victim = children.start(anyio_backend_name, "hold_off", 2)
     await children.until(said(victim, "waits"))
     async with tenure.open_store(children.url) as store:
-        limiter = tenure.RateLimiter(store, "api", rate=20, burst=1)
+        limiter = tenure.RateLimiter(store, "api", tenure.Limit(20, burst=1))
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(limiter.acquire)
                 victim.kill()
                 await limiter.acquire()
-            assert (await limiter.look()).held_off == 0
+            assert (await limiter.state()).held_off == 0
             await limiter.acquire()
 
 

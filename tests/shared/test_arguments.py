@@ -22,6 +22,7 @@ from tenure import (
     Item,
     Job,
     Key,
+    Limit,
     Lock,
     PoolTimeout,
     RateLimiter,
@@ -81,7 +82,7 @@ async def use_everything(store):
     async with Election(store, name, node=name).term(timeout=one) as term:
         assert term.node == "name"
     await Barrier(store, name, one).wait()
-    limiter = RateLimiter(store, name, rate=two, per=second, burst=two)
+    limiter = RateLimiter(store, name, Limit(two, per=second, burst=two))
     assert await limiter.try_acquire(one)
     await limiter.acquire(second)
     pool = ResourcePool(store, name, quarantine=second)
@@ -161,7 +162,7 @@ NAMES = {
     "Election": Election,
     "Election.node": lambda store, name: Election(store, "e", node=name),
     "Barrier": lambda store, name: Barrier(store, name, 1),
-    "RateLimiter": lambda store, name: RateLimiter(store, name, rate=1),
+    "RateLimiter": lambda store, name: RateLimiter(store, name, Limit(1)),
     "ResourcePool": ResourcePool,
     "ResourcePool.add": lambda store, name: ResourcePool(store, "p").add(name),
     "ResourcePool.add, metadata": lambda store, name: ResourcePool(store, "p").add("r", {name: 1}),
@@ -212,7 +213,7 @@ DURATIONS = {
     "quarantine": lambda store, queue, s: ResourcePool(store, "x", quarantine=s),
     "quarantine of claim": lambda store, queue, s: ResourcePool(store, "x").claim(quarantine=s),
     "check_timeout": lambda store, queue, s: ResourcePool(store, "x", check_timeout=s),
-    "per": lambda store, queue, s: RateLimiter(store, "x", rate=1, per=s),
+    "per": lambda store, queue, s: RateLimiter(store, "x", Limit(1, per=s)),
     "aging": lambda store, queue, s: WorkQueue(store, "x", aging=s),
     "results_ttl": lambda store, queue, s: WorkQueue(store, "x", results_ttl=s),
     "delay": lambda store, queue, s: queue.put(1, delay=s),
@@ -277,11 +278,11 @@ async def test_every_number_is_an_int_within_bounds(faulty_store, what):
 )
 async def test_rates_that_no_clock_can_keep(faulty_store, options):
     with pytest.raises(ValueError, match="^rate must be at most 1e\\+12 a second, and bring the burst"):
-        RateLimiter(faulty_store, "x", **options)
+        Limit(**options)
 
 
 async def test_the_slowest_rate_works_on_every_engine(store):
-    limiter = RateLimiter(store, "slow", rate=1, per=1e9)
+    limiter = RateLimiter(store, "slow", Limit(1, per=1e9))
     assert await limiter.try_acquire()
     assert not await limiter.try_acquire()
 
@@ -331,8 +332,8 @@ FLAGS = {
     ),
     "WorkQueue.purge.dry_run": lambda store, flag: WorkQueue(store, "x").purge("dead", dry_run=flag),
     "WorkQueue.requeue.dry_run": lambda store, flag: WorkQueue(store, "x").requeue(dry_run=flag),
-    "RateLimiter.acquire.fail_fast": lambda store, flag: RateLimiter(store, "x", rate=1).acquire(1, flag),
-    "RateLimiter.spend.fail_fast": lambda store, flag: RateLimiter(store, "x", rate=1).spend(1, flag),
+    "RateLimiter.acquire.fail_fast": lambda store, flag: RateLimiter(store, "x", Limit(1)).acquire(1, flag),
+    "RateLimiter.spend.fail_fast": lambda store, flag: RateLimiter(store, "x", Limit(1)).spend(1, flag),
     "ResourcePool.add.revive": lambda store, flag: ResourcePool(store, "x").add("r", revive=flag),
     "Processor.__init__.lend": lambda store, flag: Processor(store, "x", handle, kinds={"a": 1}, lend=flag),
     "Coalescer.__init__.leading": lambda _, flag: Coalescer(handle, window=1, leading=flag),

@@ -28,7 +28,7 @@ def rwlock(store):
 
 
 def limiter(store):
-    return tenure.RateLimiter(store, "x", rate=1)
+    return tenure.RateLimiter(store, "x", tenure.Limit(1))
 
 
 def barrier(store):
@@ -69,7 +69,7 @@ CALLS = {
     "shared.RWLock.holders": lambda store: rwlock(store).holders(),
     "shared.RateLimiter.acquire, fail_fast": lambda store: limiter(store).acquire(fail_fast=True),
     "shared.RateLimiter.hold_off": lambda store: limiter(store).hold_off(1),
-    "shared.RateLimiter.look": lambda store: limiter(store).look(),
+    "shared.RateLimiter.state": lambda store: limiter(store).state(),
     "shared.RateLimiter.spend, fail_fast": lambda store: limiter(store).spend(fail_fast=True).__aenter__(),
     "shared.RateLimiter.try_acquire": lambda store: limiter(store).try_acquire(),
     "shared.ResourcePool.add": lambda store: pool(store).add("a"),
@@ -198,7 +198,7 @@ async def test_it_says_in_time_that_the_store_is_away(faulty, virtual_clock, nam
 
 async def test_what_is_booked_late_costs_nobody_anything(faulty, virtual_clock):
     async with tenure.open_store(faulty, ttl=100) as store:
-        spends = tenure.RateLimiter(store, "x", rate=1, burst=2)
+        spends = tenure.RateLimiter(store, "x", tenure.Limit(1, burst=2))
         assert await spends.try_acquire()
         faulty.pause(before_effect=False)
         for call in (spends.try_acquire, lambda: spends.acquire(fail_fast=True)):
@@ -206,7 +206,7 @@ async def test_what_is_booked_late_costs_nobody_anything(faulty, virtual_clock):
                 await call()
         faulty.resume()
         await virtual_clock.advance(5)
-        assert (await spends.look()).available == pytest.approx(2)
+        assert (await spends.state()).available == pytest.approx(2)
 
 
 async def test_a_put_that_was_not_sent_is_not_put(faulty, virtual_clock):
@@ -249,7 +249,7 @@ async def test_what_waits_waits_on(faulty, virtual_clock):
         faulty.down = True
         jobs = tenure.WorkQueue(store, "x")
         group.start_soon(jobs.put, 1)
-        group.start_soon(tenure.RateLimiter(store, "x", rate=1).acquire)
+        group.start_soon(tenure.RateLimiter(store, "x", tenure.Limit(1)).acquire)
         group.start_soon(jobs.join)
         await virtual_clock.advance(60)
         faulty.down = False

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue
+from tenure import Barrier, Election, Limit, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue
 
 KINDS = ("lock", "semaphore", "rwlock", "queue", "rate", "barrier", "election", "pool")
 # with a colon in them, as if they began with a kind, or with a namespace and a kind
@@ -33,7 +33,7 @@ async def use_alone(store, name, stack):
     task = await stack.enter_async_context(queue.take(timeout=0))
     assert task.payload == [store.namespace, name]
     assert (await queue.statistics()).put == 1
-    assert await RateLimiter(store, name, rate=0.001).try_acquire()
+    assert await RateLimiter(store, name, Limit(0.001)).try_acquire()
     assert (await Barrier(store, name, 1).wait()).generation == 0
 
 

@@ -246,11 +246,11 @@ async def test_a_schedule_goes_on_and_is_set_again(store, virtual_clock):
 
 
 async def test_a_corrected_rate_of_a_limiter_counts_at_once(store, virtual_clock):
-    for limits in ({"rate": 1 / 86_400, "burst": 1}, {"limits": [A_DAY]}):
-        await RateLimiter(store, "api", **limits).acquire()
-        assert (await RateLimiter(store, "api", **limits).look()).retry_after > 80_000
+    for limit in (Limit(1 / 86_400, burst=1), A_DAY):
+        await RateLimiter(store, "api", limit).acquire()
+        assert (await RateLimiter(store, "api", limit).state()).retry_after > 80_000
         began = virtual_clock.now()
-        right = RateLimiter(store, "api", rate=1, burst=1)
+        right = RateLimiter(store, "api", Limit(1, burst=1))
         await right.acquire()
         assert virtual_clock.now() - began <= 1.1
         await anyio.sleep(2)

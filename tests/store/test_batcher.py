@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure import EngineError, OutcomeUnknown, RateLimiter, StoreClosed, open_store
+from tenure import EngineError, Limit, OutcomeUnknown, RateLimiter, StoreClosed, open_store
 from tenure.engine import CloseSession, Engine, OpenSession, RateLimit, Spend, SpendRequest, SpendResults
 from tenure.engines.memory import MemoryEngine
 from tenure.store import Batcher, Timer
@@ -118,7 +118,7 @@ async def test_numbers_rise_also_when_the_batcher_of_an_object_is_made_anew(link
 
 async def test_an_answer_that_was_lost_is_repeated_and_not_made_anew(link, virtual_clock):
     async with open_store(link, ttl=3) as store:
-        limiter = RateLimiter(store, "key", rate=1, burst=2)
+        limiter = RateLimiter(store, "key", Limit(1, burst=2))
         await limiter.acquire()
         link.plan(Fault.LOST_REPLY, on=Spend)
         await limiter.acquire()
@@ -158,7 +158,7 @@ async def test_a_session_that_ended_while_the_outcome_was_unknown(link, virtual_
 
 async def test_outcome_unknown_only_when_the_session_is_over(link, virtual_clock):
     async with open_store(link, ttl=3) as store:
-        limiter = RateLimiter(store, "key", rate=1, burst=100)
+        limiter = RateLimiter(store, "key", Limit(1, burst=100))
         await limiter.acquire()
         for fault in (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE):
             link.plan(fault, on=Spend)

@@ -15,6 +15,7 @@ from tenure import (
     Election,
     Job,
     LeaseLost,
+    Limit,
     Lock,
     Processor,
     QueueFigures,
@@ -133,7 +134,7 @@ async def follow(queue):
 
 def waits(store):
     """By the name of the method that waits, or two of them with a word behind."""
-    slow = RateLimiter(store, "slow", rate=0.001)
+    slow = RateLimiter(store, "slow", Limit(0.001))
     full, jobs = WorkQueue(store, "full", max_size=1), WorkQueue(store, "jobs")
     pool = ResourcePool(store, "pool")
     process_here = partial(process, store)
@@ -196,7 +197,7 @@ ASKS = {
     ),
     *("Election.leader", "Lock.holders", "RWLock.holders", "Semaphore.holders", "Semaphore.resize"),
     *("Lock.break_holder", "Lock.locked", "RWLock.break_holder", "Semaphore.break_holder"),
-    *("RateLimiter.try_acquire", "RateLimiter.look", "RateLimiter.hold_off", "WorkQueue.hold_off"),
+    *("RateLimiter.try_acquire", "RateLimiter.state", "RateLimiter.hold_off", "WorkQueue.hold_off"),
     *("ResourcePool.add", "ResourcePool.remove", "ResourcePool.resources"),
     *(
         "ResourcePool.statistics",
@@ -255,7 +256,7 @@ async def test_it_ends_with_its_store(make, name, virtual_clock):
     async with tenure.open_store(engine) as other, anyio.create_task_group() as group:
         await fill(other)
         await group.start(have_everything, other)
-        await RateLimiter(other, "slow", rate=0.001).try_acquire()
+        await RateLimiter(other, "slow", Limit(0.001)).try_acquire()
         async with tenure.open_store(engine) as store:
             group.start_soon(wait, store)
             await virtual_clock.advance(100)

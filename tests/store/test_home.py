@@ -18,6 +18,7 @@ import tenure
 from tenure import (
     Barrier,
     Election,
+    Limit,
     Lock,
     Processor,
     RateLimiter,
@@ -66,7 +67,11 @@ async def handle(task: tenure.Task):
 def calls(store):
     """Every public call that reaches the engine, or waits for what another task gets from it."""
     lock, semaphore, rwlock = Lock(store, "x"), Semaphore(store, "x", 2), RWLock(store, "x")
-    election, barrier, limiter = Election(store, "x"), Barrier(store, "x", 2), RateLimiter(store, "x", rate=1)
+    election, barrier, limiter = (
+        Election(store, "x"),
+        Barrier(store, "x", 2),
+        RateLimiter(store, "x", Limit(1)),
+    )
     pool, queue = ResourcePool(store, "x"), WorkQueue(store, "x")
     return {
         "store.ping": store.ping,
@@ -144,7 +149,7 @@ async def works(store):
             async with queue.take() as task:
                 assert task.payload == "mine"
             assert (await queue.statistics()).put == 1
-            assert await RateLimiter(store, "x", rate=1).try_acquire()
+            assert await RateLimiter(store, "x", Limit(1)).try_acquire()
         assert (await store.statistics()).available
 
 

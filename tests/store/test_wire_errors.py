@@ -143,7 +143,7 @@ async def at_a_barrier(store):
 
 
 async def limited(store):
-    limiter = tenure.RateLimiter(store, "slow", rate=0.001)
+    limiter = tenure.RateLimiter(store, "slow", tenure.Limit(0.001))
     await limiter.acquire()
     await limiter.acquire()
 
@@ -256,7 +256,7 @@ async def exchanging(store):
 
 
 async def spending(store):
-    await tenure.RateLimiter(store, "rate", rate=1).acquire()
+    await tenure.RateLimiter(store, "rate", tenure.Limit(1)).acquire()
 
 
 async def lasting(store):

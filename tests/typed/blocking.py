@@ -32,7 +32,7 @@ def program(store: blocking.Store) -> None:
         assert_type(lease, blocking.Lease)
         assert_type(other.token, int)
         lease.check()
-    assert_type(blocking.RateLimiter(store, "api", rate=1).try_acquire(), bool)
+    assert_type(blocking.RateLimiter(store, "api", tenure.Limit(1)).try_acquire(), bool)
     send = blocking.Job(blocking.WorkQueue(store, "jobs"), send_mail)
     assert_type(send.put(user=1), int)
     assert_type(send.result(1), bool)

@@ -26,4 +26,4 @@ async def wrong_blocks_of_sync_code(store: blocking.Store) -> None:
 
 def wrong_arguments(store: tenure.Store) -> None:
     tenure.Lock(store, "a", timeout=5)  # type: ignore[call-arg]
-    tenure.RateLimiter(store, "a", 100)  # type: ignore[call-overload]
+    tenure.RateLimiter(store, "a", 100)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 # Written by tests/blocking/write_stubs.py from the asynchronous classes.
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
@@ -326,10 +326,10 @@ class Semaphore:
 class RateLimiter:
     """Limits a rate over all processes that use the store, with bursts.
 
-    On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
-    `limits` are several such limits at once, also of several units: a cost is booked in all of them or in none. A
-    `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
-    "requests" is 1 unless it is named, and other units 0.
+    `RateLimiter(store, "api", Limit(20, per=1))` lets 20 calls a second through on average, and up to `burst` at once
+    after a pause. With several limits, also of several units, a cost is booked in all of them or in none. A `cost` is a
+    number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which "requests" is 1
+    unless it is named, and other units 0.
 
     A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
     served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
@@ -337,17 +337,13 @@ class RateLimiter:
     `with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent.
+    they count from its next booking on. Amounts that were spent stay spent. Raises `TypeError` without a `Limit`,
+    `ValueError` for two of the same unit and `per`.
 
     Thread safety: any. Source: the generic cell rate algorithm (ITU-T
     I.371)."""
 
-    @overload
-    def __init__(
-        self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
-    ) -> None: ...
-    @overload
-    def __init__(self, store: Store, name: str, *, limits: Sequence[Limit]) -> None: ...
+    def __init__(self, store: Store, name: str, *limits: Limit) -> None: ...
     @property
     def store(self) -> Store:
         """What it is over."""
@@ -399,7 +395,7 @@ class RateLimiter:
         Raises `StoreClosed`, `EngineError`.
         Interruption: the limiter may be held off or not."""
 
-    def look(self) -> LimiterState:
+    def state(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may, after those that wait here.
 
         Raises `StoreClosed`, `EngineError`."""

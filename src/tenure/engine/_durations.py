@@ -90,10 +90,18 @@ def _exchange(operation: Exchange) -> Exchange:
 
 def _spend(operation: Spend) -> Spend:
     limits = _limits(operation, operation.limits)
+    last: SpendRequest | None = None
+    within: SpendRequest | None = None
 
     def bound(request: SpendRequest) -> SpendRequest:
-        costs = _amounts(operation, request.costs, limits)
-        return _spending(request if costs is request.costs else replace(request, costs=costs))
+        nonlocal last, within
+        if within is None or request is not last:  # most are alike
+            costs = _amounts(operation, request.costs, limits)
+            last, within = (
+                request,
+                _spending(request if costs is request.costs else replace(request, costs=costs)),
+            )
+        return within
 
     requests = _each(bound, operation.requests)
     if requests is operation.requests and limits is operation.limits:

@@ -4,12 +4,12 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import anyio
 from anyio import CancelScope, WouldBlock
@@ -107,31 +107,16 @@ class TokenBucket(AsyncBlock):
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
-    With `limits=` there are several limits at once, also of several units: an amount is taken from all of them or
-    from none. `n` may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`.
-    `rate`, `burst` and `statistics` belong to the first limit.
+    Several limits at once: `TokenBucket.of`.
 
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 
     Cancellation: see `acquire`.
     """
 
-    @overload
-    def __init__(self, rate: float, burst: float = 1) -> None: ...
-
-    @overload
-    def __init__(self, *, limits: Sequence[Limit]) -> None: ...
-
-    def __init__(
-        self, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
-    ) -> None:
+    def __init__(self, rate: float, burst: float = 1) -> None:
         """Make a full bucket; outside a running loop too."""
-        if limits is None:
-            self._level: Arithmetic = Level(rate, burst)
-        elif rate is None and burst == 1:
-            self._level = Levels(Limits(limits))
-        else:
-            raise TypeError("give either a rate or limits")
+        self._level: Arithmetic = Level(rate, burst)
         # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
         self._late_until = -inf
         self._waiting: Any = self._level.none
@@ -145,6 +130,19 @@ class TokenBucket(AsyncBlock):
         self._held = 0.0
         # those that the scopes around them do not let wait: they look again when a hold ends early
         self._asleep: set[CancelScope] = set()
+
+    @classmethod
+    def of(cls, *limits: Limit) -> Self:
+        """Make a bucket of several limits at once, also of several units: an amount is taken from all or from none.
+
+        `n` may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`. `rate`, `burst` and
+        `statistics` belong to the first limit.
+        """
+        levels = Levels(Limits(limits))
+        bucket = cls(1)
+        bucket._level = levels
+        bucket._waiting = levels.none
+        return bucket
 
     @property
     def rate(self) -> float:
@@ -377,7 +375,7 @@ class TokenBucket(AsyncBlock):
             for scope in self._asleep if end < begin else ():
                 scope.cancel("the hold has ended")
 
-    async def look(self) -> LimiterState:
+    async def state(self) -> LimiterState:
         """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A
         checkpoint.
         """

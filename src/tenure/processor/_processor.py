@@ -17,6 +17,7 @@ from anyio import AsyncContextManagerMixin
 from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
 from tenure.errors import DuplicateTask, StoreUnavailable
 from tenure.handlers import adapted
+from tenure.limits import Limit
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
 from tenure.shared import (
@@ -356,7 +357,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             claim_timeout=self._claim_timeout,
             pool=pool,
             connection_timeout=self._connection_timeout,
-            limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
+            limiter=None if rate == inf else RateLimiter(self._store, self.name, Limit(rate)),
             lock_timeout=self._lock_timeout,
             places=SharedSlots(self._shares) if self._lend else None,
             limit=self._limit,

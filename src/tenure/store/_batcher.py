@@ -68,11 +68,13 @@ class Batcher:
         self._ttl = ttl
         self._owner = owner
         self._opening = False
+        self._due = False
 
     def schedule(self) -> None:
         """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
-        if not self.busy:
+        if not (self.busy or self._due):
             self._dispatcher.call_soon(self._flush)
+            self._due = True
 
     async def answered(self, line: Line[T, V], waiter: Waiter[T, V], outcome: Callable[[], str]) -> V:
         """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes in
@@ -95,6 +97,7 @@ class Batcher:
         return self._dispatcher.no_answer(outcome)
 
     def _flush(self) -> None:
+        self._due = False
         if self.busy:
             return
         session = self._sessions.current(self._ttl, self._key)

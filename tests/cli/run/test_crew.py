@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 import tenure
-from tenure import RateLimiter, WorkQueue
+from tenure import Limit, RateLimiter, WorkQueue
 from tenure.cli.run._crew import Workers
 from tenure.engine import Spend
 
@@ -22,7 +22,7 @@ async def test_those_that_were_idle_do_not_start_all_at_once(virtual_clock):
 
     async with tenure.open_store("memory:") as store:
         queue = WorkQueue(store, "slow")
-        worker = crew(queue, stamp, RateLimiter(store, "slow", rate=2, burst=2), 10)
+        worker = crew(queue, stamp, RateLimiter(store, "slow", Limit(2, burst=2)), 10)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(30)
@@ -41,7 +41,7 @@ async def test_a_drain_gives_back_what_waits_for_the_rate(virtual_clock):
 
     async with tenure.open_store("memory:") as store:
         queue = WorkQueue(store, "slower")
-        worker = crew(queue, note, RateLimiter(store, "slower", rate=1, per=3600, burst=1), 2)
+        worker = crew(queue, note, RateLimiter(store, "slower", Limit(1, per=3600, burst=1)), 2)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(8000)
@@ -63,7 +63,7 @@ async def test_an_outage_longer_than_the_ttl_does_not_end_it(engine, virtual_clo
     async with tenure.open_store(engine, ttl=3.0) as store:
         queue = WorkQueue(store, "q")
         await queue.put_many(range(8))
-        worker = crew(queue, note, RateLimiter(store, "q", rate=1), 2)
+        worker = crew(queue, note, RateLimiter(store, "q", Limit(1)), 2)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(2.5)

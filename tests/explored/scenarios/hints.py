@@ -7,7 +7,7 @@ from explored.catalogue import on_a_wire
 from explored.scenarios.queues import all_is_done
 from explored.world import at_rest
 
-from tenure import LeaseLost, Lock, OutcomeUnknown, RateLimiter, WorkQueue
+from tenure import LeaseLost, Limit, Lock, OutcomeUnknown, RateLimiter, WorkQueue
 from tenure.engine import CloseSession, Exchange, Put, Settle, Spend, Verdict
 from tenure.testing import cancellable
 
@@ -187,8 +187,8 @@ async def a_put_of_unknown_outcome_is_not_said_again(world):
 async def a_spending_of_unknown_outcome_is_not_said_again(world):
     async with world.open() as store, world.open() as elsewhere:
         link, unknown = world.links[0], []
-        limiter = RateLimiter(store, "x", rate=1, per=10_000, burst=10)
-        other = RateLimiter(elsewhere, "x", rate=1, per=10_000, burst=10)
+        limiter = RateLimiter(store, "x", Limit(1, per=10_000, burst=10))
+        other = RateLimiter(elsewhere, "x", Limit(1, per=10_000, burst=10))
         await store.session(TTL)
 
         async def spender():

@@ -96,7 +96,7 @@ async def those_behind_one_who_gives_up_go_sooner():
 @scenario("local.TokenBucket.spend")
 async def what_was_taken_and_not_needed_is_given_back():
     """From both limits or from none; a correction is not lost with its block."""
-    bucket = TokenBucket(limits=[Limit(100, per=100), Limit(1000, per=100, unit="tokens")])
+    bucket = TokenBucket.of(Limit(100, per=100), Limit(1000, per=100, unit="tokens"))
     served = []
 
     async def caller(tokens, really):
@@ -112,20 +112,20 @@ async def what_was_taken_and_not_needed_is_given_back():
     async def watcher():
         await newcomer()
         with cancellable():
-            assert 0 <= (await bucket.look()).available["tokens"] <= 1000
+            assert 0 <= (await bucket.state()).available["tokens"] <= 1000
 
     start = anyio.current_time()
     async with anyio.create_task_group() as group:
         group.start_soon(victim)
         group.start_soon(caller, 500, 600)
         group.start_soon(watcher)
-    state, passed = await bucket.look(), anyio.current_time() - start
+    state, passed = await bucket.state(), anyio.current_time() - start
     assert 100 - len(served) - 1e-6 <= state.available <= 100 - len(served) + passed + 1e-6
     tokens = 1000 - sum(served)
     assert tokens - 1e-6 <= state.available["tokens"] <= tokens + 10 * passed + 1e-6
 
 
-@scenario("local.TokenBucket.hold_off", "local.TokenBucket.look")
+@scenario("local.TokenBucket.hold_off", "local.TokenBucket.state")
 async def nobody_goes_while_a_bucket_is_held_off():
     bucket, went, held = TokenBucket(1, burst=1), [], []
     await bucket.acquire()
@@ -144,7 +144,7 @@ async def nobody_goes_while_a_bucket_is_held_off():
         with cancellable():
             await bucket.hold_off(20)
             held.append(anyio.current_time())
-            assert (await bucket.look()).available == 0
+            assert (await bucket.state()).available == 0
 
     async with anyio.create_task_group() as group:
         group.start_soon(spender)

@@ -34,8 +34,8 @@ class Spendings:
 @on_every_engine("shared.RateLimiter.acquire")
 async def spendings_keep_to_the_rate(world):
     async with world.open() as store, world.open() as elsewhere:
-        limiter = RateLimiter(store, "x", rate=1, burst=2)
-        other = RateLimiter(elsewhere, "x", rate=1, burst=2)
+        limiter = RateLimiter(store, "x", Limit(1, burst=2))
+        other = RateLimiter(elsewhere, "x", Limit(1, burst=2))
         spendings, served = Spendings(1, 2), []
 
         async def spender(limiter, cost):
@@ -67,7 +67,7 @@ async def spendings_keep_to_the_rate(world):
 @on_every_engine("shared.RateLimiter.acquire", "shared.RateLimiter.try_acquire")
 async def what_was_booked_is_given_back(world):
     async with world.open() as store:
-        limiter = RateLimiter(store, "x", rate=1, burst=100)
+        limiter = RateLimiter(store, "x", Limit(1, burst=100))
         await limiter.acquire(100)
         start, waits = anyio.current_time(), []
 
@@ -95,7 +95,7 @@ async def what_was_booked_is_given_back(world):
 @on_every_engine("shared.RateLimiter.try_acquire")
 async def one_try_spends_all_or_nothing(world):
     async with world.open() as store:
-        limiter, served, cancelled = RateLimiter(store, "x", rate=1, per=1000, burst=2), [], []
+        limiter, served, cancelled = RateLimiter(store, "x", Limit(1, per=1000, burst=2)), [], []
         with cancellable() as scope:
             await limiter.try_acquire()
         if scope.cancelled_caught:
@@ -126,7 +126,7 @@ async def one_try_spends_all_or_nothing(world):
 @on_every_engine("shared.RateLimiter.acquire")
 async def who_has_no_time_to_wait_books_nothing(world):
     async with world.open() as store:
-        limiter, gave_up = RateLimiter(store, "x", rate=1, burst=100), []
+        limiter, gave_up = RateLimiter(store, "x", Limit(1, burst=100)), []
         await limiter.acquire(100)
         start = anyio.current_time()
 
@@ -163,7 +163,7 @@ async def who_has_no_time_to_wait_books_nothing(world):
 async def what_several_booked_is_all_given_back(world):
     """They give up together: if the earlier went first, the later would bury it."""
     async with world.open() as store:
-        limiter, cancelled = RateLimiter(store, "x", rate=1, burst=100), []
+        limiter, cancelled = RateLimiter(store, "x", Limit(1, burst=100)), []
         await limiter.acquire(100)
 
         async def victim():
@@ -189,7 +189,7 @@ async def what_several_booked_is_all_given_back(world):
 @on_every_engine("shared.RateLimiter.__aenter__", "shared.RateLimiter.__aexit__")
 async def a_block_spends_one(world):
     async with world.open() as store:
-        limiter, spendings, served = RateLimiter(store, "x", rate=1, burst=2), Spendings(1, 2), []
+        limiter, spendings, served = RateLimiter(store, "x", Limit(1, burst=2)), Spendings(1, 2), []
 
         async def spender():
             async with limiter:
@@ -208,12 +208,12 @@ async def a_block_spends_one(world):
         assert len(served) >= 2
 
 
-@on_every_engine("shared.RateLimiter.spend", "shared.RateLimiter.look")
+@on_every_engine("shared.RateLimiter.spend", "shared.RateLimiter.state")
 async def what_was_booked_and_not_needed_is_given_back(world):
     """In all limits or in none, wherever a block is cancelled; a correction is not lost with it."""
     limits = [Limit(100, per=100), Limit(1000, per=100, unit="tokens")]
     async with world.open() as store:
-        limiter, served, booked = RateLimiter(store, "x", limits=limits), [], []
+        limiter, served, booked = RateLimiter(store, "x", *limits), [], []
 
         async def caller(tokens, really):
             async with limiter.spend({"tokens": tokens}) as spending:
@@ -229,7 +229,7 @@ async def what_was_booked_and_not_needed_is_given_back(world):
         async def watcher():
             await newcomer()
             with cancellable():
-                state = await limiter.look()
+                state = await limiter.state()
                 assert 0 <= state.available["tokens"] <= 1000
 
         start = anyio.current_time()
@@ -238,7 +238,7 @@ async def what_was_booked_and_not_needed_is_given_back(world):
             group.start_soon(caller, 500, 600)
             group.start_soon(watcher)
         await limiter.acquire({"tokens": 0})
-        state, passed = await limiter.look(), anyio.current_time() - start + LATE
+        state, passed = await limiter.state(), anyio.current_time() - start + LATE
         calls, tokens = len(booked) + 1, sum(booked)
         assert 600 in served
         # what the victim booked may be lost if the other has booked after it
@@ -252,7 +252,7 @@ async def what_was_booked_and_not_needed_is_given_back(world):
 async def nobody_goes_while_it_is_held_off(world):
     """Neither those that came before and wait, nor those that come then, nor those of another process."""
     async with world.open() as store, world.open() as elsewhere:
-        limiter, other = (RateLimiter(one, "x", rate=1, burst=1) for one in (store, elsewhere))
+        limiter, other = (RateLimiter(one, "x", Limit(1, burst=1)) for one in (store, elsewhere))
         went, held = [], []
         await limiter.acquire()
         start = anyio.current_time()

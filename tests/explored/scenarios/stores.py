@@ -9,7 +9,7 @@ from explored.referees import Fair
 from explored.scenarios.holds import TTL, Holder, nothing_is_held
 from explored.world import at_rest, pause
 
-from tenure import LeaseLost, Lock, RateLimiter, StoreClosed, WorkQueue
+from tenure import LeaseLost, Limit, Lock, RateLimiter, StoreClosed, WorkQueue
 from tenure.engine import Ping, Reply
 from tenure.testing import cancellable, newcomer
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
@@ -50,7 +50,7 @@ async def closing_a_store_ends_all_that_is_done_with_it(world):
     async with world.open() as witness:
         await WorkQueue(witness, "full").put("a")
         task_id = await WorkQueue(witness, "one").put("a")
-        await RateLimiter(witness, "rate", rate=1, per=1000, burst=1).acquire()
+        await RateLimiter(witness, "rate", Limit(1, per=1000, burst=1)).acquire()
         ends = []
 
         async def tell(end, call):

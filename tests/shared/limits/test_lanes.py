@@ -12,6 +12,7 @@ import pytest
 import tenure
 from tenure import Limit, RateLimiter, WouldExceedDeadline
 from tenure.engine import Refund, Spend
+from tenure.shared.limits._spenders import RESTING
 from tenure.testing import Fault
 
 LIMITS = [Limit(20, burst=5), Limit(1200, per=60, burst=8)]
@@ -87,11 +88,10 @@ class Load:
 @pytest.mark.parametrize("how", ["deadline", "cancel"])
 async def test_callers_that_give_up_cost_the_others_nothing(open_store_on, virtual_clock, how, kind, spend):
     options = dict(KINDS[kind])
-    limits = options.pop("limits", None)
-    given = {"limits": limits} if limits else {"rate": 20, "burst": options["burst"]}
+    limits = options.pop("limits", None) or [Limit(20, burst=options["burst"])]
     # real time counts for a session too: a busy machine must not end it
     async with open_store_on(ttl=60.0) as store:
-        limiter = RateLimiter(store, "api", **given)
+        limiter = RateLimiter(store, "api", *limits)
         spent = await Load([limiter], virtual_clock, **options, spend=spend).run(how)
         # a large cost may be on its way at the end of a second
         room = max(options["costs"]) - 1
@@ -99,12 +99,12 @@ async def test_callers_that_give_up_cost_the_others_nothing(open_store_on, virtu
         assert sum(spent) >= 57 - room
         await virtual_clock.settle()
         await anyio.sleep(0.05)
-        assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
+        assert (await limiter.state()).retry_after == pytest.approx(0, abs=0.002)
 
 
 @pytest.mark.backends("asyncio")
 async def test_callers_that_wait_for_give_up_too(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=20, burst=1)
+    limiter = RateLimiter(store, "api", Limit(20, burst=1))
     spent = await Load([limiter], virtual_clock, costs=(1,), burst=1).run("wait_for")
     assert min(spent) >= 19
 
@@ -116,13 +116,66 @@ async def test_callers_of_many_processes_that_give_up(open_store_on, virtual_clo
         limiters = []
         for _ in range(stores):
             store = await stack.enter_async_context(open_store_on(ttl=3))
-            limiters.append(RateLimiter(store, "api", rate=20, burst=1))
+            limiters.append(RateLimiter(store, "api", Limit(20, burst=1)))
         spent = await Load(limiters, virtual_clock, costs=(1,), burst=1).run("cancel")
     assert all(amount >= 18 for amount in spent)
 
 
+@pytest.mark.parametrize("stores", [2, 4])
+async def test_callers_of_several_processes_that_want_different_amounts(open_store_on, virtual_clock, stores):
+    async with AsyncExitStack() as stack:
+        limiters = []
+        for _ in range(stores):
+            store = await stack.enter_async_context(open_store_on(ttl=60))
+            limiters.append(RateLimiter(store, "api", Limit(20, burst=5)))
+        spent = await Load(limiters, virtual_clock, **KINDS["mixed"]).run("cancel", seconds=10)
+    assert sum(spent) >= 0.95 * 200, spent
+
+
+async def test_who_wants_less_goes_at_once_when_a_large_cost_leaves(store, virtual_clock):
+    limiter, went = RateLimiter(store, "api", Limit(10, burst=10)), []
+    await limiter.acquire(10)
+    start = virtual_clock.now()
+
+    async def call(cost):
+        await limiter.acquire(cost)
+        went.append((cost, virtual_clock.now() - start))
+
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as large:
+            large.start_soon(call, 9)
+            await anyio.sleep(0.1)
+            for cost in (4, 6, 5):
+                group.start_soon(call, cost)
+                await virtual_clock.settle()
+            await anyio.sleep(0.7)
+            large.cancel_scope.cancel()
+    assert went == [(cost, pytest.approx(time, abs=0.01)) for cost, time in ((4, 0.8), (6, 1.0), (5, 1.5))]
+
+
+async def test_what_costs_nothing_waits_for_a_hold_alone(store, virtual_clock):
+    limiter = RateLimiter(store, "api", Limit(1), Limit(1, unit="tokens"))
+    nothing = {"requests": 0}
+    await limiter.acquire({"tokens": 1})
+    with anyio.fail_after(0.1):
+        await limiter.acquire(nothing)
+    await limiter.hold_off(5)
+    start = virtual_clock.now()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(limiter.acquire, nothing)
+    assert virtual_clock.now() - start == pytest.approx(5, abs=0.01)
+
+
+async def test_only_a_few_names_that_are_not_in_use_are_kept(store, virtual_clock):
+    for n in range(1000):
+        limiter = RateLimiter(store, f"user {n}", Limit(5))
+        await limiter.acquire()
+    assert len(limiter._spenders._by_key) <= 2 * RESTING
+
+
 async def test_the_next_in_line_goes_when_the_first_gives_up(store, virtual_clock):
-    limiter, went = RateLimiter(store, "api", rate=2, burst=1), []
+    limiter, went = RateLimiter(store, "api", Limit(2, burst=1)), []
     await limiter.acquire()
     start = virtual_clock.now()
 
@@ -144,9 +197,9 @@ async def test_the_next_in_line_goes_when_the_first_gives_up(store, virtual_cloc
 @pytest.mark.parametrize("count", [20, 60, 200, 500])
 async def test_callers_that_are_cancelled_together_leave_nothing_booked(store, virtual_clock, count):
     for limiter in (
-        RateLimiter(store, "api", rate=20, burst=1),
-        RateLimiter(store, "two", limits=[Limit(20, burst=1), Limit(900, per=60, burst=9)]),
-        RateLimiter(store, "fast", rate=5000, burst=1),
+        RateLimiter(store, "api", Limit(20, burst=1)),
+        RateLimiter(store, "two", Limit(20, burst=1), Limit(900, per=60, burst=9)),
+        RateLimiter(store, "fast", Limit(5000, burst=1)),
     ):
         await limiter.acquire()
         await anyio.sleep(1)
@@ -157,20 +210,20 @@ async def test_callers_that_are_cancelled_together_leave_nothing_booked(store, v
             group.cancel_scope.cancel()
         await virtual_clock.settle()
         await anyio.sleep(0.05)
-        assert (await limiter.look()).retry_after == pytest.approx(0, abs=0.002)
+        assert (await limiter.state()).retry_after == pytest.approx(0, abs=0.002)
 
 
 async def test_what_is_booked_ends_with_its_session(open_store_on, virtual_clock):
     """A large cost far ahead, of a process that dies."""
     async with open_store_on(ttl=3) as store:
-        limiter = RateLimiter(store, "api", rate=1, burst=60)
+        limiter = RateLimiter(store, "api", Limit(1, burst=60))
         await limiter.acquire(60)
         async with open_store_on(ttl=3) as other:
             async with anyio.create_task_group() as group:
 
                 async def dies():
                     with pytest.raises(tenure.StoreClosed):
-                        await RateLimiter(other, "api", rate=1, burst=60).acquire(50)
+                        await RateLimiter(other, "api", Limit(1, burst=60)).acquire(50)
 
                 group.start_soon(dies)
                 await anyio.sleep(0.5)
@@ -182,7 +235,7 @@ async def test_what_is_booked_ends_with_its_session(open_store_on, virtual_clock
 
 async def test_callers_of_a_lost_session_stand_in_line_again(faulty, virtual_clock):
     async with tenure.open_store(faulty, ttl=3) as store:
-        limiter = RateLimiter(store, "api", rate=0.1, burst=1)
+        limiter = RateLimiter(store, "api", Limit(0.1, burst=1))
         await limiter.acquire()
         start = virtual_clock.now()
         async with anyio.create_task_group() as group:
@@ -207,14 +260,14 @@ async def test_processes_get_equal_parts_of_a_high_rate(open_store_on, virtual_c
             async with anyio.create_task_group() as group:
                 for n, store in enumerate(stores):
                     for _ in range(20 * (n + 1)):
-                        group.start_soon(serve, n, RateLimiter(store, "api", rate=200, burst=1))
+                        group.start_soon(serve, n, RateLimiter(store, "api", Limit(200, burst=1)))
     assert sum(served) == pytest.approx(600, rel=0.05)
     assert min(served) >= 75
 
 
 async def test_a_process_serves_a_high_rate(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
-        limiter, start = RateLimiter(store, "api", rate=10_000, burst=1), virtual_clock.now()
+        limiter, start = RateLimiter(store, "api", Limit(10_000, burst=1)), virtual_clock.now()
         async with anyio.create_task_group() as group:
             for _ in range(3000):
                 group.start_soon(limiter.acquire)
@@ -223,13 +276,13 @@ async def test_a_process_serves_a_high_rate(recording, virtual_clock):
 
 
 async def test_a_look_counts_the_callers_that_wait_here(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=2, burst=4)
+    limiter = RateLimiter(store, "api", Limit(2, burst=4))
     await limiter.acquire(4)
     async with anyio.create_task_group() as group:
         for _ in range(10):
             group.start_soon(limiter.acquire)
         await anyio.sleep(0.01)
-        assert (await limiter.look()).retry_after == pytest.approx(5.5, abs=0.02)
+        assert (await limiter.state()).retry_after == pytest.approx(5.5, abs=0.02)
         with anyio.fail_after(5), pytest.raises(WouldExceedDeadline) as refused:
             await limiter.acquire(fail_fast=True)
         assert refused.value.delay == pytest.approx(5.5, abs=0.02)
@@ -239,7 +292,7 @@ async def test_a_look_counts_the_callers_that_wait_here(store, virtual_clock):
 
 async def test_a_large_cost_is_not_overtaken_for_ever(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as one, open_store_on(ttl=3) as two:
-        small, large = (RateLimiter(store, "api", rate=20, burst=20) for store in (one, two))
+        small, large = (RateLimiter(store, "api", Limit(20, burst=20)) for store in (one, two))
         await small.acquire(20)
         async with anyio.create_task_group() as group:
 

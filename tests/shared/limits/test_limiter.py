@@ -8,7 +8,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import OutcomeUnknown, RateLimiter, WouldExceedDeadline
+from tenure import Limit, OutcomeUnknown, RateLimiter, WouldExceedDeadline
 from tenure.engine import Refund, Spend
 from tenure.testing import Fault, assert_checkpoints
 from tenure.waiting import Line
@@ -18,7 +18,7 @@ NEAR = 0.002  # engines may keep time in microseconds
 
 @pytest.mark.parametrize(("rate", "burst"), [(1, 1), (10, 1), (100, 5), (0.5, 2), (3, 3), (7, 1.5)])
 async def test_rate_and_burst_are_exact(store, virtual_clock, rate, burst):
-    limiter = RateLimiter(store, "api", rate=rate, burst=burst)
+    limiter = RateLimiter(store, "api", Limit(rate, burst=burst))
     count = int(burst) + 20
     start = virtual_clock.now()
     for _ in range(count):
@@ -28,7 +28,7 @@ async def test_rate_and_burst_are_exact(store, virtual_clock, rate, burst):
 
 
 async def test_a_block_spends_one_before_it_and_gives_nothing_back(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=2)
+    limiter = RateLimiter(store, "api", Limit(1, burst=2))
     begin = virtual_clock.now()
     for _ in range(3):
         async with limiter:
@@ -41,7 +41,7 @@ async def test_a_block_spends_one_before_it_and_gives_nothing_back(store, virtua
 
 
 async def test_what_is_free_is_not_refused_for_a_rounding_error(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=3, burst=1)
+    limiter = RateLimiter(store, "api", Limit(3, burst=1))
     times = depth.share(200)
     for _ in range(times):
         assert await limiter.try_acquire()
@@ -55,18 +55,18 @@ async def test_what_is_free_is_not_refused_for_a_rounding_error(store, virtual_c
 
 async def test_the_defaults(store, virtual_clock):
     # burst: what comes in `per` seconds
-    limiter = RateLimiter(store, "api", rate=5, per=60)
+    limiter = RateLimiter(store, "api", Limit(5, per=60))
     assert [await limiter.try_acquire() for _ in range(6)] == [True] * 5 + [False]
     start = virtual_clock.now()
     await limiter.acquire()
     assert virtual_clock.now() - start == pytest.approx(12, abs=NEAR)
-    slow = RateLimiter(store, "slow", rate=0.5)
+    slow = RateLimiter(store, "slow", Limit(0.5))
     assert [await slow.try_acquire() for _ in range(2)] == [True, False]
 
 
 async def test_one_round_trip_even_when_it_has_to_wait(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
-        limiter = RateLimiter(store, "api", rate=1, burst=1)
+        limiter = RateLimiter(store, "api", Limit(1, burst=1))
         await limiter.acquire()
         recording.take()
         await limiter.acquire()
@@ -76,7 +76,7 @@ async def test_one_round_trip_even_when_it_has_to_wait(recording, virtual_clock)
 @pytest.mark.parametrize(("rate", "burst"), [(1, 100), (10_000, 1)], ids=["free", "due soon"])
 async def test_many_callers_share_a_round_trip(recording, virtual_clock, rate, burst):
     async with tenure.open_store(recording, ttl=300) as store:
-        limiter = RateLimiter(store, "api", rate=rate, burst=burst)
+        limiter = RateLimiter(store, "api", Limit(rate, burst=burst))
         async with anyio.create_task_group() as group:
             for _ in range(100):
                 group.start_soon(limiter.acquire)
@@ -85,7 +85,7 @@ async def test_many_callers_share_a_round_trip(recording, virtual_clock, rate, b
 
 async def test_refused_at_once_when_the_deadline_does_not_leave_the_time(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
-        limiter = RateLimiter(store, "api", rate=1, burst=1)
+        limiter = RateLimiter(store, "api", Limit(1, burst=1))
         await limiter.acquire()
         start = virtual_clock.now()
         recording.take()
@@ -100,7 +100,7 @@ async def test_refused_at_once_when_the_deadline_does_not_leave_the_time(recordi
 
 
 async def test_by_default_it_sleeps_out_its_scope_and_books_nothing(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
+    limiter = RateLimiter(store, "api", Limit(1, burst=1))
     await limiter.acquire()
     start = virtual_clock.now()
     for _ in range(3):
@@ -113,7 +113,7 @@ async def test_by_default_it_sleeps_out_its_scope_and_books_nothing(store, virtu
 
 
 async def test_a_deadline_that_is_moved_meanwhile(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
+    limiter = RateLimiter(store, "api", Limit(1, burst=1))
     await limiter.acquire()
     start = virtual_clock.now()
     async with anyio.create_task_group() as group:
@@ -130,7 +130,7 @@ async def test_a_deadline_that_is_moved_meanwhile(store, virtual_clock):
 
 
 async def test_in_a_scope_that_is_cancelled_already(store, virtual_clock):
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
+    limiter = RateLimiter(store, "api", Limit(1, burst=1))
     with anyio.CancelScope() as scope:
         scope.cancel()
         await limiter.acquire()
@@ -150,8 +150,8 @@ async def test_booked_and_then_cancelled_in_the_same_turn(store, virtual_clock, 
             spending.cancel()
             return granted
 
-    monkeypatch.setattr("tenure.shared.limits._spenders.Line", Cancelling)
-    limiter = RateLimiter(store, "api", rate=1, burst=1)
+    monkeypatch.setattr("tenure.shared.limits._lanes.Line", Cancelling)
+    limiter = RateLimiter(store, "api", Limit(1, burst=1))
     spending = asyncio.get_running_loop().create_task(limiter.try_acquire())
     with pytest.raises(asyncio.CancelledError):
         await spending
@@ -160,7 +160,7 @@ async def test_booked_and_then_cancelled_in_the_same_turn(store, virtual_clock, 
 
 
 async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, faulty_store, virtual_clock):
-    limiter = RateLimiter(faulty_store, "api", rate=1)
+    limiter = RateLimiter(faulty_store, "api", Limit(1))
     await limiter.acquire()
     faulty.plan(Fault.LOST_REPLY, on=Spend)
     faulty.plan(Fault.LOST_REQUEST, times=30)
@@ -170,7 +170,7 @@ async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, f
 
 
 async def test_a_frozen_link_delays_and_no_more(faulty, faulty_store, virtual_clock):
-    limiter = RateLimiter(faulty_store, "api", rate=1, burst=2)
+    limiter = RateLimiter(faulty_store, "api", Limit(1, burst=2))
     await limiter.acquire()
     faulty.pause(before_effect=True)
     async with anyio.create_task_group() as group:
@@ -180,7 +180,7 @@ async def test_a_frozen_link_delays_and_no_more(faulty, faulty_store, virtual_cl
 
 
 async def test_it_is_a_checkpoint(store):
-    limiter = RateLimiter(store, "api", rate=100)
+    limiter = RateLimiter(store, "api", Limit(100))
     await limiter.acquire()
     with assert_checkpoints():
         await limiter.acquire()
@@ -191,18 +191,18 @@ async def test_it_is_a_checkpoint(store):
 async def test_wrong_arguments(store):
     for wrong in (0, -1, inf, nan):
         with pytest.raises(ValueError, match="rate"):
-            RateLimiter(store, "api", rate=wrong)
+            RateLimiter(store, "api", Limit(wrong))
         with pytest.raises(ValueError, match="per"):
-            RateLimiter(store, "api", rate=1, per=wrong)
+            RateLimiter(store, "api", Limit(1, per=wrong))
         with pytest.raises(ValueError, match="cost"):
-            await RateLimiter(store, "api", rate=1).acquire(wrong)
+            await RateLimiter(store, "api", Limit(1)).acquire(wrong)
     for wrong in (0.5, inf, nan):
         with pytest.raises(ValueError, match="burst"):
-            RateLimiter(store, "api", rate=1, burst=wrong)
+            RateLimiter(store, "api", Limit(1, burst=wrong))
     for name in ("rate", "per", "burst"):
         with pytest.raises(TypeError, match=f"{name} must be a number.*, not str"):
-            RateLimiter(store, "api", **{"rate": 1, name: "5"})
+            Limit(**{"rate": 1, name: "5"})
     with pytest.raises(ValueError, match="at most the burst of 2"):
-        await RateLimiter(store, "api", rate=1, burst=2).try_acquire(3)
+        await RateLimiter(store, "api", Limit(1, burst=2)).try_acquire(3)
     with pytest.raises(ValueError, match="name"):
-        RateLimiter(store, "", rate=1)
+        RateLimiter(store, "", Limit(1))

@@ -17,6 +17,7 @@ from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._stop import Stop
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.limits import Limit
 from tenure.shared import RateLimiter, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
@@ -218,7 +219,9 @@ class _Job:
         if o.rate is not None:
             # a second's worth at once, not an hour's
             burst = max(1.0, o.rate.number / o.rate.per)
-            limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
+            limiter = RateLimiter(
+                store, f"run:{self._name}", Limit(o.rate.number, per=o.rate.per, burst=burst)
+            )
         threads = not self._handler.is_async
         workers = Workers(
             queue,

@@ -12,9 +12,14 @@ from ._codec import Argument, microseconds
 def spend(op: Spend) -> list[Argument]:
     """The arguments of `Spend`: of each request the longest wait, the horizon, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
+    last, part = None, []
     for request in op.requests:
-        waits = ["" if wait is None else microseconds(wait) for wait in (request.max_wait, request.horizon)]
-        arguments += (*waits, *[cost or 0 for cost in request.costs])
+        if request is not last:  # most are alike
+            waits = [
+                "" if wait is None else microseconds(wait) for wait in (request.max_wait, request.horizon)
+            ]
+            last, part = request, [*waits, *[cost or 0 for cost in request.costs]]
+        arguments += part
     return arguments
 
 

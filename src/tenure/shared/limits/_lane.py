@@ -1,23 +1,20 @@
-"""The line of a limiter's callers in this process, and the bookings for the first callers.
+"""A line of callers of a limiter in this process, and the slots that the process has booked for the first of them.
 
-A booking is not its caller's: it goes to the first who wants as much. So who leaves costs nobody behind him anything,
-and bookings for more than the callers that are left are given back, the last first.
+A slot is not its caller's: it goes to the first who wants no more, and what is left of it to the next. So who leaves
+costs nobody behind him anything, and slots for more than the callers that are left are given back, the last first.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
 from math import inf
 from random import uniform
 
 from tenure.arguments import LONGEST
-from tenure.engine import RateLimit, Spending, SpendRequest
+from tenure.engine import ROUNDING, Booking, RateLimit, RefundRequest, Spending, SpendRequest
 from tenure.store import Session
-from tenure.waiting import Waiter, now
+from tenure.waiting import Line, Waiter, now
 
 HORIZON = 0.1
 """Seconds: while more is booked ahead by any process, nobody books."""
@@ -25,23 +22,30 @@ HORIZON = 0.1
 PATIENCE = 0.5
 """Seconds: whoever was refused asks again after at most so many. Bookings may be given back meanwhile."""
 
+REMEMBERED = 3
+"""For so many answers a process keeps in mind that others book as well."""
 
-@dataclass(slots=True, eq=False)
+SEARCHED = 64
+"""So many callers are looked at for one that a slot suffices for."""
+
+_NOTHING = 1e-9
+
+Amounts = tuple[float, ...]
+"""An amount of each limit."""
+
+
 class Place:
-    """A caller's place in the line: what it wants, until when on the loop's clock; `at_once` or not at all."""
+    """A caller's place: what it wants, until when on the loop's clock (-inf: at once or not at all)."""
 
-    limits: tuple[RateLimit, ...]
-    costs: tuple[float, ...]
-    deadline: float = inf
-    at_once: bool = False
-    number: int = 0
-    """Its order of arrival."""
-    in_line: bool = False
-    """True while it stands in the line, and nothing was asked for it."""
-    booked: Kind | None = None
-    slot: Slot | None = None
-    """The slot that it was granted."""
-    max_wait: float | None = None
+    __slots__ = ("costs", "deadline", "granted", "lane", "limits")
+
+    def __init__(self, limits: tuple[RateLimit, ...], costs: Amounts, deadline: float) -> None:
+        self.limits = limits
+        self.costs = costs
+        self.deadline = deadline
+        self.lane: Lane | None = None
+        self.granted: Slot | Session | None = None
+        """The slot in which it goes, or the session whose booking need not wait."""
 
     def left(self) -> float:
         """Seconds until its deadline."""
@@ -49,130 +53,129 @@ class Place:
 
     def request(self, horizon: float) -> SpendRequest:
         """The request to the engine."""
-        left = 0.0 if self.at_once else self.left()
-        self.max_wait = None if left > LONGEST else left
-        return SpendRequest(self.costs, self.max_wait, None if self.at_once else horizon)
+        if self.deadline == -inf:
+            return SpendRequest(self.costs, 0.0)
+        left = self.left()
+        return SpendRequest(self.costs, None if left > LONGEST else left, horizon)
 
-
-_numbers = count()
 
 Spot = Waiter[Place, Spending]
 """The waiter of a place."""
 
 
-@dataclass(slots=True, eq=False)
 class Slot:
-    """A booking for one caller. It is due at a time of the loop, from which the seconds are taken off for which
-    the limiter was held off.
+    """A booking of the process. It is due at a time of the loop, from which the seconds are taken off for which the
+    limiter was held off.
     """
 
-    due: float
-    session: Session
-    spending: Spending
-    place: Place
-    """The place for which it was asked; another may use it."""
-    number: int
-    """Rises with each booking."""
-    used: bool = False
+    __slots__ = ("costs", "due", "limits", "session", "spending")
 
+    def __init__(self, place: Place, session: Session, spending: Spending, due: float) -> None:
+        self.limits = place.limits
+        self.costs = place.costs
+        self.session = session
+        self.spending = spending
+        self.due = due
 
-@dataclass(slots=True, eq=False)
-class Kind:
-    """The callers that want the same, in order, and a slot for each of them that has not left."""
-
-    slots: list[Slot] = field(default_factory=list[Slot])
-    spots: deque[Spot] = field(default_factory=deque[Spot])
-    count: int = 0
+    def refund(self, amounts: Amounts) -> RefundRequest:
+        """The request that gives so much of it back."""
+        bookings = self.spending.bookings
+        if amounts != self.costs:
+            parts = zip(bookings, amounts, self.limits, strict=True)
+            bookings = tuple([Booking(booking.end, cost / limit.rate) for booking, cost, limit in parts])
+        return RefundRequest(bookings)
 
 
 class Lane:
     """The callers that want something of the same limits. Callers of other limits are not in their way."""
 
-    def __init__(self, limits: tuple[RateLimit, ...]) -> None:
-        self.spots: deque[Spot] = deque()
-        """The callers without a booking; some have left."""
-        self.wanted: dict[str, float] = {limit.name: 0.0 for limit in limits}
-        """The amount of each limit that they want."""
-        self.kinds: dict[tuple[float, ...], Kind] = {}
+    def __init__(
+        self, limits: tuple[RateLimit, ...], zeros: tuple[bool, ...], on_leave: Callable[[Spot], None]
+    ) -> None:
+        self.limits = limits
+        self.zeros = zeros
+        """The limits in which they cost nothing; empty if there is none."""
+        self.line: Line[Place, Spending] = Line(on_leave)
+        self.slots: list[Slot] = []
+        """The first that is due first."""
+        self._wanted: list[float] | None = None
+        """The amounts that `wanted` returned, kept up to date; None while nobody has asked."""
         self.ask_at = -inf
-        """The time to ask for the callers without a booking, without the time for which the limiter was held off."""
+        """The time to ask for the callers without a slot, without the time for which the limiter was held off."""
         self._ahead = HORIZON / 2
         self._free = True
         self._refused = 0
         self._taken = -inf
-        self._count = 0
+        self._costly = zeros.index(False) if False in zeros else 0
+        self._end = 0.0
+        self._others = 0
+        """Above 0 if others seem to book as well: they did before one of the last answers."""
 
-    def join(self, spot: Spot, *, first: bool = False) -> None:
-        """Add a caller at the end of the line, or at its front."""
-        if first:
-            self.spots.appendleft(spot)
-        else:
-            self.spots.append(spot)
-            spot.want.number = next(_numbers)
-        spot.want.in_line = True
-        self._count += 1
-        self._want(spot.want, 1)
+    def join(self, place: Place) -> Spot:
+        """Add a caller at the end of the line."""
+        place.lane = self
+        if self._wanted is not None:
+            self._want(place.costs, 1)
+        return self.line.join(place)
 
-    def leave(self, place: Place) -> None:
-        """Take a caller out that has no booking; its spot goes later."""
-        self._out(place)
-        if len(self.spots) > 2 * self._count + 16:
-            self.spots = deque([spot for spot in self.spots if spot.want.in_line])
-
-    def first(self) -> Spot | None:
-        """The first caller without a booking."""
-        while self.spots:
-            spot = self.spots[0]
-            if spot.want.in_line and spot.waiting:
-                return spot
-            self.spots.popleft()
-            if spot.want.in_line:
-                self._out(spot.want)
-        return None
-
-    def take_first(self) -> Spot:
-        """Take out what `first` has returned."""
-        spot = self.spots.popleft()
-        self._out(spot.want)
-        return spot
+    def out(self, place: Place) -> None:
+        """Note that a caller has left the line."""
+        if self._wanted is not None:
+            self._want(place.costs, -1)
+            if self.line.first is None:
+                self._wanted = None  # no rounding adds up
 
     @property
-    def waits(self) -> bool:
-        """True if there is a caller without a booking."""
-        return bool(self.spots) and self.first() is not None
+    def asks(self) -> bool:
+        """True if there is a caller without a slot."""
+        slots, first = self.slots, self.line.first
+        return first is not None and (
+            not slots or len(self.line) > len(slots) or not _fits(first.want.costs, slots[0].costs)
+        )
 
     def delay(self, place: Place, held: float) -> float:
         """The least delay of a caller that joins now, as far as this process knows."""
         ahead, delay = self._taken + held - now(), 0.0
-        for limit, cost in zip(place.limits, place.costs, strict=True):
+        for limit, cost, wanted in zip(self.limits, place.costs, self.wanted(), strict=True):
             if cost:
-                seconds = (self.wanted[limit.name] + cost) / limit.rate
+                seconds = (wanted + cost) / limit.rate
                 delay = max(delay, seconds + (ahead if ahead > 0 else -limit.burst / limit.rate))
         return delay
 
+    def wanted(self) -> list[float]:
+        """The amount of each limit that the callers want beyond the slots."""
+        if self._wanted is None:
+            self._wanted = [0.0] * len(self.limits)
+            for spot in self.line:
+                self._want(spot.want.costs, 1)
+            for slot in self.slots:
+                self._want(slot.costs, -1)
+        return [max(0.0, amount) for amount in self._wanted]
+
     # asking
 
-    def ask(self, room: int, limits: tuple[RateLimit, ...] | None) -> list[Spot]:
-        """Take out the callers to ask for: as many as are due in half the horizon at most, and all that are free."""
+    def ask(self, room: int) -> list[Spot]:
+        """The callers to ask for: as many as are due in half the horizon at most, and all that are free."""
         asked: list[Spot] = []
-        total: list[float] = []
-        while len(asked) < room and (spot := self.first()) is not None:
+        costs, share, total = (), 0.0, 0.0
+        spot, n, slots = self.line.head(), 0, self.slots
+        while spot is not None and len(asked) < room:
             place = spot.want
-            if limits not in (None, place.limits):
-                break
-            limits = place.limits
-            total = list(map(sum, zip(total, place.costs, strict=True))) if asked else list(place.costs)
-            if asked and any(
-                amount > limit.rate * self._ahead + limit.burst * self._free
-                for amount, limit in zip(total, limits, strict=True)
-            ):
-                break
-            asked.append(self.take_first())
+            if n >= len(slots) or not _fits(place.costs, slots[n].costs):
+                if place.costs is not costs:
+                    costs, share = place.costs, self._share(place.costs)
+                total += share
+                if asked and total > 1 + _NOTHING:
+                    break
+                if spot.waiting:
+                    asked.append(spot)
+            n += 1
+            spot = spot.following
         return asked
 
-    def refused(self, place: Place, delay: float, horizon: float, held: float) -> None:
+    def refused(self, costs: Amounts, delay: float, horizon: float, held: float) -> None:
         """Ask again when the bookings ahead end within the horizon: the sooner, the more often it was refused."""
-        own = max(cost / limit.rate for limit, cost in zip(place.limits, place.costs, strict=True))
+        own = max(cost / limit.rate for limit, cost in zip(self.limits, costs, strict=True))
         self._free = False
         self._refused += 1
         ahead = max(0.0, delay - own)
@@ -192,88 +195,103 @@ class Lane:
 
     # slots
 
-    def book(self, spot: Spot, slot: Slot) -> None:
-        """Add a slot for a caller."""
-        kind = self.kinds.setdefault(slot.place.costs, Kind())
-        insort(kind.slots, slot, key=lambda slot: slot.due)
-        if spot.waiting:
-            kind.spots.append(spot)
-            kind.count += 1
-            spot.want.booked = kind
+    def booked(self, spending: Spending, *, first: bool) -> None:
+        """Note the end of the last booking; `first` of an answer: and whether others have booked before it."""
+        booking = self._booking(spending)
+        if first:
+            alone = abs(booking.end - booking.size - self._end) <= ROUNDING
+            self._others = max(0, self._others - 1) if alone else REMEMBERED
+        self._end = booking.end
 
-    def next_for(self, slot: Slot) -> Spot | None:
-        """Take out the first caller that may use the slot; None if there is none."""
-        kind = self.kinds.get(slot.place.costs)
-        while kind is not None and kind.spots:
-            spot = kind.spots.popleft()
-            if spot.want.booked is kind:
-                spot.want.booked = None
-                kind.count -= 1
-                return spot
-        return self.take_first() if self._first_fits(slot) else None
+    def add(self, slot: Slot) -> None:
+        """Add a slot."""
+        insort(self.slots, slot, key=lambda slot: slot.due)
+        self._want(slot.costs, -1)
 
-    def spare(self, kind: Kind) -> list[Slot]:
-        """Take out the slots that nobody needs: a caller without a booking moves up, if it wants as much.
+    def take(self) -> Slot:
+        """Take out the first slot."""
+        slot = self.slots.pop(0)
+        self._want(slot.costs, 1)
+        return slot
 
-        Only the last booking can be given back. So the bookings of other kinds behind it go too, and their callers get
-        others; while that happens, less is booked ahead.
+    def next_for(self, amounts: Amounts, *, largest: bool = False) -> Spot | None:
+        """The first caller that wants no more, or the one that wants most of it."""
+        spot, found = self.line.head(), None
+        for _ in range(SEARCHED):
+            if spot is None:
+                break
+            if (
+                _fits(spot.want.costs, amounts)
+                and spot.waiting
+                and (found is None or spot.want.costs > found.want.costs)
+            ):
+                found = spot
+                if not largest:
+                    break
+            spot = spot.following
+        return found
+
+    def spare(self) -> list[Slot]:
+        """Take out the slots that nobody needs.
+
+        Only the last booking can be given back. So the slots behind one that does not suit its caller go too, and their
+        callers get others; unless other processes have booked behind them.
         """
-        spare: list[Slot] = []
-        while len(kind.slots) > kind.count:
-            if self._first_fits(kind.slots[-1]):
-                spot = self.take_first()
-                kind.spots.append(spot)
-                kind.count += 1
-                spot.want.booked = kind
-            else:
-                slot = kind.slots.pop()
-                slot.used = True
-                spare.append(slot)
-        if spare and len(self.kinds) > 1:
-            first = min(slot.number for slot in spare)
-            behind = self.drop(lambda slot: slot.number > first)
-            if behind:
-                self._ahead /= 2
-                spare += behind
-        return spare
+        spot, n = self.line.head(), 0
+        if self._others and self.line.first is not None and len(self.slots) <= len(self.line):
+            return []
+        while spot is not None and n < len(self.slots) and spot.want.costs == self.slots[n].costs:
+            spot, n = spot.following, n + 1
+        if spot is not None and self._others:
+            return []
+        return self.drop(self.slots[n:])
 
-    def drop(self, which: Callable[[Slot], bool]) -> list[Slot]:
-        """Take out such slots: their callers go back to the front of the line."""
-        dropped: list[Slot] = []
-        back: list[Spot] = []
-        for kind in self.kinds.values():
-            out = [slot for slot in kind.slots if which(slot)]
-            if out:
-                kind.slots = [slot for slot in kind.slots if slot not in out]
-                dropped += out
-            while kind.count > len(kind.slots):
-                spot = kind.spots.pop()
-                if spot.want.booked is kind:
-                    spot.want.booked = None
-                    kind.count -= 1
-                    back.append(spot)
-        for spot in sorted(back, key=lambda spot: spot.want.number, reverse=True):
-            self.join(spot, first=True)
-        for slot in dropped:
-            slot.used = True
-        return dropped
+    def drop(self, slots: list[Slot]) -> list[Slot]:
+        """Take out such slots."""
+        if slots:
+            gone = set(map(id, slots))
+            self.slots = [slot for slot in self.slots if id(slot) not in gone]
+            for slot in slots:
+                self._want(slot.costs, 1)
+            booking = self._booking(slots[0].spending)
+            self._end = booking.end - booking.size
+            self.ask_at = -inf
+        return slots
 
-    def tidy(self) -> None:
-        """Forget the kinds without slots."""
-        self.kinds = {costs: kind for costs, kind in self.kinds.items() if kind.slots}
+    def drop_lost(self) -> None:
+        """Forget the slots that have ended with their session."""
+        self.drop([slot for slot in self.slots if slot.session.check() is not None])
 
     # inside
 
-    def _first_fits(self, slot: Slot) -> bool:
-        spot = self.first()
-        return spot is not None and spot.want.costs == slot.place.costs
+    def _booking(self, spending: Spending) -> Booking:
+        return spending.bookings[self._costly]
 
-    def _out(self, place: Place) -> None:
-        place.in_line = False
-        self._count -= 1
-        self._want(place, -1)
+    def _share(self, costs: Amounts) -> float:
+        """The part of what is asked for at most that so much would be."""
+        return max(
+            [
+                cost / (limit.rate * self._ahead + limit.burst * self._free)
+                for limit, cost in zip(self.limits, costs, strict=True)
+            ]
+        )
 
-    def _want(self, place: Place, sign: int) -> None:
-        for limit, cost in zip(place.limits, place.costs, strict=True):
-            if cost:
-                self.wanted[limit.name] = self.wanted[limit.name] + sign * cost if self._count else 0.0
+    def _want(self, amounts: Amounts, sign: int) -> None:
+        if self._wanted is not None:
+            self._wanted = [
+                wanted + sign * amount for wanted, amount in zip(self._wanted, amounts, strict=True)
+            ]
+
+
+def less(amounts: Amounts, costs: Amounts) -> Amounts:
+    """The rest of the amounts without the costs; empty if nothing is left."""
+    if costs == amounts:
+        return ()
+    left = tuple([max(0.0, amount - cost) for amount, cost in zip(amounts, costs, strict=True)])
+    return left if max(left) > _NOTHING else ()
+
+
+def _fits(costs: Amounts, amounts: Amounts) -> bool:
+    if costs == amounts:
+        return True
+    return all(cost <= amount + _NOTHING for cost, amount in zip(costs, amounts, strict=True))

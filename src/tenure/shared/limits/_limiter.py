@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import overload
+from math import inf
 
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
 from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
+from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.store import Store, read_pages
 
 from ._lane import Place
@@ -22,10 +21,10 @@ from ._spenders import Spenders
 class RateLimiter(AsyncBlock):
     """Limits a rate over all processes that use the store, with bursts.
 
-    On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
-    `limits` are several such limits at once, also of several units: a cost is booked in all of them or in none. A
-    `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
-    "requests" is 1 unless it is named, and other units 0.
+    `RateLimiter(store, "api", Limit(20, per=1))` lets 20 calls a second through on average, and up to `burst` at once
+    after a pause. With several limits, also of several units, a cost is booked in all of them or in none. A `cost` is a
+    number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which "requests" is 1
+    unless it is named, and other units 0.
 
     A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
     served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
@@ -33,7 +32,8 @@ class RateLimiter(AsyncBlock):
     `async with limiter` spends 1 before the block, and gives nothing back after it.
 
     Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent.
+    they count from its next booking on. Amounts that were spent stay spent. Raises `TypeError` without a `Limit`,
+    `ValueError` for two of the same unit and `per`.
 
     Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
     I.371).
@@ -42,26 +42,9 @@ class RateLimiter(AsyncBlock):
     __slots__ = ("_engine_limits", "_key", "_limits", "_spenders", "_store", "name")
     _instead = "tenure.blocking.RateLimiter"
 
-    @overload
-    def __init__(
-        self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
-    ) -> None: ...
-
-    @overload
-    def __init__(self, store: Store, name: str, *, limits: Sequence[Limit]) -> None: ...
-
-    @hinted(positional="write rate=100")
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        *,
-        rate: float | None = None,
-        per: float = 1.0,
-        burst: float | None = None,
-        limits: Sequence[Limit] | None = None,
-    ) -> None:
-        self._limits = limits_of(rate, per, burst, limits)
+    @hinted(rate="write Limit(100)")
+    def __init__(self, store: Store, name: str, *limits: Limit) -> None:
+        self._limits = Limits(limits)
         self._engine_limits = tuple(
             RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
             for limit in self._limits.all
@@ -82,7 +65,9 @@ class RateLimiter(AsyncBlock):
         is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked goes to the next in line, or back.
         """
-        await self._acquire(self._limits.amounts(cost), check_flag("fail_fast", fail_fast))
+        if fail_fast is not False:
+            check_flag("fail_fast", fail_fast)
+        await self._acquire(self._limits.amounts(cost), fail_fast)
 
     async def __aenter__(self) -> None:
         """Spend 1, as `acquire` does. Cancellation: as with that."""
@@ -111,8 +96,8 @@ class RateLimiter(AsyncBlock):
 
         Cancellation: what was spent is given back, unless others have booked behind it.
         """
-        place = Place(self._engine_limits, self._limits.amounts(cost), at_once=True)
-        return (await self._spenders.spend(self._key, place)).booked
+        place = Place(self._engine_limits, self._limits.amounts(cost), -inf)
+        return (await self._spenders.of(self._key).spend(place)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
@@ -123,9 +108,9 @@ class RateLimiter(AsyncBlock):
         Cancellation: the limiter may be held off or not.
         """
         seconds = check_seconds("seconds", seconds)
-        await self._spenders.hold_off(self._key, max(seconds, ROUNDING) if seconds else 0.0)
+        await self._spenders.of(self._key).hold_off(max(seconds, ROUNDING) if seconds else 0.0)
 
-    async def look(self) -> LimiterState:
+    async def state(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may, after those that wait here.
 
         Raises `StoreClosed`, `EngineError`.
@@ -145,7 +130,7 @@ class RateLimiter(AsyncBlock):
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
             place = Place(self._engine_limits, costs, current_effective_deadline())
-            spending = await self._spenders.spend(self._key, place, fail_fast)
+            spending = await self._spenders.of(self._key).spend(place, fail_fast)
             if spending.booked:
                 return spending.bookings
             if fail_fast:

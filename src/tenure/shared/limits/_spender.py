@@ -1,0 +1,337 @@
+"""The operations of this process on one limiter, one at a time: spendings, refunds, holds, looks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+from tenure.engine import (
+    CAP,
+    LIMITER,
+    HoldOff,
+    LimiterStatus,
+    Operation,
+    Page,
+    Refund,
+    RefundRequest,
+    Reply,
+    Scan,
+    Spend,
+    Spending,
+    SpendRequest,
+)
+from tenure.errors import OutcomeUnknown, StoreClosed
+from tenure.store import Batcher, Session, Store, outcome_of
+from tenure.waiting import Expired, Line, Waiter, now
+
+from ._lane import HORIZON, Lane, Place, Spot
+from ._lanes import Lanes, RateLimits
+
+_TAKEN_BACK = "nothing was spent: a late booking is given back"
+_MAY_BE_HELD_OFF = f"the hold {outcome_of(sent=True)}"
+
+
+class _Back(NamedTuple):
+    """A refund on its way. The latest bookings come first."""
+
+    order: float
+    number: int
+    limits: RateLimits
+    request: RefundRequest
+
+
+class Process(Protocol):
+    """The parts of a process that its spenders share: `Spenders`."""
+
+    store: Store
+    holding_off: Line[float, None]
+
+    def of_its_key(self, spender: Spender) -> Spender: ...
+    def rests(self, spender: Spender) -> None: ...
+    def wake(self, spender: Spender, time: float) -> None: ...
+    def look_again(self) -> None: ...
+    def report(self, key: str, error: Exception) -> None: ...
+
+
+class Spender:
+    """The operations of this process on one key. Calls that come while a batch is under way form the next one."""
+
+    def __init__(self, spenders: Process, key: str) -> None:
+        self.key: str = key
+        self._spenders = spenders
+        self._turns = Batcher(spenders.store, key, spenders.store.ttl, self)
+        self._numbers = count()
+        self.lanes: Lanes = Lanes(self._give_back, self._turns.schedule)
+        self._at_once: deque[Spot] = deque()
+        self._holds: deque[Waiter[float, None]] = deque()
+        self._backs: list[_Back] = []
+        # the operation under way
+        self._spends: list[Spot] = []
+        self._requests: tuple[SpendRequest, ...] = ()
+        self._holding: list[Waiter[float, None]] = []
+        self._refunds: list[_Back] = []
+        # by the time of a round trip, so that no slot is lost to it
+        self._horizon = HORIZON
+        self._sent = 0.0
+        self._checks = 0
+        self._looked = 0
+        self._spent = 0
+        self._answered_at = -inf
+        self.wakes_at: float = inf
+        """The time for which the alarm is set."""
+        self.rests: bool = False
+        """True while it is on the list of those that may be forgotten."""
+
+    def spend(self, place: Place, fail_fast: bool = False) -> Awaitable[Spending]:
+        """Spend what the place wants as soon as it is due. Not booked: its deadline leaves too little time for that."""
+        if place.deadline == -inf:
+            line = self.lanes.at_once
+            spot = line.join(place)
+            self._at_once.append(spot)
+            self._turns.schedule()
+            return self._turns.answered(line, spot, lambda: _TAKEN_BACK)
+        lane = self.lanes.of(place)
+        if fail_fast:
+            return self._spend_in_time(lane, place)
+        return lane.line.wait(self._join(lane, place))
+
+    async def _spend_in_time(self, lane: Lane, place: Place) -> Spending:
+        while (delay := lane.delay(place, self.lanes.held)) <= place.left():
+            spot, asked = self._join(lane, place), now()
+            try:
+                return await lane.line.wait(spot, self._turns.patience + delay)
+            except Expired:
+                # the turn may take longer than was known, as others spend too; but the store has to answer
+                if self._answered_at < asked:
+                    raise self._turns.no_answer(_TAKEN_BACK) from None
+            lane, place = self.lanes.of(place), Place(place.limits, place.costs, place.deadline)
+        return Spending(False, delay, self.lanes.held, ())
+
+    def _join(self, lane: Lane, place: Place) -> Spot:
+        spot = lane.join(place)
+        if lane.ask_at == -inf or self.lanes.asks(lane):
+            self._turns.schedule()
+        elif not self._turns.busy:
+            self._set_alarm()
+        return spot
+
+    async def hold_off(self, seconds: float) -> None:
+        """Stop all callers for so many seconds, or no longer."""
+        self._turns.schedule()
+        waiter = self._spenders.holding_off.join(seconds)
+        self._holds.append(waiter)
+        await self._turns.answered(self._spenders.holding_off, waiter, lambda: _MAY_BE_HELD_OFF)
+
+    def refund(self, limits: RateLimits, request: RefundRequest) -> None:
+        """Give a booking back, or correct it, in one of the next batches."""
+        # the latest first: only the last booking can be given back, and then the booking before it is the last
+        last = max(booking.end for booking in request.bookings)
+        heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
+        self._turns.schedule()
+
+    def _give_back(self, limits: RateLimits, request: RefundRequest) -> None:
+        # whom a caller leaves that was granted something may have been forgotten, and replaced
+        self._spenders.of_its_key(self).refund(limits, request)
+
+    def check(self) -> None:
+        """Check whether the limiter was held off: callers that wait stay until the answer has come."""
+        if self._spends or self.lanes.books:
+            self._checks += 1
+            self.lanes.is_checked = False
+            spent = -1 if self._spends else self._spent
+            self._spenders.store.send(Scan(LIMITER, self.key), partial(self._on_check, self._checks, spent))
+
+    def _on_check(self, number: int, spent: int, answer: Page[LimiterStatus] | Reply | Exception) -> None:
+        if isinstance(answer, Page):
+            (status,) = answer.rows
+            if status.held >= self.lanes.held or spent == self._spent:
+                self._hear(status.held)
+            else:
+                self.check()  # the answer to a spending may be newer
+        elif not isinstance(answer, StoreClosed):
+            self._spenders.store.reporter.warn("limiter.look_failed", key=self.key, error=answer)
+        self._looked = max(self._looked, number)
+        self.lanes.is_checked = self._looked == self._checks
+        self._set_alarm()
+        if not self._turns.busy:
+            self._go_on()
+
+    def _hear(self, held: float) -> None:
+        """Hear for how long the limiter was held off so far."""
+        ended, self.lanes.held = held < self.lanes.held, held
+        if ended:
+            self._spenders.look_again()
+            self._set_alarm()
+            self._turns.schedule()
+
+    # time
+
+    def on_time(self) -> None:
+        """Let all go that are due, and ask for the next ones."""
+        self.lanes.let_go()
+        self._set_alarm()
+        if not self._turns.busy:
+            self._go_on(asked=not self.lanes.any_asks())
+
+    def _set_alarm(self) -> None:
+        self._spenders.wake(self, self.lanes.next_time(busy=self._turns.busy))
+
+    # what the batcher asks
+
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        """The next refund, hold or spending."""
+        self.lanes.settle()
+        # refunds first: a spending booked before them would wait longer, and less could be given back
+        if self._backs:
+            return self._next_refund(session, n)
+        if self._holds and (hold := self._next_hold(session, n)):
+            return hold
+        spend = self._next_spend(session, n)
+        if spend is None:
+            self._go_on(asked=True)
+        return spend
+
+    def _next_refund(self, session: Session, n: int) -> Refund:
+        while self._backs and len(self._refunds) < CAP:
+            if self._refunds and self._refunds[0].limits != self._backs[0].limits:
+                break
+            self._refunds.append(heappop(self._backs))
+        requests = tuple(back.request for back in self._refunds)
+        return Refund(session.id, n, self.key, requests, self._refunds[0].limits)
+
+    def _next_hold(self, session: Session, n: int) -> HoldOff | None:
+        while self._holds:
+            if self._holds[0].waiting:
+                if self._holding and bool(self._holds[0].want) is not bool(self._holding[0].want):
+                    break  # an end and a hold are two operations
+                self._holding.append(self._holds[0])
+            self._holds.popleft()
+        if not self._holding:
+            return None
+        return HoldOff(session.id, n, self.key, max(waiter.want for waiter in self._holding))
+
+    def _next_spend(self, session: Session, n: int) -> Spend | None:
+        spends = self.lanes.ask(CAP - min(len(self._at_once), CAP // 2))
+        while self._at_once and len(spends) < CAP:
+            spot = self._at_once[0]
+            if spot.waiting:
+                if spends and spends[0].want.limits != spot.want.limits:
+                    break
+                spends.append(spot)
+            self._at_once.popleft()
+        if not spends:
+            return None
+        self._sent, self._spends = now(), spends
+        requests: list[SpendRequest] = []
+        last = None
+        for spot in spends:
+            place = spot.want
+            if last is None or place.deadline != inf or place.costs is not last.costs:
+                last = place.request(self._horizon)
+            requests.append(last)
+            if place.deadline != inf:
+                last = None
+        self._requests = tuple(requests)
+        return Spend(session.id, n, self.key, self._requests, spends[0].want.limits)
+
+    def on_answer(self, session: Session, answer: Any) -> None:
+        """Let the callers go, or wait until they are due."""
+        self._answered_at = now()
+        requests = self._requests
+        spends, holding = self._take_out()
+        if holding:
+            self.check()  # the hint to this process comes by another connection, perhaps later
+            if not holding[0].want:
+                self._spenders.look_again()
+            for holder in holding:
+                self._spenders.holding_off.grant(holder, None)
+        if spends:
+            self._horizon = HORIZON + 2 * (self._answered_at - self._sent)
+            self._spent += 1
+            self._hear(answer.answers[-1].held)
+            answers = zip(spends, requests, answer.answers, strict=True)
+            self.lanes.answered(session, answers, self._horizon)
+        self._go_on()
+
+    def on_session_lost(self, *, resent: bool) -> None:
+        """Ask anew; fail the callers whose outcome is unknown."""
+        # holding off twice is the same as holding off once, a little later
+        self._holds.extendleft(reversed(self._holding))
+        self._holding = []
+        # bookings have ended with the session; corrections have not
+        refunds, self._refunds = [back for back in self._refunds if back.request.amounts], []
+        self._backs = [back for back in self._backs if back.request.amounts]
+        heapify(self._backs)
+        self.lanes.drop_lost()
+        if resent:
+            self._refunds = refunds
+            self._fail(partial(OutcomeUnknown, self.key, "spending"))
+            return
+        for back in refunds:
+            heappush(self._backs, back)
+        self._at_once.extendleft([spot for spot in reversed(self._spends) if spot.want.lane is None])
+        self._take_out()
+        self._turns.schedule()
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        """Fail what was under way; without a session all callers."""
+
+        def make_error() -> Exception:
+            return type(error)(*error.args)
+
+        if session is None:
+            self._holding += self._holds
+            self._refunds += self._backs
+            self._at_once.clear()
+            self._holds.clear()
+            self._backs.clear()
+            self.lanes.fail_all(make_error)
+        self._fail(make_error)
+
+    # inside
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it may be forgotten."""
+        return not (
+            self._turns.busy
+            or self._at_once
+            or self._holds
+            or self._backs
+            or self.lanes.wait
+            or self._looked < self._checks
+        )
+
+    def _go_on(self, *, asked: bool = False) -> None:
+        """Send what has gathered. Nothing is under way; `asked`: nor is it time to ask for anybody."""
+        if self._at_once or self._holds or self._backs:
+            self._turns.schedule()
+        elif self.lanes.wait:
+            if asked:
+                self._set_alarm()
+            else:
+                self._turns.schedule()
+        elif self._looked == self._checks:
+            self.lanes.rest()
+            self._spenders.rests(self)
+
+    def _take_out(self) -> tuple[list[Spot], list[Waiter[float, None]]]:
+        """Return the requests that were under way, and forget them."""
+        spends, holding = self._spends, self._holding
+        self._spends, self._requests, self._holding, self._refunds = [], (), [], []
+        return spends, holding
+
+    def _fail(self, make_error: Callable[[], Exception]) -> None:
+        if any(back.request.amounts for back in self._refunds):
+            self._spenders.report(self.key, make_error())
+        spends, holding = self._take_out()
+        for spot in spends:
+            self.lanes.fail(spot, make_error())
+        for holder in holding:
+            self._spenders.holding_off.fail(holder, make_error())
+        self._go_on()
