@@ -18,6 +18,27 @@ def digest(name: str, *words: str) -> str:
     return name.join(words)
 
 
+async def resize(task: tenure.Task[object], width: int, *, name: str = "a") -> bytes:
+    return bytes(task.attempt + width) + name.encode()
+
+
+def shrink(task: tenure.Task[object], width: int) -> str:
+    return f"{task.id} {width}"
+
+
+async def with_the_task(store: tenure.Store) -> None:
+    job = tenure.Job(tenure.WorkQueue(store, "images"), resize)
+    assert_type(await job.put(4, name="b"), int)
+    assert_type(await job.result(1), bytes)
+    await job.put()  # type: ignore[call-arg]
+    await job.put("4")  # type: ignore[arg-type]
+    in_thread = tenure.Job(tenure.WorkQueue(store, "images"), shrink)
+    await in_thread.put(width=4)
+    assert_type(await in_thread.result(1), str)
+    await in_thread.put(4, 5)  # type: ignore[call-arg]
+    tenure.Worker(job, concurrency=2)
+
+
 async def waits(store: tenure.Store) -> None:
     send = tenure.Job(tenure.WorkQueue(store, "mail"), send_mail)
     assert_type(await send.put(1), int)
