@@ -80,10 +80,10 @@ class Task(Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
-    of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
-    for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
-    `cancelled` whether its cancellation was requested.
+    of this try (failures since the last stored step + 1), `deliveries` how often the task has been handed out, this
+    time included; `waited` for how many seconds it had been ready; `deadline` the time on the loop's clock at which its
+    deadline passes, or None; `timeout` the seconds for a try with which it was put, or None; `lost` why
+    the lease was lost, or None; `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -154,9 +154,10 @@ class Task(Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
-        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
-        last until the task has ended; those of a dead letter, until it is deleted.
+        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
+        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
+        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
+        a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
