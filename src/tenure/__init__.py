@@ -92,7 +92,6 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
-        ScheduleRecord,
         Schedules,
         Selection,
         Semaphore,
@@ -168,7 +167,6 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
-    "ScheduleRecord",
     "Schedules",
     "Selection",
     "Semaphore",
@@ -215,7 +213,7 @@ _exported = exports(
             Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
+            RetryLater RWLock Schedule Schedules Selection Semaphore Spending SqlGuard Task
             TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",

@@ -75,4 +75,11 @@ async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.PutO
     await mails.put("hi", prioriti=1)  # type: ignore[call-arg]
     await mails.put("hi", meta="ann")  # type: ignore[arg-type]
     await mails.put("hi", on_duplicate="ignore")  # type: ignore[arg-type]
-    tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[arg-type]
+    tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[call-overload]
+    tenure.Schedule(mails, "hourly", every=3600, payload=1)  # type: ignore[misc]
+    tenure.Schedule(mails, "hourly", every=3600, cron="0 * * * *")  # type: ignore[call-overload]
+    tenure.Schedule(mails, "hourly")  # type: ignore[call-overload]
+    await mails.schedules.set("hourly", cron="0 * * * *", payload="hi", tz="Europe/Berlin")
+    await mails.schedules.set("hourly", every=3600, cron="0 * * * *")  # type: ignore[call-overload]
+    await tenure.serve(mails.schedules, tenure.Schedule(mails, "hourly", every=3600))
+    await tenure.serve(mails)  # type: ignore[arg-type]

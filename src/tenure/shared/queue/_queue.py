@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
@@ -82,6 +82,7 @@ from ._records import (
     statistics_of,
 )
 from ._retry import Retry, check_retry
+from ._schedules import Schedules
 from ._selecting import Selection, check_selection, move_selected, read_selected
 from ._takes import Takers
 from ._task import TakeBlock, Task
@@ -598,6 +599,11 @@ class WorkQueue(Target[P], Generic[P]):
             most=limit,
             dry_run=dry_run,
         )
+
+    @cached_property
+    def schedules(self) -> Schedules[P]:
+        """The schedules of the queue: any process may `set`, `list`, `pause`, `resume` and `remove` them."""
+        return Schedules(self)
 
     async def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""
