@@ -89,7 +89,6 @@ def inhabited(here):
 
 NAMED = (
     *(("queue", "show", HOSTILE, "--state", state) for state in ("waiting", "dead", "ended", "leased")),
-    ("queue", "show", HOSTILE, "--wide"),
     *(("queue", "show", HOSTILE, n) for n in range(1, 9)),
     ("queue", "show", HOSTILE, "--key", f"open{HOSTILE}"),
     *(("queue", "follow", HOSTILE, n) for n in (1, 2, 99)),
@@ -110,11 +109,11 @@ COMMANDS = (
     ("schedule", "ls"),
     ("holders",),
     ("doctor",),
-    ("top", "--once"),
+    ("top",),
     *NAMED,
     # errors
     *(tuple(f"no{word}" if word == HOSTILE else word for word in words) for words in NAMED),
-    ("queue", "show", HOSTILE, "--after", HOSTILE),
+    ("queue", "show", HOSTILE, "--where", HOSTILE),
     ("holders", "claim", HOSTILE),
     (HOSTILE,),
     ("queue", HOSTILE),

@@ -32,7 +32,8 @@ HELP = """\
 usage: tenure schedule ls | next | run-now | set | pause | resume | remove ...
 
   ls [QUEUE]              the schedules of a queue, or of all, with their last and next ticks
-  next QUEUE NAME [-n N]  the next ticks
+  next QUEUE NAME [--limit N]
+                          the next ticks
   run-now QUEUE NAME [--payload JSON]
                           put a task now, beside the tasks of the ticks, and print its id
   set QUEUE NAME (--every S | --cron EXPRESSION) [--payload JSON] ...
@@ -83,10 +84,10 @@ def _ls(words: Sequence[str]) -> int:
 def _next(words: Sequence[str]) -> int:
     p = _of_one("schedule next", "The next ticks of a schedule, in its time zone.")
     ticks = partial(whole_number, least=1, most=_MOST_TICKS)
-    p.add_argument("-n", metavar="N", type=ticks, default=1, help="how many (default: %(default)s)")
+    p.add_argument("--limit", metavar="N", type=ticks, default=1, help="how many (default: %(default)s)")
     args = p.parse_intermixed_args(words)
     record = with_store(args, partial(_known, args))
-    coming = [_time(tick) for tick in _of(partial(record.coming, args.n))]
+    coming = [_time(tick) for tick in _of(partial(record.coming, args.limit))]
     if args.json:
         return answer({"queue": args.queue, "name": args.name, "next": coming})
     print("\n".join(coming))

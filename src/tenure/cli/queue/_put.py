@@ -33,10 +33,6 @@ def put(words: Sequence[str]) -> int:
         default="refuse",
         help="if a task has the key: refuse this one (default), keep that one, or replace it",
     )
-    p.add_argument("--key-ttl", metavar="S", type=seconds, help="the key lasts for at least so many seconds")
-    p.add_argument(
-        "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
-    )
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
     p.add_argument("--priority", metavar="N", type=priority, default=0, help="higher first (default: 0)")
     p.add_argument("--group", type=name, help="the tasks with which it takes turns: a tenant, an account")
@@ -69,8 +65,6 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
             *(payload, args.priority, args.delay, args.key, args.expires),
             group=args.group,
             on_duplicate=args.on_duplicate,
-            key_ttl=args.key_ttl,
-            max_wait=args.max_wait,
             deadline=args.deadline,
             timeout=args.timeout,
             retry=None if args.retries is None else Retry(attempts=args.retries),
@@ -85,17 +79,17 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.key is None and (args.on_duplicate != "refuse" or args.key_ttl is not None):
-        raise UsageError("--on-duplicate and --key-ttl need --key")
-    if args.max_wait is not None:
-        if args.on_duplicate != "replace":
-            raise UsageError("--max-wait needs --on-duplicate replace")
-        if args.max_wait < args.delay:
-            raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
+    if args.key is None and args.on_duplicate != "refuse":
+        raise UsageError("--on-duplicate needs --key")
 
 
 name = checked(partial(check_name, "it"))
 """An option that is a key or a group."""
+
+
+def group(text: str) -> str:
+    """An option that is a group, or "" for the tasks without a group."""
+    return name(text) if text else ""
 
 
 def priority(text: str) -> int:

@@ -89,8 +89,6 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
         handler.of_tasks(batch=options.batch is not None)
-        if options.linger is not None and options.batch is None:
-            raise UsageError("--linger is for a handler of batches: add --batch N")
         if options.executor is not None:
             _check_executor(options, handler)
         if on_dead is not None:
@@ -108,7 +106,6 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         "queue",
         "concurrency",
         "batch",
-        "linger",
         "every",
         "cron",
         "tz",
