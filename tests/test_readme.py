@@ -131,7 +131,7 @@ def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     command, *output = consoles()[1].splitlines()
     assert "sleep 4; kill -CONT" in command
     report = started("report.py")
-    holds = [sys.executable, "-m", "tenure.cli", "lock", "ls"]
+    holds = [sys.executable, "-m", "tenure.cli", "holders"]
     for _ in range(100):
         listed = subprocess.run(holds, cwd=tmp_path, capture_output=True, text=True, check=False)
         if "report" in listed.stdout:

@@ -90,7 +90,6 @@ if TYPE_CHECKING:
         RetryLater,
         RWLock,
         Schedule,
-        ScheduleRecord,
         Schedules,
         Selection,
         Semaphore,
@@ -164,7 +163,6 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Schedule",
-    "ScheduleRecord",
     "Schedules",
     "Selection",
     "Semaphore",
@@ -211,7 +209,7 @@ _exported = exports(
             Dead Discard Election GroupStatistics HolderInfo Item Job Key LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
+            RetryLater RWLock Schedule Schedules Selection Semaphore Spending SqlGuard Task
             TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",

@@ -89,7 +89,6 @@ def inhabited(here):
 
 NAMED = (
     *(("queue", "show", HOSTILE, "--state", state) for state in ("waiting", "dead", "ended", "leased")),
-    ("queue", "show", HOSTILE, "--wide"),
     *(("queue", "show", HOSTILE, n) for n in range(1, 9)),
     ("queue", "show", HOSTILE, "--key", f"open{HOSTILE}"),
     *(("queue", "follow", HOSTILE, n) for n in (1, 2, 99)),
@@ -103,21 +102,19 @@ NAMED = (
     ("queue", "purge", HOSTILE, "expired", "--yes"),
     *(("queue", change, HOSTILE) for change in ("pause", "resume")),
     *(("schedule", change, HOSTILE, HOSTILE) for change in ("next", "run-now", "pause", "resume", "remove")),
-    ("lock", "break", HOSTILE, "--token", 99),
+    ("holders", "break", "lock", HOSTILE, "--token", 99),
 )
 COMMANDS = (
     ("queue", "ls"),
     ("schedule", "ls"),
-    ("lock", "ls"),
-    ("claims", "ls"),
-    ("leader", "ls"),
+    ("holders",),
     ("doctor",),
-    ("top", "--once"),
+    ("top",),
     *NAMED,
     # errors
     *(tuple(f"no{word}" if word == HOSTILE else word for word in words) for words in NAMED),
-    ("queue", "show", HOSTILE, "--after", HOSTILE),
-    ("claims", "ls", HOSTILE),
+    ("queue", "show", HOSTILE, "--where", HOSTILE),
+    ("holders", "claim", HOSTILE),
     (HOSTILE,),
     ("queue", HOSTILE),
     ("queue", "show", HOSTILE, HOSTILE),

@@ -121,7 +121,7 @@ def test_ls_says_what_was_last_and_what_is_late(scheduled, tell, command, url):
 
 def test_next_prints_ticks_in_the_time_zone(scheduled, tell, command, url):
     scheduled(NIGHTLY, HOURLY)
-    coming = list(map(datetime.fromisoformat, tell("next", "mail", "hourly", "-n", "3")["next"]))
+    coming = list(map(datetime.fromisoformat, tell("next", "mail", "hourly", "--limit", "3")["next"]))
     assert {(b - a).total_seconds() for a, b in pairwise(coming)} == {3600.0}
     ended = command("schedule", "next", "jobs", "nightly", "--store", url)
     assert ended.code == 0
@@ -179,7 +179,7 @@ def test_there_is_nothing_to_see_before_a_schedule_has_run(scheduled, command, u
         ((), "a command is missing"),
         (("show",), "there is no command 'schedule show'"),
         (("next", "jobs"), "NAME"),
-        (("next", "jobs", "x", "-n", "0"), "from 1 to 1,000"),
+        (("next", "jobs", "x", "--limit", "0"), "from 1 to 1,000"),
         (("run-now", "jobs", "x", "--payload", "{"), "the payload is not JSON"),
     ],
 )
@@ -195,6 +195,6 @@ def test_help_names_the_commands(command):
 @pytest.mark.parametrize(("cron", "seconds"), [("@hourly", 3600), ("*/20 * * * * *", 20)])
 def test_next_knows_names_and_seconds(scheduled, tell, cron, seconds):
     scheduled(("jobs", "often", {"cron": cron, "tz": "Pacific/Chatham"}))
-    coming = list(map(datetime.fromisoformat, tell("next", "jobs", "often", "-n", "3")["next"]))
+    coming = list(map(datetime.fromisoformat, tell("next", "jobs", "often", "--limit", "3")["next"]))
     assert {(b - a).total_seconds() for a, b in pairwise(coming)} == {seconds}
     assert tell("ls")["schedules"][0]["cron"] == cron

@@ -229,12 +229,11 @@ def store_with_a_queue(here):
     anyio.run(fill)
 
 
-def test_once_prints_a_frame(store_with_a_queue, command):
-    for words in (("--once",), ()):  # the tests' output is no terminal
-        ended = command("top", *words)
-        assert (ended.code, ended.err) == (0, "")
-        assert re.search(r"mail +1 +0 +0", ended.out)
-        assert "\x1b" not in ended.out
+def test_a_frame_is_printed_without_a_terminal(store_with_a_queue, command):
+    ended = command("top")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"mail +1 +0 +0", ended.out)
+    assert "\x1b" not in ended.out
 
 
 def test_programs_get_a_document(store_with_a_queue, command):

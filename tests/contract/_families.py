@@ -530,6 +530,27 @@ class FamilyContract(QueueSessionBase):
         root = await family.take_one()
         assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"y")) is e.Reply.OK
 
+    # law 13: a value is progress
+
+    async def test_no_failure_before_a_value_counts_and_silent_deliveries_do(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, _RETRY)
+        again = await family.take_one()
+        await family.exchange(e.Settle(again.id, again.token, _RETRY, failure=b"twice"))
+        again = await family.take_one()
+        assert (again.attempts, again.deliveries) == (2, 3)
+        assert await family.do(e.SetEntry("jobs", root.id, again.token, "v", b"x")) is e.Reply.OK
+        (record,) = await family.browse("leased")
+        assert (record.attempts, record.deliveries) == (0, 1)
+        await family.settle(again, _RETRY)
+        again = await family.take_one()
+        assert (again.attempts, again.deliveries, again.failure) == (1, 2, b"twice")
+        assert await family.do(e.SetEntry("jobs", root.id, 0, "signal", b"x")) is e.Reply.OK
+        known = e.Entry("v", "value", "done", b"x")
+        assert await family.do(e.SetEntry("jobs", root.id, again.token, "v", b"y")) == known
+        await family.settle(again, _DEAD)
+        assert (await family.browse("dead"))[0].attempts == 2
+
     # law 12: signals
 
     async def test_a_signal_wakes_who_waits_for_it(self, family: _Family) -> None:

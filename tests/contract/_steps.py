@@ -546,6 +546,10 @@ async def exchange(d: Draw) -> None:
     await _exchange(d, session, queue, settle, d.number(0, 3), **how)
 
 
+def _result(d: Draw, verdict: e.Verdict) -> bytes:
+    return d.one_of((b"", e.ANEW, e.NOT_BEGUN)) if verdict is e.Verdict.POSTPONE else b"result"
+
+
 async def work(d: Draw) -> None:
     """Settle the tasks that this session took lately, and take more."""
     session, queue = d.session(), d.queue()
@@ -555,7 +559,7 @@ async def work(d: Draw) -> None:
         mine = mine[-len(verdicts) :]
     ttl = d.one_of((5.0, None))
     settle = [
-        e.Settle(task, token, verdict, b"result", delay, ttl, d.data(1))
+        e.Settle(task, token, verdict, _result(d, verdict), delay, ttl, d.data(1))
         for (_, _, task, token), verdict in zip(mine, verdicts, strict=False)
     ]
     await _exchange(d, session, queue, settle, d.number(0, 5))
@@ -830,7 +834,7 @@ def _put_children(d: Draw, queue: str, task: int, token: int) -> e.PutChildren:
 
 def _settle_with_family(d: Draw, task: int, token: int) -> e.Settle:
     verdict = d.one_of((*_VERDICTS, *_WAITS, e.Verdict.WAIT, e.Verdict.RETRY))
-    result = b"result"
+    result = _result(d, verdict)
     if verdict is e.Verdict.WAIT:
         result = d.one_of((b"", b"c/", b"d/"))
     elif verdict is e.Verdict.WAIT_FOR:

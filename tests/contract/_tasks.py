@@ -337,6 +337,23 @@ class TaskContract(QueueSessionBase):
         again = await a.take_one()
         assert again == e.Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"", "")
 
+    @pytest.mark.parametrize("with_entries", [False, True])
+    async def test_postponed_anew_a_task_has_no_failures(
+        self, client: OpenClient, engine: e.Engine, do: Do, with_entries: bool
+    ) -> None:
+        a = await client("a")
+        (task,) = await a.put(e.NewTask(b"x"))
+        await a.settle(await a.take_one(), e.Verdict.RETRY)
+        if with_entries and engine.families:
+            assert await do(e.SetEntry("jobs", task, 0, "v", b"x")) is e.Reply.OK
+        await a.settle(await a.take_one(), e.Verdict.POSTPONE)
+        postponed = await a.take_one()
+        assert (postponed.attempts, postponed.deliveries) == (1, 2)
+        await a.settle(postponed, e.Verdict.POSTPONE, e.NOT_BEGUN)
+        await a.settle(await a.take_one(), e.Verdict.POSTPONE, e.ANEW)
+        again = await a.take_one()
+        assert (again.attempts, again.deliveries) == (0, 1)
+
     async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, client: OpenClient) -> None:
         a = await client("a")
         await a.put(*plain(e.CAP))

@@ -343,6 +343,7 @@ FLAGS = {
     "TokenBucket.acquire.fail_fast": lambda _, flag: TokenBucket(1).acquire(1, flag),
     "TokenBucket.spend.fail_fast": lambda _, flag: TokenBucket(1).spend(1, flag),
     "RetryLater.__init__.counts": lambda _, flag: tenure.RetryLater(1, counts=flag),
+    "RetryLater.__init__.resets": lambda _, flag: tenure.RetryLater(1, resets=flag),
     "serve.signals": lambda _, flag: serve(signals=flag),
     "SqliteEngine.__init__.inline": lambda _, flag: SqliteEngine("x.db", inline=flag),
 }

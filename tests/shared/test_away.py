@@ -44,7 +44,7 @@ def queue(store):
 
 
 def schedules(store):
-    return tenure.Schedules(queue(store))
+    return queue(store).schedules
 
 
 def job(store):
@@ -78,6 +78,7 @@ CALLS = {
     "shared.ResourcePool.statistics": lambda store: pool(store).statistics(),
     "shared.Schedule.next": lambda store: tenure.Schedule(queue(store), "tick", every=1, payload=1).next(),
     "shared.Schedules.list": lambda store: schedules(store).list(),
+    "shared.Schedules.next": lambda store: schedules(store).next("tick"),
     "shared.Schedules.pause": lambda store: schedules(store).pause("tick"),
     "shared.Schedules.remove": lambda store: schedules(store).remove("tick"),
     "shared.Schedules.resume": lambda store: schedules(store).resume("tick"),
@@ -304,5 +305,5 @@ async def test_a_program_that_does_nothing_else_waits_for_its_server(faulty, vir
 
 
 async def answered(call, store):
-    with contextlib.suppress(tenure.TaskNotWaiting):
+    with contextlib.suppress(tenure.TaskNotWaiting, LookupError):
         await call(store)

@@ -18,7 +18,6 @@ from tenure import (
     RateLimiter,
     ResourcePool,
     Retry,
-    Schedules,
     Semaphore,
     WorkQueue,
 )
@@ -231,7 +230,7 @@ async def test_the_permits_of_a_semaphore_and_a_broken_barrier(store, virtual_cl
 
 async def test_a_schedule_goes_on_and_is_set_again(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
-    schedules = Schedules(queue)
+    schedules = queue.schedules
     await schedules.set("daily", every=86_400, payload="x")
     await schedules.set("daily", every=10, payload="x")
     (record,) = await schedules.list()

@@ -23,7 +23,6 @@ from tenure import (
     ResourcePool,
     RWLock,
     Schedule,
-    Schedules,
     Semaphore,
     StoreClosed,
     Worker,
@@ -167,7 +166,7 @@ def waits(store):
         "TaskChanges.__anext__": lambda: follow(jobs),
         "WorkQueue.join": jobs.join,
         "QueueFigures.run": QueueFigures(store).run,
-        "Schedules.run": Schedules(jobs).run,
+        "Schedules.run": jobs.schedules.run,
         "Schedule.run": Schedule(jobs, "daily", every=86_400).run,
         "Schedule.run, putting": Schedule(full, "often", every=50).run,
         "Schedule.run_now": Schedule(full, "now", every=50).run_now,
@@ -223,7 +222,14 @@ ASKS = {
     ),
     *("WorkQueue.dead", "WorkQueue.pause", "WorkQueue.purge", "WorkQueue.requeue", "WorkQueue.resume"),
     *("QueueFigures.drain", "QueueFigures.read", "Schedules.drain", "Schedules.list", "Schedules.pause"),
-    *("Schedules.remove", "Schedules.resume", "Schedules.set", "WorkQueue.edit", "WorkQueue.workers"),
+    *(
+        "Schedules.remove",
+        "Schedules.next",
+        "Schedules.resume",
+        "Schedules.set",
+        "WorkQueue.edit",
+        "WorkQueue.workers",
+    ),
     *("WorkQueue.statistics", "WorkQueue.try_put", "WorkQueue.verify", "Processor.fleet"),
 }
 

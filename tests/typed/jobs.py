@@ -19,6 +19,27 @@ def digest(name: str, *words: str) -> str:
     return name.join(words)
 
 
+async def resize(task: tenure.Task[object], width: int, *, name: str = "a") -> bytes:
+    return bytes(task.attempt + width) + name.encode()
+
+
+def shrink(task: tenure.Task[object], width: int) -> str:
+    return f"{task.id} {width}"
+
+
+async def with_the_task(store: tenure.Store) -> None:
+    job = tenure.Job(tenure.WorkQueue(store, "images"), resize)
+    assert_type(await job.put(4, name="b"), int)
+    assert_type(await job.result(1), bytes)
+    await job.put()  # type: ignore[call-arg]
+    await job.put("4")  # type: ignore[arg-type]
+    in_thread = tenure.Job(tenure.WorkQueue(store, "images"), shrink)
+    await in_thread.put(width=4)
+    assert_type(await in_thread.result(1), str)
+    await in_thread.put(4, 5)  # type: ignore[call-arg]
+    tenure.Worker(job, concurrency=2)
+
+
 async def waits(store: tenure.Store) -> None:
     send = tenure.Job(tenure.WorkQueue(store, "mail"), send_mail)
     assert_type(await send.put(1), int)
@@ -58,4 +79,11 @@ async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.PutO
     await mails.put("hi", key=tenure.Key("a", "ignore"))  # type: ignore[arg-type]
     await mails.put("hi", at=60)  # type: ignore[arg-type]
     await mails.put("hi", delay=timedelta(minutes=1), at=datetime.now(UTC))
-    tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[arg-type]
+    tenure.Schedule(mails, "hourly", every=3600, key=1)  # type: ignore[call-overload]
+    tenure.Schedule(mails, "hourly", every=3600, payload=1)  # type: ignore[misc]
+    tenure.Schedule(mails, "hourly", every=3600, cron="0 * * * *")  # type: ignore[call-overload]
+    tenure.Schedule(mails, "hourly")  # type: ignore[call-overload]
+    await mails.schedules.set("hourly", cron="0 * * * *", payload="hi", tz="Europe/Berlin")
+    await mails.schedules.set("hourly", every=3600, cron="0 * * * *")  # type: ignore[call-overload]
+    await tenure.serve(mails.schedules, tenure.Schedule(mails, "hourly", every=3600))
+    await tenure.serve(mails)  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
 
 async def test_a_schedule_of_a_queue_without_tasks_is_shown_and_changed(store):
     site = Site(store, actions=True)
-    schedules = tenure.Schedules(tenure.WorkQueue(store, "reports"))
+    schedules = tenure.WorkQueue(store, "reports").schedules
     await schedules.set("nightly", cron="30 2 * * *", tz="Europe/Berlin")
 
     async def act(action):

@@ -535,7 +535,7 @@ async def test_tasks_are_selected_and_counted_before(store):
 
 async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store, virtual_clock):
     queue = tenure.WorkQueue(store, "mails", max_size=7, aging=60.0, keep_payloads=True)
-    schedules = tenure.Schedules(queue)
+    schedules = queue.schedules
     await schedules.set("hourly", every=3600, payload="secret", key="k")
     ask = Asker(store, actions=True)
 
@@ -580,7 +580,7 @@ async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store
 
 async def test_a_schedule_whose_time_zone_is_not_known_here_hides_no_other(store):
     queue = tenure.WorkQueue(store, "mails")
-    await tenure.Schedules(queue).set("daily", every=86400)
+    await queue.schedules.set("daily", every=86400)
     await queue.put_many([], cursor=("schedule/odd", {"tick": 1.0, "every": 60.0, "tz": "Mars/Olympus"}))
     daily, odd = (await Asker(store)("/state.json"))["schedules"]
     assert (daily["problem"], odd["next"], odd["late"]) == (None, None, 0.0)

@@ -486,8 +486,8 @@ async def test_what_is_wrong_is_told_at_the_top_with_its_button(visit):
     await idle.put_many(range(300))
     tick = {"tick": 1.0, "every": 3600.0, "tz": "UTC", "kept": True}
     await paused.put_many([], cursor=("schedule/hourly", tick))
-    await tenure.Schedules(idle).set("daily", every=86400)
-    await tenure.Schedules(idle).pause("daily")
+    await idle.schedules.set("daily", every=86400)
+    await idle.schedules.pause("daily")
 
     def use(browser):
         browser.until(f"{TROUBLES}.some(t => t.startsWith('No process works on'))")
@@ -516,7 +516,7 @@ async def test_what_is_wrong_is_told_at_the_top_with_its_button(visit):
 
 async def test_schedules_are_listed_and_changed(visit):
     queue = tenure.WorkQueue(visit.store, "reports")
-    schedules = tenure.Schedules(queue)
+    schedules = queue.schedules
     await schedules.set("nightly", cron="30 2 * * *", tz="Europe/Berlin", payload="p")
 
     def use(browser):

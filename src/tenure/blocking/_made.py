@@ -30,9 +30,9 @@ WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
-    left_out="follow put_in complete_in complete_in_sync place call",
+    left_out="follow put_in complete_in complete_in_sync place call result_in",
     # the timeout of a put is its task's
     waits="put:put_timeout put_many result join",
     hands_over=Task,
 )
-Job = made(shared.Job, Pattern, "function", left_out="handler place call", waits="result")
+Job = made(shared.Job, Pattern, "function", left_out="handler place call result_in", waits="result")

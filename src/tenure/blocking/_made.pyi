@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -82,10 +82,10 @@ class Task(Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
-    of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
-    for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
-    `cancelled` whether its cancellation was requested.
+    of this try (failures since the last stored step + 1), `deliveries` how often the task has been handed out, this
+    time included; `waited` for how many seconds it had been ready; `deadline` the time on the loop's clock at which its
+    deadline passes, or None; `timeout` the seconds for a try with which it was put, or None; `lost` why
+    the lease was lost, or None; `cancelled` whether its cancellation was requested.
     Thread safety: any."""
 
     @property
@@ -156,9 +156,10 @@ class Task(Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
-        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
-        last until the task has ended; those of a dead letter, until it is deleted.
+        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
+        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
+        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
+        a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
@@ -801,15 +802,33 @@ class WorkQueue(Generic[P]):
 class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
 
-    The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
-    the given ones, so that the process that works supplies the defaults. The function gets what the queue's
-    codec makes of them: with JSON, a list for a tuple. If they do not fit the function there, which may be of another
-    version, the try fails. Each function needs a queue of its own. A sync function runs in a thread, as any handler.
+        async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
+        task_id = await Job(queue, send_mail).put(user, at)
 
-    Raises `TypeError` if `function` cannot be called, or has no signature.
+    A parameter annotated `Task` gets the task from the worker, and `put` does not take it. Type checkers know that of
+    a first parameter (mypy, of `Task[object]`).
+
+    The given arguments travel as a mapping of parameters to values; the process that works supplies the defaults.
+    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models, dataclasses,
+    `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec makes it, and so
+    are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a queue of its own. A
+    sync function runs in a thread.
+
+    Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
+    and `ModuleNotFoundError` if a type needs pydantic or msgspec.
 
     Thread safety: any."""
 
+    @overload
+    def __init__(
+        self,
+        queue: WorkQueue[dict[str, Any]],
+        function: Callable[Concatenate[Task[Any], Params], Awaitable[R]],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, queue: WorkQueue[dict[str, Any]], function: Callable[Concatenate[Task[Any], Params], R]
+    ) -> None: ...
     @overload
     def __init__(
         self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, Awaitable[R]]
@@ -821,7 +840,7 @@ class Job(Generic[Params, R]):
         """What it is over."""
 
     @property
-    def function(self) -> Callable[Params, Any]: ...
+    def function(self) -> Callable[..., Any]: ...
     def options(self, **options: Unpack[PutOptions]) -> Self:
         """The same job, whose tasks are put with these options of `WorkQueue.put`."""
 
@@ -838,8 +857,9 @@ class Job(Generic[Params, R]):
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> R:
-        """Wait until the task has ended and return what the function has returned, as the codec makes it.
+        """Wait until the task has ended and return what the function has returned, of the annotated type.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`; `ValueError` for a
+        result that does not fit the annotation.
 
         Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""

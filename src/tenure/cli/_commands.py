@@ -1,4 +1,4 @@
-"""Commands that consist of commands: `tenure queue`, `tenure schedule`, `tenure lock`."""
+"""Commands that consist of commands: `tenure queue`, `tenure schedule`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure lock ls`, `tenure claims ls` and `tenure leader ls`: holders and waiters."""
+"""`tenure holders`: who holds and who waits, and a holder that is stuck is broken."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import HOLDERS, Holder, Scan
+from tenure.engine import Holder
 from tenure.observe import printable
 from tenure.shared import break_holder
-from tenure.store import Store, names, read_pages
+from tenure.store import Store, names
 from tenure.web import (
     READERS,
     Deadlock,
@@ -24,19 +24,11 @@ from tenure.web import (
 
 from ._answer import answer, say
 from ._arguments import whole_number
-from ._commands import run_one
-from ._errors import UsageError
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
 
 _LOCKS = ("lock", "rwlock", "semaphore")
-_HELP = """\
-usage: tenure lock ls | break ...
-
-  ls                      locks, read-write locks and semaphores that are held, their waiters, and deadlocks
-  break NAME --token N    take one from a holder that is stuck: its block raises LeaseLost, and the next waiter gets it
-
-See also `tenure lock COMMAND --help`."""
+_KINDS = (*_LOCKS, "leader", "claim")
 _BROKEN = (
     'broken; the block of its holder is cancelled and raises LeaseLost ("broken"), which ends its whole program unless'
     " the program catches it"
@@ -44,46 +36,86 @@ _BROKEN = (
 _token = partial(whole_number, least=1, most=2**63 - 1)
 
 
-def lock(words: Sequence[str]) -> int:
-    """Run `tenure lock`. Raises `UsageError`, `TenureError`."""
-    return run_one("lock", {"ls": _ls, "break": _break}, _HELP, words)
+def holders(words: Sequence[str]) -> int:
+    """Run `tenure holders`; return 1 if a deadlock is certain, or the named election has no leader.
 
-
-def _ls(words: Sequence[str]) -> int:
-    """Return 1 if a deadlock is certain."""
+    Raises `UsageError`, `TenureError`.
+    """
+    if words[:1] == ["break"]:
+        return _break(words[1:])
     p = parser(
-        "lock ls", "All locks, read-write locks and semaphores that are held, with their holders and waiters."
+        "holders",
+        "Who holds locks, read-write locks and semaphores, who waits for them, and deadlocks; the leaders of elections;"
+        " the resources of pools. See also tenure holders break --help.",
     )
-    args = p.parse_args(words)
-    keys, deadlocks = with_store(args, _keys)
-    locks = [key for key in keys if key.kind in _LOCKS]
-    code = 1 if any(deadlock.certain for deadlock in deadlocks) else 0
+    p.add_argument("kind", metavar="KIND", nargs="?", choices=_KINDS, help=f"only {', '.join(_KINDS)}")
+    p.add_argument("name", metavar="NAME", nargs="?", help="only this one")
+    args = p.parse_intermixed_args(words)
+    document, tables, code = with_store(args, partial(_seen, args.kind, args.name))
     if args.json:
-        document = {
-            "locks": [_described(key) for key in locks],
-            "deadlocks": [described(d) for d in deadlocks],
-        }
         return answer(document, code)
-    header = ("kind", "name", "", "process", "task", "for", "share", "token")
-    rows = [row for key in locks for row in _rows(key)]
-    print(table(header, rows, nothing="nothing is held", columns=columns_of_terminal()))
-    for deadlock in deadlocks:
-        print(f"\n{in_words(deadlock)}")
+    print(
+        "\n\n".join(tables)
+        or printable(f"nothing is held: no {args.kind or 'holder'} {args.name or ''}".rstrip())
+    )
     return code
+
+
+async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[str, Any], list[str], int]:
+    """The holders of a kind, or of all, as a document and as tables; the exit code."""
+    document: dict[str, Any] = {}
+    tables: list[str] = []
+    code = 0
+    keys = () if kind == "claim" else await read_keys(store, await names(store, "holds"))
+    chosen = [key for key in keys if name in (None, key.name)]
+    columns = columns_of_terminal()
+    if kind is None or kind in _LOCKS:
+        locks = [key for key in chosen if key.kind in _LOCKS and kind in (None, key.kind)]
+        deadlocks = await find_deadlocks(store, keys)
+        code = 1 if any(deadlock.certain for deadlock in deadlocks) else 0
+        document["locks"] = [_described(key) for key in locks]
+        document["deadlocks"] = [described(d) for d in deadlocks]
+        header = ("kind", "name", "", "process", "task", "for", "share", "token")
+        if rows := [row for key in locks for row in _rows(key)]:
+            tables.append(table(header, rows, nothing="", columns=columns))
+        tables += [in_words(deadlock) for deadlock in deadlocks]
+    if kind in (None, "leader"):
+        led = [key for key in chosen if key.kind == "election" and key.holders]
+        document["leaders"] = [_leader(key) for key in led]
+        code = 1 if kind == "leader" and name is not None and not led else code
+        if led:
+            rows = [tuple(_leader(key).values()) for key in led]
+            rows = [(*row[:3], spoken(row[3]), str(row[4]), row[5]) for row in rows]
+            header = ("election", "leader", "process", "for", "term", "candidates")
+            tables.append(table(header, rows, nothing="", columns=columns))
+    if kind in (None, "claim"):
+        pools = await read_pools(
+            store, await names(store, "pools") if name is None or kind is None else [store.key("pool", name)]
+        )
+        pools = tuple(pool for pool in pools if name in (None, pool.name))
+        document["pools"] = [_pool(pool) for pool in pools]
+        header = ("pool", "resource", "state", "claimed", "process", "preference", "rests for", "reason")
+        lines = [
+            printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}")
+            for pool in pools
+            if pool.page.waiting
+        ]
+        if rows := [row for pool in pools for row in _resources(pool)]:
+            lines.insert(0, table(header, rows, nothing="", columns=columns))
+        tables += ["\n".join(lines)] if lines else []
+    return document, tables, code
 
 
 def _break(words: Sequence[str]) -> int:
     """Return 1 if the token held nothing."""
     p = parser(
-        "lock break",
+        "holders break",
         "Take a lock, read-write lock or semaphore from a holder that is stuck. Its block raises LeaseLost, which ends"
         " its whole program unless the program catches it.",
     )
-    p.add_argument("name", metavar="NAME", help="what it holds")
-    p.add_argument("--kind", choices=_LOCKS, default="lock", help="what that is (default: %(default)s)")
-    p.add_argument(
-        "--token", metavar="N", required=True, type=_token, help="of the holder; tenure lock ls lists them"
-    )
+    p.add_argument("kind", metavar="KIND", choices=_LOCKS, help=", ".join(_LOCKS))
+    p.add_argument("name", metavar="NAME", help="the name of the lock")
+    p.add_argument("--token", metavar="N", required=True, type=_token, help="of the holder, as listed")
     args = p.parse_args(words)
 
     async def task(store: Store) -> bool:
@@ -93,11 +125,6 @@ def _break(words: Sequence[str]) -> int:
     document = {"name": args.name, "token": args.token, "broken": broken}
     text = f"{args.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"
     return say(args, document, text, not broken)
-
-
-async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:
-    keys = await read_keys(store, await names(store, "holds"))
-    return keys, await find_deadlocks(store, keys)
 
 
 def _rows(key: SeenKey) -> Iterator[tuple[str, ...]]:
@@ -149,42 +176,11 @@ def in_words(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
     return "\n".join(lines)
 
 
-def claims(words: Sequence[str]) -> int:
-    """Run `tenure claims ls`. Raises `UsageError`, `TenureError`."""
-    p = parser(
-        "claims ls",
-        "The resources of all pools, or of one: which are claimed by which process, and how many tasks wait.",
-    )
-    p.add_argument("pool", metavar="POOL", nargs="?", help="only this pool")
-    args = p.parse_intermixed_args(_ls_only("claims", words))
-    pools = with_store(args, partial(_pools, args.pool))
-    if args.json:
-        return answer({"pools": [_pool(pool) for pool in pools]})
-    rows = [
-        (
-            pool.name,
-            r.resource,
-            r.state,
-            f"{r.claimed} of {r.slots}",
-            r.process,
-            str(r.preference),
-            spoken(r.rest) if r.rest else "",
-            r.reason,
-        )
-        for pool in pools
-        for r in pool.page.rows
-    ]
-    header = ("pool", "resource", "state", "claimed", "process", "preference", "rests for", "reason")
-    nothing = printable(f"pool {args.pool} has no resources") if args.pool else "there are no resources"
-    print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
-    for pool in pools:
-        if pool.page.waiting:
-            print(printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}"))
-    return 0
-
-
-async def _pools(only: str | None, store: Store) -> tuple[SeenPool, ...]:
-    return await read_pools(store, await names(store, "pools") if only is None else [store.key("pool", only)])
+def _resources(pool: SeenPool) -> Iterator[tuple[str, ...]]:
+    for r in pool.page.rows:
+        rests = spoken(r.rest) if r.rest else ""
+        claimed = f"{r.claimed} of {r.slots}"
+        yield pool.name, r.resource, r.state, claimed, r.process, str(r.preference), rests, r.reason
 
 
 def _pool(pool: SeenPool) -> dict[str, Any]:
@@ -197,63 +193,13 @@ def _pool(pool: SeenPool) -> dict[str, Any]:
     }
 
 
-def leader(words: Sequence[str]) -> int:
-    """Run `tenure leader [ls]`; return 1 if the named election has no leader. Raises `UsageError`, `TenureError`."""
-    p = parser(
-        "leader [ls]",
-        "The leaders and the number of candidates, of all elections that have a leader, or of one.",
-    )
-    p.add_argument("name", metavar="NAME", nargs="?", help="only this election")
-    args = p.parse_intermixed_args(words[1:] if words[:1] == ["ls"] else words)
-    keys = with_store(args, partial(_elections, args.name))
-    code = 1 if args.name is not None and not any(key.holders for key in keys) else 0
-    if args.json:
-        return answer({"leaders": [_leader(key) for key in keys]}, code)
-    rows = [
-        (
-            key.name,
-            node.decode("utf-8", "replace"),
-            holder.process,
-            spoken(holder.age),
-            str(holder.token),
-            len(key.waiting),
-        )
-        for key in keys
-        for holder in key.holders
-        for node in (holder.value,)
-    ]
-    header = ("election", "leader", "process", "for", "term", "candidates")
-    nothing = "no election has a leader" if args.name is None else f"election {args.name} has no leader"
-    print(table(header, rows, nothing=printable(nothing), columns=columns_of_terminal()))
-    return code
-
-
-async def _elections(only: str | None, store: Store) -> list[SeenKey]:
-    if only is None:
-        prefix = store.prefix("election")
-        keys = [name for name in await names(store, "holds") if name.startswith(prefix)]
-        return list(await read_keys(store, keys))
-    answered = await read_pages(store, Scan(HOLDERS, store.key("election", only)))
-    return [SeenKey("election", only, answered.capacity, answered.used, answered.holders, answered.waiting)]
-
-
 def _leader(key: SeenKey) -> dict[str, Any]:
-    leader = key.holders[0] if key.holders else None
+    (leader, *_) = key.holders
     return {
         "election": key.name,
-        "leader": leader.value.decode("utf-8", "replace") if leader else None,
-        "process": leader.process if leader else None,
-        "seconds": leader.age if leader else None,
-        "term": leader.token if leader else None,
+        "leader": leader.value.decode("utf-8", "replace"),
+        "process": leader.process,
+        "seconds": leader.age,
+        "term": leader.token,
         "candidates": len(key.waiting),
     }
-
-
-def _ls_only(command: str, words: Sequence[str]) -> Sequence[str]:
-    match words:
-        case ["ls", *arguments]:
-            return arguments
-        case ["--help" | "-h"]:
-            return words
-        case _:
-            raise UsageError(f"write tenure {command} ls (see tenure {command} ls --help)")

@@ -26,9 +26,7 @@ _COMMANDS = {
     "work": "work._work",
     "queue": "queue._queue",
     "schedule": "_schedule",
-    "lock": "_holders",
-    "claims": "_holders",
-    "leader": "_holders",
+    "holders": "_holders",
     "doctor": "_doctor",
     "top": "_top",
     "web": "_web",
@@ -43,9 +41,7 @@ commands:
   work     work on a queue until it is stopped
   queue    list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
   schedule list schedules, their last and next ticks; put a task of one now
-  lock     locks and semaphores that are held, their waiters, and deadlocks
-  claims   resources of pools, and their holders
-  leader   leaders of elections
+  holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
   doctor   connect to a store, and report problems
   top      a store, live: queues, processes, holders and waiters
   web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tenure.observe import printable
-from tenure.shared import PutOptions, ScheduleRecord, Schedules, WorkQueue, schedules_in
+from tenure.shared import Schedule, WorkQueue, schedules_in
 from tenure.store import Store, names, read_counts
 from tenure.web import read_queues
 
@@ -32,7 +32,8 @@ HELP = """\
 usage: tenure schedule ls | next | run-now | set | pause | resume | remove ...
 
   ls [QUEUE]              the schedules of a queue, or of all, with their last and next ticks
-  next QUEUE NAME [-n N]  the next ticks
+  next QUEUE NAME [--limit N]
+                          the next ticks
   run-now QUEUE NAME [--payload JSON]
                           put a task now, beside the tasks of the ticks, and print its id
   set QUEUE NAME (--every S | --cron EXPRESSION) [--payload JSON] ...
@@ -83,10 +84,10 @@ def _ls(words: Sequence[str]) -> int:
 def _next(words: Sequence[str]) -> int:
     p = _of_one("schedule next", "The next ticks of a schedule, in its time zone.")
     ticks = partial(whole_number, least=1, most=_MOST_TICKS)
-    p.add_argument("-n", metavar="N", type=ticks, default=1, help="how many (default: %(default)s)")
+    p.add_argument("--limit", metavar="N", type=ticks, default=1, help="how many (default: %(default)s)")
     args = p.parse_intermixed_args(words)
     record = with_store(args, partial(_known, args))
-    coming = [_time(tick) for tick in _of(partial(record.coming, args.n))]
+    coming = [_time(tick) for tick in _of(partial(record.coming, args.limit))]
     if args.json:
         return answer({"queue": args.queue, "name": args.name, "next": coming})
     print("\n".join(coming))
@@ -105,9 +106,11 @@ def _run_now(words: Sequence[str]) -> int:
     payload = None if args.payload is None else read_payload(args.payload)
 
     async def put(store: Store) -> int:
-        record = await _known(args, store)
+        await _known(args, store)
         queue = await queue_to_fill(store, args.queue)
-        return await _of(lambda: record.schedule(queue, payload)).run_now()
+        (schedule,) = (each for each in await queue.schedules.list() if each.name == args.name)
+        schedule.payload = schedule.payload if payload is None else payload
+        return await schedule.run_now()
 
     task_id = _of(lambda: with_store(args, put))
     return say(args, {"queue": args.queue, "name": args.name, "id": task_id}, str(task_id))
@@ -133,24 +136,11 @@ def _set(words: Sequence[str]) -> int:
     p.add_argument("--priority", metavar="N", type=int, default=0, help="default: %(default)s")
     args = p.parse_intermixed_args(words)
     payload = read_payload(args.payload)
-    options: PutOptions = {"key": args.key, "group": args.group}
-    if args.priority:
-        options["priority"] = args.priority
+    names = ("every", "cron", "tz", "missed", "start", "end", "jitter", "key", "group", "priority")
+    options: Any = {name: value for name in names if (value := getattr(args, name)) not in (None, 0)}
 
     async def keep(store: Store) -> None:
-        schedules = Schedules(await queue_to_fill(store, args.queue))
-        await schedules.set(
-            args.name,
-            every=args.every,
-            cron=args.cron,
-            tz=args.tz,
-            missed=args.missed,
-            payload=payload,
-            start=args.start,
-            end=args.end,
-            jitter=args.jitter,
-            **options,
-        )
+        await (await queue_to_fill(store, args.queue)).schedules.set(args.name, payload=payload, **options)
 
     _of(lambda: with_store(args, keep, may_make=True))
     return _said_of(args, "set")
@@ -162,7 +152,7 @@ def _change(done: str, words: Sequence[str]) -> int:
 
     async def change(store: Store) -> None:
         queue = await queue_to_fill(store, args.queue)
-        if not await getattr(Schedules(queue), command)(args.name):
+        if not await getattr(queue.schedules, command)(args.name):
             raise _unknown(args, store)
 
     with_store(args, change)
@@ -188,7 +178,7 @@ def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
     return p
 
 
-async def _known(args: argparse.Namespace, store: Store) -> ScheduleRecord:
+async def _known(args: argparse.Namespace, store: Store) -> Schedule[Any]:
     counts = await read_counts(store, store.key("queue", args.queue))
     for record in schedules_in(counts, store.codec):
         if record.name == args.name:
@@ -203,13 +193,13 @@ def _unknown(args: argparse.Namespace, store: Store) -> UsageError:
     )
 
 
-async def _all(queue: str | None, store: Store) -> list[tuple[str, ScheduleRecord]]:
+async def _all(queue: str | None, store: Store) -> list[tuple[str, Schedule[Any]]]:
     keys = await names(store, "queues") if queue is None else [WorkQueue(store, queue).key]
     queues = await read_queues(store, keys)
     return [(name, record) for name, counts in queues.items() for record in schedules_in(counts, store.codec)]
 
 
-def _described(queue: str, record: ScheduleRecord) -> dict[str, Any]:
+def _described(queue: str, record: Schedule[Any]) -> dict[str, Any]:
     last = _of(record.last)
     return {
         "queue": queue,
@@ -223,15 +213,15 @@ def _described(queue: str, record: ScheduleRecord) -> dict[str, Any]:
         "paused": record.paused,
         "kept_in_store": record.kept_in_store,
         "missed": record.missed,
-        "start": record.start,
-        "end": record.end,
+        "start": None if record.start is None else record.start.timestamp(),
+        "end": None if record.end is None else record.end.timestamp(),
         "jitter": record.jitter,
         "payload": record.payload,
         "options": dict(record.options),
     }
 
 
-def _said(record: ScheduleRecord) -> str:
+def _said(record: Schedule[Any]) -> str:
     return record.cron if record.cron is not None else f"every {record.every:g} s"
 
 

@@ -32,15 +32,17 @@ _BETWEEN = 0.5
 
 def top(words: Sequence[str]) -> int:
     """Run `tenure top`. Raises `UsageError`, `TenureError`."""
-    p = parser("top", "Queues, processes, holders and waiters, live. q or Ctrl-C ends it.")
-    p.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
+    p = parser(
+        "top",
+        "Queues, processes, holders and waiters, live; without a terminal, once. q or Ctrl-C ends it.",
+    )
     p.add_argument(
         "--every", metavar="S", type=seconds, default=1.0, help="seconds between frames (default: 1)"
     )
     args = p.parse_args(words)
     if args.json:
         return with_store(args, _answer)
-    if args.once or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         with_store(args, _print)
     else:
         with_store(args, partial(_live, args.every))

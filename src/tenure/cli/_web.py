@@ -15,10 +15,12 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
 from tenure.observe import printable
+from tenure.serving import parse_address
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import Site
 
+from ._arguments import checked
 from ._errors import Interrupted, UsageError
 from ._stop import Stop
 from ._with_store import parser, with_store
@@ -36,8 +38,14 @@ def web(words: Sequence[str]) -> int:
         " extra web: pip install 'tenure[web]'.",
         as_json=False,
     )
-    p.add_argument("--host", default=_LOCAL, help="where to listen (default: %(default)s, this machine only)")
-    p.add_argument("--port", type=_port, default=_PORT, help="0 for any that is free (default: %(default)s)")
+    p.add_argument(
+        "address",
+        metavar="HOST:PORT",
+        nargs="?",
+        type=checked(partial(parse_address, "it")),
+        default=f"{_LOCAL}:{_PORT}",
+        help="where to listen; port 0 is any that is free, :PORT all interfaces (default: %(default)s)",
+    )
     tokens = p.add_mutually_exclusive_group()
     tokens.add_argument(
         "--token-file",
@@ -55,18 +63,21 @@ def web(words: Sequence[str]) -> int:
         metavar="NAME",
         action="append",
         default=[],
-        help="another name of this server, such as a proxy's; may be repeated",
+        help="another name of this server, such as a proxy's, whose X-Forwarded-User is then logged with each action;"
+        " may be repeated",
     )
-    p.add_argument("--payloads", action="store_true", help="show the payloads and results of tasks")
-    p.add_argument("--no-errors", action="store_true", help="show no errors and tracebacks of tasks")
+    p.add_argument(
+        "--show",
+        choices=("counts", "errors", "payloads"),
+        default="errors",
+        help="what is shown of tasks: neither errors nor payloads, errors and tracebacks, or payloads and results too"
+        " (default: %(default)s)",
+    )
     p.add_argument(
         "--actions",
         action="store_true",
         help="let the page requeue, cancel and purge tasks, pause queues, change schedules, and break locks; needs a"
         " token",
-    )
-    p.add_argument(
-        "--trust-proxy", action="store_true", help="log X-Forwarded-User with each action: a proxy sets it"
     )
     args = p.parse_args(words)
     args.token = args.token or _token_from_elsewhere(args.token_file)
@@ -82,35 +93,37 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
     check_page("tenure web")
     from tenure.web.server import Server, is_loopback
 
-    if args.token is None and not is_loopback(args.host):
+    host, port = args.address
+    if args.token is None and not is_loopback(host or ""):
         print(
             "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token",
             file=sys.stderr,
         )
-    names = (args.host, gethostname(), *args.allow_host)
+    names = (host or "localhost", gethostname(), *args.allow_host)
     site = Site(
         store,
         actions=args.actions,
-        payloads=args.payloads,
-        errors=not args.no_errors,
-        trust_proxy=args.trust_proxy,
+        payloads=args.show == "payloads",
+        errors=args.show != "counts",
+        trust_proxy=bool(args.allow_host),
     )
     server = Server(site, token=args.token, names=names)
     async with unwrapped_task_group() as group:
         stop = Stop(group.cancel_scope, lambda _: None)
         await group.start(stop.listen)
         with stop.ends():
-            host = f"[{args.host}]" if ":" in args.host else args.host
+            shown = f"[{host}]" if ":" in (host or "") else host or "0.0.0.0"  # noqa: S104 shown alone
             try:
-                ports = await group.start(server.serve, args.host, args.port)
+                ports = await group.start(server.serve, host, port)
             except OSError as problem:
                 reason = _reason(problem)
                 raise Interrupted(
-                    f"cannot listen on {host}:{args.port}: {reason}; see --host and --port"
+                    f"cannot listen on {shown}:{port}: {reason}; name another HOST:PORT"
                 ) from problem
             hint = "; open it as /?token=TOKEN" if args.token else ""
-            shown = f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it"
-            print(printable(shown), flush=True)
+            print(
+                printable(f"http://{shown}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it"), flush=True
+            )
             await site.sample()
         group.cancel_scope.cancel()
 
@@ -130,12 +143,6 @@ async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS
         ports = await group.start(Server(site, token=None, names=(_LOCAL,)).serve, _LOCAL, 0)
         task_status.started(f"http://{_LOCAL}:{ports[0]}/")
         await site.sample()
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
-    return int(text)
 
 
 def _reason(problem: OSError) -> str:

@@ -197,8 +197,10 @@ from ._survey import (
     SessionPage,
 )
 from ._tasks import (
+    ANEW,
     GROUPS,
     KEYED_TASK,
+    NOT_BEGUN,
     OF_CHILDREN,
     TASK,
     TASKS,
@@ -233,6 +235,7 @@ from ._tasks import (
 )
 
 __all__ = (
+    "ANEW",
     "A_FEW",
     "BARRIER",
     "CAP",
@@ -251,6 +254,7 @@ __all__ = (
     "LONGEST",
     "MOST_ENTRIES",
     "NAMES",
+    "NOT_BEGUN",
     "OF_CHILDREN",
     "OPERATIONS",
     "RESOURCES",

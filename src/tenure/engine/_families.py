@@ -40,6 +40,8 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
 11. The deadline of a child is the earlier of its own and its parent's. Past it a child ends as expired as any other
     task does, with its descendants, and the children of a leased task are cancelled with it.
 12. Settlements of tasks with a family take effect behind the others of their operation.
+13. A value is progress: with it, no failure of the task is on record any more. Its number of deliveries without a
+   verdict stays.
 
 A family costs its task one flag: nothing of this is read for a task without one.
 """

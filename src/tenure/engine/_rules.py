@@ -6,7 +6,7 @@ walk of the contract (`tests/contract`) holds all of them to one another.
 
 from __future__ import annotations
 
-from ._tasks import Settle, Verdict
+from ._tasks import ANEW, Settle, Verdict
 from ._value import value
 
 EXPIRED_TTL = 3600.0
@@ -88,6 +88,8 @@ def after_verdict(
             return GoesBack(attempts + 1, attempts + 1, settle.delay)
         case Verdict.GIVE_BACK:
             return GoesBack(attempts, deliveries - 1, None)
+        case Verdict.POSTPONE if settle.result == ANEW:
+            return GoesBack(0, 0, settle.delay)
         case Verdict.POSTPONE:
             return GoesBack(attempts, deliveries - 1 if settle.result else attempts, settle.delay)
         case Verdict.WAIT:

@@ -140,6 +140,9 @@ class Leave(Operation[Reply]):
     producer: str
 
 
+ANEW, NOT_BEGUN = b"anew", b"not begun"
+
+
 class Verdict(Enum):
     """The way in which a delivery of a task ended; ALONE ends none."""
 
@@ -150,7 +153,7 @@ class Verdict(Enum):
     )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
-    POSTPONE = "postpone"  # no try; ready again after `delay`, behind all tasks ready then; with a result: never begun
+    POSTPONE = "postpone"  # no try; ready again after `delay`, behind all tasks ready then
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
@@ -161,7 +164,8 @@ class Verdict(Enum):
 class Settle:
     """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
 
-    RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew.
+    RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew. The
+    `result` of POSTPONE is b"" for such a task, `ANEW` to begin the count of failures anew too, and else `NOT_BEGUN`.
 
     `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
     for as long as anything of the task is.

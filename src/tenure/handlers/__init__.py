@@ -3,7 +3,7 @@ end.
 """
 
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
-from ._convention import NotBegun, adapted, parameters_of
+from ._convention import NotBegun, adapted, hint_of, parameters_of
 from ._endings import is_closing, is_from_signal, split_failure
 from ._processes import HandlerProcess, NotKept
 
@@ -14,6 +14,7 @@ __all__ = (
     "adapted",
     "check_signature",
     "describe",
+    "hint_of",
     "in_thread",
     "is_async",
     "is_closing",

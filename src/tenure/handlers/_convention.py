@@ -19,6 +19,7 @@ from ._calling import name_of, signature_of
 
 _OFFERED = {
     "tenure.Task": "Task",
+    "tenure.shared.queue._task.Task": "Task",  # before anybody has asked for `tenure.Task`
     "tenure.processor.Context": "Context",
     "tenure.Store": "Store",
     "tenure.store.Store": "Store",
@@ -123,6 +124,18 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str
     names = _globals_of(function)
     for parameter in parameters:
         yield (parameter, *_offered(parameter.annotation, names))
+
+
+def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
+    """The type that an annotation of the function names; `Any` without an annotation, or if it cannot be resolved."""
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        try:
+            return eval(annotation, _globals_of(function))  # noqa: S307 as `inspect.get_annotations` does
+        except Exception:  # noqa: BLE001 an annotation may be any expression
+            return Any
+    return Any if annotation is Parameter.empty else annotation
 
 
 def _offered(annotation: Any, names: dict[str, Any]) -> tuple[str, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from tenure.arguments import Seconds, check_flag, check_seconds, check_timeout
 from tenure.observe import log
@@ -14,8 +15,14 @@ from ._serving import Serving
 from ._signals import signals_received
 
 
+class Service(Protocol):
+    """An object that `serve` runs: it ends by its async method `drain()`, or else by a cancellation."""
+
+    async def run(self) -> object: ...
+
+
 async def serve(
-    *services: object,
+    *services: Service,
     grace: Seconds | None = 30.0,
     health: str | None = None,
     stalled: Seconds = 10.0,

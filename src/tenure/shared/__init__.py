@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
     from .queue._runners import Runners
-    from .queue._schedule import Schedule
-    from .queue._schedule_record import ScheduleRecord, schedules_in
+    from .queue._schedule import Schedule, schedules_in
     from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
@@ -86,7 +85,6 @@ __all__ = (
     "RetryLater",
     "Runners",
     "Schedule",
-    "ScheduleRecord",
     "Schedules",
     "Selection",
     "Semaphore",
@@ -147,8 +145,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._retry": "Dead Discard Retry RetryLater is_failure",
         "queue._runners": "Runners",
         "holds._rwlock": "RWLock",
-        "queue._schedule": "Schedule",
-        "queue._schedule_record": "ScheduleRecord schedules_in",
+        "queue._schedule": "Schedule schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
         "queue._selecting": "Selection check_selection move_selected",

@@ -98,7 +98,7 @@ class Actions:
                     counts.paused is not (action == "pause") or (action == "resume" and counts.held_off > 0)
                 )
             case _ if action in _SCHEDULE_ACTIONS:
-                schedules = Schedules(queue_of(self._store, name, counts.max_size or _QUEUE_SIZE))
+                schedules = queue_of(self._store, name, counts.max_size or _QUEUE_SIZE).schedules
                 return await self._change_schedule(schedules, action, check_name("name", body.get("name")))
             case "purge":
                 return await self._purge(key, body)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from tenure.engine import QueueCounts
-from tenure.shared import ScheduleRecord, schedules_in
+from tenure.shared import Schedule, schedules_in
 from tenure.store import Codec
 
 from ._tasks import Texts
@@ -45,7 +45,7 @@ class SeenSchedules:
         return self._seen[1]
 
 
-def _described(queue: str, record: ScheduleRecord) -> dict[str, Any]:
+def _described(queue: str, record: Schedule[Any]) -> dict[str, Any]:
     fields = ("name", "every", "cron", "tz", "paused", "kept_in_store")
     known: dict[str, Any] = {"queue": queue, **{name: getattr(record, name) for name in fields}}
     try:

@@ -60,7 +60,7 @@ class Server:
         self._cookie = "tenure"
 
     async def serve(
-        self, host: str, port: int, *, task_status: TaskStatus[Sequence[int]] = TASK_STATUS_IGNORED
+        self, host: str | None, port: int, *, task_status: TaskStatus[Sequence[int]] = TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled; reports the ports once it listens. Raises `OSError`.
 

@@ -866,10 +866,10 @@ def test_what_to_do_with_the_dead(command, numbers, handlers, fresh):
     ended = command(*words, "--retries", "1")
     queue = "run:x:2" if fresh else "run:x"
     assert f"tenure: to see what is dead: tenure queue dead {queue}\n" in ended.err
-    assert f"tenure queue requeue {queue} --all, then the same command" in ended.err
+    assert f"tenure queue requeue {queue} --yes, then the same command" in ended.err
     handlers("run_handlers", "def picky(text): pass")
     sys.modules.pop("run_handlers")
-    assert command("queue", "requeue", queue, "--all").code == 0
+    assert command("queue", "requeue", queue, "--yes").code == 0
     ended = command(*words[:5], "--retries", "1")
     assert (ended.code, rows(ended.out)["done"]) == (0, "2")
     assert "to see what is dead" not in ended.err

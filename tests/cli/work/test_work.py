@@ -231,7 +231,7 @@ def test_retries_and_timeout(worker, url, until, log):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_batches(worker, url, until, log, backend):
     ids = put(url, 1, None, 3, 4, "dead")
-    process = worker("batches", "--batch", 3, "--linger", 1, "--backend", backend, store=url)
+    process = worker("batches", "--batch", "3:1", "--backend", backend, store=url)
     until(lambda: len(log()) == 2)
     process.send()
     assert process.ended() == 0, process.text
@@ -259,7 +259,7 @@ def test_a_schedule_beside_the_worker(worker, url, until, log, backend):
 @pytest.mark.parametrize("handler", ["batches_in_a_thread", "batches_of_payloads"])
 def test_batches_in_threads_and_without_linger(worker, url, until, log, handler):
     put(url, *range(5))
-    process = worker(handler, "--batch", 256, "--linger", 0, "--concurrency", 1, store=url)
+    process = worker(handler, "--batch", "256:0", "--concurrency", 1, store=url)
     until(log)
     process.send()
     assert process.ended() == 0, process.text
@@ -466,7 +466,7 @@ def missing_too():
         ("caused", "faulty.py:14: LookupError: a b", ["caused", "missing_too", "caused"]),
     ],
 )
-@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+@pytest.mark.parametrize("more", [(), ("--log", "json")], ids=["text", "json"])
 def test_an_error_of_the_program_is_a_line_of_the_log(start, handlers, here, function, ending, frames, more):
     handlers("faulty", FAULTY)
     child = start("work", f"faulty:{function}", "--store", f"sqlite:///{here}/store.db", *more)
@@ -483,7 +483,7 @@ def test_an_error_of_the_program_is_a_line_of_the_log(start, handlers, here, fun
     assert sorted(re.findall(r'File ".*", line \d+, in (\w+)', trace)) == sorted(frames)
 
 
-@pytest.mark.parametrize("more", [(), ("--log-format", "json")], ids=["text", "json"])
+@pytest.mark.parametrize("more", [(), ("--log", "json")], ids=["text", "json"])
 @pytest.mark.parametrize("option", ["--health", "--metrics"])
 def test_an_address_in_use_is_named_in_the_log(start, here, free_port, option, more):
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -538,11 +538,14 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         ),
         (["bare_batches", "--queue", "q", "--batch", "9"], "annotate it: tasks: list[tenure.Task]"),
         (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or set batch"),
-        (["batches", "--queue", "q", "--linger", "1"], "is for a list of tasks"),
-        (["quick", "--queue", "q", "--linger", "1"], "--linger is for a handler of batches: add --batch N"),
+        (["batches", "--queue", "q"], "is for a list of tasks"),
+        (
+            ["quick", "--queue", "q", "--log", "json:loud"],
+            "'json:loud' is not text or json, nor one of these",
+        ),
         (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is not a whole number from 1 to 256"),
         (["batches", "--queue", "q", "--batch", "0"], "--batch"),
-        (["batches", "--queue", "q", "--batch", "9", "--linger", "-1"], "--linger"),
+        (["batches", "--queue", "q", "--batch", "9:-1"], "--batch"),
         (["main", "--batch", "3"], "--batch is for a handler of tasks"),
         (["main", "--every", "3"], "--every is for a handler of tasks"),
         (["quick", "--queue", "q", "--every", "0.001"], "--every must be at least 0.01 seconds"),
@@ -615,7 +618,7 @@ def test_a_server_that_refuses_for_good_ends_it_in_a_line(start, redis_server):
 
 
 def test_the_level_and_the_format_of_the_log(worker, url, until, log):
-    process = worker("fails", "--retries", 1, "--log-format", "json", "--log-level", "debug", store=url)
+    process = worker("fails", "--retries", 1, "--log", "json:debug", store=url)
     put(url, 1)
     until(lambda: "task.dead" in process.text)
     process.send()
@@ -632,7 +635,7 @@ def test_the_level_and_the_format_of_the_log(worker, url, until, log):
 
 def test_logging_that_the_module_of_the_handler_sets_up_stays(start, handlers, url, until):
     handlers("logs", "import logging\nlogging.basicConfig(format='mine: %(message)s')\ndef f(payload): pass")
-    process = Process(start("work", "logs:f", "--queue", "q", "--store", url, "--log-format", "json"))
+    process = Process(start("work", "logs:f", "--queue", "q", "--store", url, "--log", "json"))
     until(lambda: "Ctrl-C stops it" in process.text)
     process.send()
     assert process.ended() == 0
@@ -783,9 +786,9 @@ def test_put_refuses_a_duplicate(command, url):
 def test_put_keeps_or_replaces_a_duplicate(command, url):
     ids = set()
     for words in (
-        ["1", "--key-ttl", "60"],
+        ["1"],
         ["2", "--on-duplicate", "keep"],
-        ["3", "--on-duplicate", "replace", "--delay", "5", "--within", "9"],
+        ["3", "--on-duplicate", "replace", "--delay", "5"],
     ):
         put = command("queue", "put", "q", *words, "--key", "nightly", "--store", url)
         assert put.code == 0
@@ -802,12 +805,7 @@ def test_put_keeps_or_replaces_a_duplicate(command, url):
         (["1", "--delay", "-1"], "--delay"),
         (["1", "--priority", "x"], "--priority"),
         (["1", "--key", ""], "--key"),
-        (["1", "--on-duplicate", "keep"], "need --key"),
-        (["1", "--key", "k", "--within", "1"], "--within needs --on-duplicate replace"),
-        (
-            ["1", "--key", "k", "--within", "1", "--delay", "2", "--on-duplicate", "replace"],
-            "--within must be at least --delay, 2, not 1",
-        ),
+        (["1", "--on-duplicate", "keep"], "needs --key"),
         (["1", "--store", "memory:"], "is visible only to its own process"),
     ],
 )

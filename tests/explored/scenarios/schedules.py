@@ -8,7 +8,7 @@ import anyio
 from explored.catalogue import on_a_wire, on_every_engine
 from explored.world import at_rest
 
-from tenure import Schedule, Schedules, WorkQueue
+from tenure import Schedule, WorkQueue
 from tenure.engine import Put
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import cancellable
@@ -76,6 +76,7 @@ async def several_run_a_schedule(world):
 @on_every_engine(
     "shared.Schedules.set",
     "shared.Schedules.list",
+    "shared.Schedules.next",
     "shared.Schedules.pause",
     "shared.Schedules.resume",
     "shared.Schedules.remove",
@@ -87,8 +88,8 @@ async def several_run_a_schedule(world):
 async def several_run_a_schedule_of_the_store(world):
     from_nought(world)
     async with world.open() as store, world.open() as elsewhere:
-        steady, other = Schedules(WorkQueue(store, "q")), Schedules(WorkQueue(elsewhere, "q"))
-        victim = Schedules(WorkQueue(elsewhere, "q"))
+        steady, other = WorkQueue(store, "q").schedules, WorkQueue(elsewhere, "q").schedules
+        victim = WorkQueue(elsewhere, "q").schedules
 
         async def meddle():
             with cancellable():
@@ -97,6 +98,7 @@ async def several_run_a_schedule_of_the_store(world):
                 await other.resume("more")
                 await other.run_now("more")
                 await other.list()
+                await other.next("more")
                 await other.remove("more")
 
         async def run():

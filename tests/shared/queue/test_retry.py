@@ -265,3 +265,27 @@ async def test_a_task_without_an_error_has_none(store):
     cancelled = await queue.put(1)
     await queue.cancel(cancelled)
     assert (await queue.get(cancelled)).error is None
+
+
+@pytest.mark.parametrize("resets", [True, False])
+async def test_a_task_that_postpones_itself_may_begin_the_count_of_failures_anew(
+    store, virtual_clock, resets
+):
+    queue, tries = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=1)), []
+
+    async def poll(task: Task):
+        tries.append(task.attempt)
+        if len(tries) % 2:
+            raise OSError("503")
+        if len(tries) < 8:
+            raise RetryLater(60, resets=resets)
+
+    task_id = await queue.put("x")
+    await work_off(queue, Worker(queue, poll))
+    state = (await queue.get(task_id)).state
+    assert (tries, state) == (([1, 2] * 4, "done") if resets else ([1, 2, 2], "dead"))
+
+
+def test_a_failed_try_cannot_begin_the_count_anew():
+    with pytest.raises(ValueError, match="resets must not be given with counts"):
+        RetryLater(1, counts=True, resets=True)

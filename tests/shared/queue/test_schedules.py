@@ -8,7 +8,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from tenure import Key, Retry, Schedule, Schedules, WorkQueue
+from tenure import Key, Retry, Schedule, WorkQueue
 from tenure.engine import Count
 
 
@@ -34,8 +34,8 @@ async def time_of(queue):
 async def test_two_processes_put_each_tick_once_as_it_was_set_elsewhere(store, open_store_on, virtual_clock):
     queue = WorkQueue(store, "mail")
     async with open_store_on(ttl=600) as elsewhere:
-        other = Schedules(WorkQueue(elsewhere, "mail"))
-        mine = Schedules(queue)
+        other = WorkQueue(elsewhere, "mail").schedules
+        mine = queue.schedules
         async with anyio.create_task_group() as group:
             group.start_soon(mine.run)
             group.start_soon(other.run)
@@ -56,13 +56,14 @@ async def test_two_processes_put_each_tick_once_as_it_was_set_elsewhere(store, o
 
 async def test_a_schedule_is_listed_paused_resumed_run_and_removed(store, virtual_clock):
     queue = WorkQueue(store, "mail")
-    schedules = Schedules(queue)
+    schedules = queue.schedules
     async with anyio.create_task_group() as group:
         group.start_soon(schedules.run)
         await schedules.set("often", every=10, payload=[1], missed="all", jitter=2.5)
         (record,) = await schedules.list()
         assert (record.name, record.every, record.payload, record.missed) == ("often", 10.0, [1], "all")
         assert (record.jitter, record.paused, record.kept_in_store) == (2.5, False, True)
+        assert await record.next() == await schedules.next("often") == record.coming()[0]
         await anyio.sleep(25)
         assert await schedules.pause("often")
         before = (await queue.statistics()).put
@@ -86,7 +87,7 @@ async def test_a_schedule_is_listed_paused_resumed_run_and_removed(store, virtua
 
 async def test_what_code_keeps_is_listed_and_can_be_paused(store, virtual_clock):
     queue = WorkQueue(store, "mail")
-    schedules, coded = Schedules(queue), Schedule(queue, "coded", every=10, payload="x", priority=1)
+    schedules, coded = queue.schedules, Schedule(queue, "coded", every=10, payload="x", priority=1)
     async with anyio.create_task_group() as group:
         group.start_soon(coded.run)
         group.start_soon(schedules.run)
@@ -110,7 +111,7 @@ async def test_what_code_keeps_is_listed_and_can_be_paused(store, virtual_clock)
 
 async def test_a_key_and_durations_are_kept_in_the_store(store, virtual_clock):
     queue, key = WorkQueue(store, "mail"), Key("news", "keep", ttl=timedelta(minutes=1))
-    schedules = Schedules(queue)
+    schedules = queue.schedules
     await schedules.set("news", every=10, key=key, delay=timedelta(seconds=5), jitter=1, expires=90)
     (record,) = await schedules.list()
     assert dict(record.options) == {
@@ -133,7 +134,7 @@ async def test_start_end_and_jitter(store, virtual_clock):
     queue = WorkQueue(store, "mail")
     begin = (await time_of(queue)) // 10 * 10 + 20
     start, end = (datetime.fromtimestamp(begin + more, UTC) for more in (0, 30))
-    schedules = Schedules(queue)
+    schedules = queue.schedules
     async with anyio.create_task_group() as group:
         group.start_soon(schedules.run)
         await schedules.set("short", every=10, start=start, end=end, jitter=5)
@@ -151,7 +152,7 @@ async def test_start_end_and_jitter(store, virtual_clock):
 
 async def test_a_missed_tick_says_how_late_it_is(store, virtual_clock):
     queue = WorkQueue(store, "mail")
-    schedules = Schedules(queue)
+    schedules = queue.schedules
     await schedules.set("hourly", every=3600)
     first = (await schedules.list())[0].coming()[0].timestamp()
     await anyio.sleep(first - await time_of(queue) + 90)
@@ -165,7 +166,7 @@ async def test_a_missed_tick_says_how_late_it_is(store, virtual_clock):
 
 async def test_bad_input(store, virtual_clock):
     queue = WorkQueue(store, "mail")
-    schedules, noon = Schedules(queue), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    schedules, noon = queue.schedules, datetime(2026, 1, 1, 12, tzinfo=UTC)
     for arguments, problem, message in (
         ({"every": 1, "payload": "x" * 5000}, ValueError, "payload must have at most 4,096 bytes"),
         ({"every": 1, "start": "today"}, TypeError, "start must be a datetime"),
@@ -176,9 +177,8 @@ async def test_bad_input(store, virtual_clock):
     ):
         with pytest.raises(problem, match=message):
             await schedules.set("x", **arguments)
-    with pytest.raises(LookupError, match="has no schedule 'x'"):
-        await schedules.run_now("x")
+    for ask in (schedules.run_now, schedules.next):
+        with pytest.raises(LookupError, match="has no schedule 'x'"):
+            await ask("x")
     assert not await schedules.pause("x") and not await schedules.resume("x")
     assert await queue.cursors() == {}
-    with pytest.raises(TypeError, match="queue must be a WorkQueue"):
-        Schedules(store)

@@ -177,3 +177,22 @@ async def test_an_engine_without_families_says_so(store, engine, monkeypatch):
         monkeypatch.setattr(engine, "families", False)
         with pytest.raises(EngineError, match="has no steps and children of tasks yet"):
             await task.step("a", lambda: 1)
+
+
+async def test_failures_before_a_stored_step_do_not_count(store):
+    queue, tries = WorkQueue(store, "jobs", retry=AT_ONCE), []
+
+    async def crawl(task: tenure.Task):
+        for page in range(3):
+            if tries.count(page) < 2:
+                tries.append(page)
+                raise OSError("503")
+            await task.step(f"{page}", lambda page=page: page)
+        tries.append(task.attempt)
+        raise OSError("the end")  # no step is stored any more
+
+    task_id = await queue.put(1)
+    await workers.work_off(queue, Worker(queue, crawl))
+    assert tries == [0, 0, 1, 1, 2, 2, 1, 2, 3]
+    record = await queue.get(task_id)
+    assert (record.state, record.attempts) == ("dead", 3)

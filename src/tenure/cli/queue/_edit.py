@@ -16,7 +16,7 @@ from tenure.errors import TaskNotWaiting
 from tenure.shared import WorkQueue
 
 from ._one_task import check_one
-from ._put import name, priority
+from ._put import group, name, priority
 
 
 def edit(words: Sequence[str]) -> int:
@@ -27,20 +27,18 @@ def edit(words: Sequence[str]) -> int:
     p.add_argument("--payload", metavar="JSON", help="a JSON value; - reads it")
     p.add_argument("--priority", metavar="N", type=priority, help="higher first")
     p.add_argument("--delay", metavar="S", type=seconds, help="ready after so many seconds from now")
-    group = p.add_mutually_exclusive_group()
-    group.add_argument("--group", type=name, help="the tasks with which it takes turns")
-    group.add_argument("--no-group", action="store_true", help="the tasks without a group")
+    p.add_argument("--group", type=group, help="the tasks with which it takes turns; '' for no group")
     args = p.parse_intermixed_args(words)
     if not check_one(args):
         raise UsageError("name a task by its ID or by --key")
     changes: dict[str, Any] = {"priority": args.priority, "delay": args.delay, "group": args.group}
     changes = {option: value for option, value in changes.items() if value is not None}
-    if args.no_group:
+    if args.group == "":
         changes["group"] = None
     if args.payload is not None:
         changes["payload"] = read_payload(args.payload)
     if not changes:
-        raise UsageError("say what to change: --payload, --priority, --delay, --group or --no-group")
+        raise UsageError("say what to change: --payload, --priority, --delay or --group")
     edited = with_queue(args, partial(_edit, args, changes))
     return say(args, {"name": args.name, "id": edited}, f"{args.name}: task {edited} changed")
 

@@ -32,16 +32,16 @@ def requeue(words: Sequence[str]) -> int:
     """Run `tenure queue requeue`; return 1 if no named task was requeued. Raises `UsageError`, `TenureError`."""
     p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
-    p.add_argument("--all", action="store_true", help="all dead tasks")
+    _add_yes(p)
     add_selection(p, changes=True)
     args = p.parse_intermixed_args(words)
+    if args.ids and (is_selected(args) or args.yes):
+        raise UsageError("name the ids of dead tasks, or select them")
     if is_selected(args):
-        if args.ids:
-            raise UsageError("name the ids of dead tasks, or select them")
         return change_selected(args, lambda queue, options: queue.requeue(**options), "requeued")
-    if bool(args.ids) == args.all:
-        raise UsageError("name the ids of dead tasks, or use --all")
-    if args.all:
+    if not args.ids:
+        if not _confirmed(args, "all dead tasks become ready again", "requeue all dead tasks?"):
+            return _nothing(args, "requeued")
         number = with_queue(args, WorkQueue.requeue)
         text = f"{number:,} requeued" if number else "nothing requeued: no task is dead"
         return _say(args, {"requeued": number, "unknown": []}, text)
@@ -103,9 +103,7 @@ def purge(words: Sequence[str]) -> int:
     """Run `tenure queue purge`; return 1 if it was not confirmed. Raises `UsageError`, `TenureError`."""
     p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
     p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
-    p.add_argument(
-        "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
-    )
+    _add_yes(p)
     add_selection(p, changes=True)
     args = p.parse_intermixed_args(words)
 
@@ -114,28 +112,44 @@ def purge(words: Sequence[str]) -> int:
 
     if args.dry_run:
         return change_selected(args, purge_selected, "purged")
-    if not args.yes and not sys.stdin.isatty():
-        raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
+    _check_yes(args, "a purge cannot be undone")
     statistics = with_store(args, lambda store: known(WorkQueue(store, args.name)))
-    if not args.yes:
-        states = (
-            f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
-            for state in dict.fromkeys(args.states)
-        )
-        which = "the selected of " if is_selected(args) else ""
-        if not _confirmed(printable(f"{args.name}: purge {which}{', '.join(states)} tasks?")):
-            print(printable(f"{args.name}: nothing purged"), file=sys.stderr)
-            return 1
-
+    states = (
+        f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
+        for state in dict.fromkeys(args.states)
+    )
+    which = "the selected of " if is_selected(args) else ""
+    if not _confirmed(args, "a purge cannot be undone", f"purge {which}{', '.join(states)} tasks?"):
+        return _nothing(args, "purged")
     if is_selected(args):
         return change_selected(args, purge_selected, "purged")
     number = with_store(args, lambda store: WorkQueue(store, args.name).purge(*args.states))
     return _say(args, {"purged": number}, f"{number:,} purged")
 
 
-def _confirmed(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+def _add_yes(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
+    )
+
+
+def _check_yes(args: argparse.Namespace, warning: str) -> None:
+    if not args.yes and not sys.stdin.isatty():
+        raise UsageError(f"{warning}: use --yes, since there is no terminal for a confirmation")
+
+
+def _confirmed(args: argparse.Namespace, warning: str, question: str) -> bool:
+    """True if the change is confirmed, by `--yes` or by a person. Raises `UsageError` without either."""
+    _check_yes(args, warning)
+    if args.yes:
+        return True
+    print(printable(f"{args.name}: {question} [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _nothing(args: argparse.Namespace, what: str) -> int:
+    print(printable(f"{args.name}: nothing {what}"), file=sys.stderr)
+    return 1
 
 
 def set_paused(paused: bool, words: Sequence[str]) -> int:

@@ -34,10 +34,6 @@ def put(words: Sequence[str]) -> int:
         default="refuse",
         help="if a task has the key: refuse this one (default), keep that one, or replace it",
     )
-    p.add_argument("--key-ttl", metavar="S", type=seconds, help="the key lasts for at least so many seconds")
-    p.add_argument(
-        "--within", metavar="S", type=seconds, help="with replace: most seconds from the first put"
-    )
     when = p.add_mutually_exclusive_group()
     when.add_argument(
         "--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken"
@@ -77,7 +73,7 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
             priority=args.priority,
             delay=args.delay,
             at=args.at,
-            key=None if args.key is None else Key(args.key, args.on_duplicate, args.key_ttl, args.within),
+            key=None if args.key is None else Key(args.key, args.on_duplicate),
             group=args.group,
             expires=args.expires,
             deadline=args.deadline,
@@ -94,17 +90,17 @@ async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.key is None and (args.on_duplicate != "refuse" or args.key_ttl is not None):
-        raise UsageError("--on-duplicate and --key-ttl need --key")
-    if args.within is not None:
-        if args.on_duplicate != "replace":
-            raise UsageError("--within needs --on-duplicate replace")
-        if args.within < args.delay:
-            raise UsageError(f"--within must be at least --delay, {args.delay:g}, not {args.within:g}")
+    if args.key is None and args.on_duplicate != "refuse":
+        raise UsageError("--on-duplicate needs --key")
 
 
 name = checked(partial(check_name, "it"))
 """An option that is a key or a group."""
+
+
+def group(text: str) -> str:
+    """An option that is a group, or "" for the tasks without a group."""
+    return name(text) if text else ""
 
 
 def time(text: str) -> datetime:

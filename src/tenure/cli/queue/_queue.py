@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,12 +12,10 @@ from typing import Any
 from tenure.cli._answer import answer
 from tenure.cli._arguments import count, whole_number
 from tenure.cli._commands import Commands, run_one
-from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
-from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue, statistics_of
 from tenure.store import Store, names
 from tenure.web import read_queues
@@ -49,7 +46,7 @@ usage: tenure queue COMMAND ...
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
   workers NAME            the live processes that work on it, and the tasks that they have
-  requeue NAME ID... | --all | SELECTION
+  requeue NAME [ID...] [SELECTION] [--yes]
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
@@ -62,7 +59,7 @@ usage: tenure queue COMMAND ...
                           delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
   pause NAME, resume NAME stop and resume handing out tasks; resume also ends a hold
 
-SELECTION: --older-than S, --group G, --no-group, --key-prefix P, --error TYPE, --meta NAME=TEXT, --limit N, --dry-run
+SELECTION: --group G, --where FIELD=VALUE (older_than, key_prefix, error, meta.NAME), --limit N, --dry-run
 
 See also `tenure queue COMMAND --help`."""
 
@@ -181,7 +178,7 @@ def _show(words: Sequence[str]) -> int:
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
         )
     )
-    print(f"\n{_records(page, args.wide, nothing=f'no task is {args.state}')}")
+    print(f"\n{_records(page, nothing=f'no task is {args.state}')}")
     return 0
 
 
@@ -194,7 +191,7 @@ def _dead(words: Sequence[str]) -> int:
     _, page = with_store(args, partial(_look_into, args))
     if args.json:
         return answer({"name": args.name, **_page(page)})
-    print(_records(page, args.wide, nothing="no task is dead"))
+    print(_records(page, nothing="no task is dead"))
     return 0
 
 
@@ -253,19 +250,15 @@ def _workers(words: Sequence[str]) -> int:
 async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
     of, selection = WorkQueue(store, args.name), selection_of(args)
     statistics = await known(of)
-    try:
-        return statistics, await of.browse(args.state, after=args.after, limit=args.limit, **selection)
-    except (ValueError, EngineError) as problem:
-        if args.after and not isinstance(problem, StoreUnavailable):
-            raise UsageError(f"--after: {problem}") from problem
-        raise
+    return statistics, await of.browse(args.state, limit=args.limit, **selection)
 
 
 def _page(page: TaskPage) -> dict[str, Any]:
-    return {"tasks": [described(record) for record in page.tasks], "next": page.next}
+    return {"tasks": [described(record) for record in page.tasks], "more": bool(page.next)}
 
 
-def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
+def _records(page: TaskPage, *, nothing: str) -> str:
+    wide = columns_of_terminal() is None
     show = one_line if wide else short
     rows = [
         (
@@ -286,7 +279,7 @@ def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
     errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)
     rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
-    more = f"\nmore: --after {shlex.quote(page.next)}" if page.next else ""
+    more = "\nand more: see --limit" if page.next else ""
     return table(header, rows, nothing=nothing) + more
 
 
@@ -294,13 +287,6 @@ def _paged(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--limit", metavar="N", type=count, default=20, help="limit of tasks shown (default: %(default)s)"
     )
-    p.add_argument(
-        "--after",
-        metavar="PLACE",
-        default="",
-        help="continue after this place, printed by the previous page (of dead ones: a rank)",
-    )
-    p.add_argument("--wide", action="store_true", help="keys, payloads and errors in full")
 
 
 _COMMANDS: Commands = {

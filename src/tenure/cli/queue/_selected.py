@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
@@ -13,37 +14,42 @@ from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._one_queue import with_queue
 from tenure.shared import Selection, WorkQueue
 
-from ._put import name
+from ._put import group
 
-_OPTIONS = tuple(Selection.__annotations__)
 _text = checked(partial(check_text, "it", most=LONGEST_NAME))
+_WHERE: dict[str, Callable[[str], Any]] = {"older_than": seconds, "key_prefix": _text, "error": _text}
+"""The fields of a selection that have no option of their own."""
 
 
 def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
     """Add the options of a selection; if it `changes` the tasks, also the limit and the trial."""
     options = p.add_argument_group("select (each option narrows the choice)")
-    one_of, add = options.add_mutually_exclusive_group().add_argument, options.add_argument
-    add("--older-than", metavar="S", type=seconds, help="in their state for more than so many seconds")
-    one_of("--group", type=name, help="the tasks of this group")
-    one_of("--no-group", action="store_true", help="the tasks without a group")
-    add("--key-prefix", metavar="PREFIX", type=_text, help="the tasks whose keys begin with it")
-    add(
-        "--error",
-        metavar="TYPE",
-        type=_text,
-        help="the last try ended with this exception, such as TimeoutError",
+    options.add_argument(
+        "--group", metavar="GROUP", type=group, help="the tasks of this group; '' for those without a group"
     )
-    add("--meta", metavar="NAME=TEXT", type=_pair, action="append", help="the meta has this text; repeatable")
+    options.add_argument(
+        "--where",
+        metavar="FIELD=VALUE",
+        type=_field,
+        action="append",
+        default=[],
+        help="repeatable: older_than=SECONDS in their state, key_prefix=PREFIX, error=TYPE of the last try such as"
+        " TimeoutError, meta.NAME=TEXT",
+    )
     if changes:
-        add("--limit", metavar="N", type=count, help="at most so many tasks")
-        add("--dry-run", action="store_true", help="change nothing, and print how many would be changed")
+        options.add_argument("--limit", metavar="N", type=count, help="at most so many tasks")
+        options.add_argument(
+            "--dry-run", action="store_true", help="change nothing, and print how many would be changed"
+        )
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
     """The selection that the options describe; empty without any."""
-    given = {"group": "" if args.no_group else args.group, "meta": dict(args.meta) if args.meta else None}
-    given |= {option: getattr(args, option) for option in _OPTIONS if option not in given}
-    return cast("Selection", {option: value for option, value in given.items() if value is not None})
+    given: dict[str, Any] = {} if args.group is None else {"group": args.group}
+    for field, value in args.where:
+        kind, _, name = field.partition(".")
+        given[kind] = {**given.get(kind, {}), name: value} if name else value
+    return cast("Selection", given)
 
 
 def is_selected(args: argparse.Namespace) -> bool:
@@ -61,8 +67,10 @@ def change_selected(
     return say(args, document, f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}")
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=TEXT")
-    return key, value
+def _field(text: str) -> tuple[str, Any]:
+    field, equals, value = text.partition("=")
+    if not equals or not (field in _WHERE or re.fullmatch("meta[.].+", field)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one of {', '.join(_WHERE)} or meta.NAME, with =VALUE"
+        )
+    return field, _WHERE.get(field, str)(value)

@@ -80,7 +80,7 @@ def advice(outcome: Outcome, store: str) -> list[str]:
         lines.append("tenure: the input is empty, so there was nothing to do")
     if outcome.statistics.dead:
         lines.append(f"tenure: to see what is dead: tenure queue dead {outcome.queue}{store}")
-        again = f"tenure queue requeue {outcome.queue} --all{store}, then the same command"
+        again = f"tenure queue requeue {outcome.queue} --yes{store}, then the same command"
         lines.append(f"tenure: to try it again: {again}")
     if not outcome.finished:
         lines.append("tenure: stopped before the end; the same command continues from here")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
 from tenure.observe import log
@@ -30,9 +31,10 @@ class _Child:
     for good.
     """
 
-    def __init__(self, number: int, command: Sequence[str]) -> None:
+    def __init__(self, number: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.number = number
         self.command = command
+        self.variables = variables
         self.process: subprocess.Popen[bytes] | None = None
         self.due: float | None = 0.0
         self.code = 0
@@ -49,7 +51,9 @@ class _Child:
     def start(self) -> None:
         """Start the process."""
         # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603
+        self.process = subprocess.Popen(  # noqa: S603
+            self.command, stdin=subprocess.DEVNULL, env={**os.environ, **self.variables}, process_group=0
+        )
         self.due = self.limit = None
         self.renewed = False
         self._began = time.monotonic()
@@ -71,15 +75,20 @@ class _Child:
 
 
 class Children:
-    """Runs commands, a process each, until a signal comes or all have ended by themselves.
+    """Runs a command in several processes, each with variables of its own in its environment, until a signal comes or
+    all have ended by themselves.
 
     A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """
 
     def __init__(
-        self, commands: Sequence[Sequence[str]], grace: float, sources: ReloadWatcher | None
+        self,
+        command: Sequence[str],
+        variables: Sequence[Mapping[str, str]],
+        grace: float,
+        sources: ReloadWatcher | None,
     ) -> None:
-        self._children = [_Child(number, command) for number, command in enumerate(commands, 1)]
+        self._children = [_Child(number, command, own) for number, own in enumerate(variables, 1)]
         self._grace = grace
         self._sources = sources
         self._signals: list[int] = []

@@ -35,6 +35,8 @@ from ._sources import ReloadWatcher
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000
+_CHILD = "TENURE_WORK_CHILD"
+"""The variable that tells a process of `--processes` and `--reload` its number and its parent."""
 _health = checked(partial(parse_address, "it"))
 
 _DESCRIPTION = """\
@@ -86,15 +88,15 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
                 f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
             )
     _check_ranges(args.health, args.metrics, args.processes)
-    if args.child is None and (args.processes > 1 or args.reload):
+    number, parent = _child()
+    if parent is None and (args.processes > 1 or args.reload):
         if os.name != "posix":
             raise UsageError("--processes and --reload need a POSIX system")
         me = [sys.executable, "-m", "tenure.cli", "work", *words]
-        commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(args.processes)]
+        children = [{_CHILD: f"{number}:{os.getpid()}"} for number in range(args.processes)]
         sources = ReloadWatcher(Path.cwd()) if args.reload else None
-        start_logging(args.log_level, args.log_format)
-        return Children(commands, args.grace, sources).run()
-    number, parent = args.child or (0, None)
+        start_logging(args.log[1], args.log[0])
+        return Children(me, children, args.grace, sources).run()
     return work_here(
         Options(
             handler=args.handler,
@@ -104,8 +106,8 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             namespace=args.namespace,
             ttl=args.ttl,
             concurrency=args.concurrency,
-            batch=args.batch,
-            linger=args.linger,
+            batch=args.batch[0],
+            linger=args.batch[1],
             every=args.every,
             cron=args.cron,
             tz=args.tz,
@@ -118,8 +120,8 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             metrics=_address(args.metrics, number),
             grace=args.grace,
             backend=args.backend,
-            log_level=args.log_level,
-            log_format=args.log_format,
+            log_level=args.log[1],
+            log_format=args.log[0],
             parent=parent,
         )
     )
@@ -170,13 +172,12 @@ def _parser() -> Parser:
         choices=("thread", "process"),
         help="where a synchronous handler runs; a process can be killed (default: thread)",
     )
-    batch = partial(whole_number, least=1, most=CAP)
-    add("--batch", metavar="N", type=batch, help="hand the handler lists of up to so many tasks")
     add(
-        "--linger",
-        metavar="S",
-        type=_linger,
-        help="seconds that a batch waits for more tasks after its first (default: 0.05)",
+        "--batch",
+        metavar="N[:S]",
+        type=_batch,
+        default=(None, None),
+        help="hand the handler lists of up to N tasks, and wait for S seconds after the first (default: 0.05)",
     )
     add(
         "--every",
@@ -236,19 +237,13 @@ def _parser() -> Parser:
         help="start again when a .py file below the working directory changes",
     )
     add(
-        "--log-level",
-        choices=LEVELS,
-        default="info",
-        help="the least level that is logged (default: %(default)s)",
-    )
-    add(
-        "--log-format",
-        choices=tuple(FORMATS),
-        default="text",
-        help="lines of text, or of JSON (default: %(default)s)",
+        "--log",
+        metavar="FORMAT[:LEVEL]",
+        type=_log,
+        default="text:info",
+        help=f"lines of {' or '.join(FORMATS)}, of the level {', '.join(LEVELS)} at least (default: %(default)s)",
     )
     add_backend(parser)
-    add("--child", type=_child, help=argparse.SUPPRESS)
     return parser
 
 
@@ -264,10 +259,21 @@ def _address(health: tuple[str | None, int] | None, number: int) -> tuple[str | 
     return health[0], health[1] + number
 
 
-def _linger(text: str) -> float:
-    return 0.0 if text == "0" else seconds(text)
+def _batch(text: str) -> tuple[int, float | None]:
+    number, _, linger = text.partition(":")
+    return whole_number(number, 1, CAP), (0.0 if linger == "0" else seconds(linger)) if linger else None
 
 
-def _child(text: str) -> tuple[int, int]:
-    number, _, parent = text.partition(":")
-    return int(number), int(parent)
+def _log(text: str) -> tuple[str, str]:
+    form, _, level = text.partition(":")
+    if form not in FORMATS or (level or "info") not in LEVELS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not {' or '.join(FORMATS)}, nor one of these with :LEVEL, which is {', '.join(LEVELS)}"
+        )
+    return form, level or "info"
+
+
+def _child() -> tuple[int, int | None]:
+    """The number of this process among its siblings, and its parent; 0 and None for a process that has none."""
+    number, _, parent = os.environ.pop(_CHILD, "0:").partition(":")
+    return int(number), int(parent) if parent else None

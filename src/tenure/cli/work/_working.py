@@ -22,7 +22,7 @@ from tenure.engines import open_store
 from tenure.errors import EngineError
 from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import QueueFigures, Retry, Schedule, Schedules, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
@@ -89,8 +89,6 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
         handler.of_tasks(batch=options.batch is not None)
-        if options.linger is not None and options.batch is None:
-            raise UsageError("--linger is for a handler of batches: add --batch N")
         if options.executor is not None:
             _check_executor(options, handler)
         if on_dead is not None:
@@ -108,7 +106,6 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         "queue",
         "concurrency",
         "batch",
-        "linger",
         "every",
         "cron",
         "tz",
@@ -148,9 +145,13 @@ def _check_schedule(options: Options) -> None:
 
 
 def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
-    if options.every is None and options.cron is None:
-        return None
-    return Schedule(queue, queue.name, every=options.every, cron=options.cron, tz=options.tz or "UTC")
+    if options.every is not None:
+        return Schedule(queue, queue.name, every=options.every)
+    return (
+        None
+        if options.cron is None
+        else Schedule(queue, queue.name, cron=options.cron, tz=options.tz or "UTC")
+    )
 
 
 async def _serve(options: Options, handler: Handler, on_dead: Handler | None) -> int:
@@ -289,7 +290,7 @@ class _Working:
             f" once{self.health}; Ctrl-C stops it",
         )
         async with unwrapped_task_group() as group:
-            group.start_soon(Schedules(queue).run)
+            group.start_soon(queue.schedules.run)
             if (schedule := _schedule(options, queue)) is not None:
                 group.start_soon(schedule.run)
             await self._worker.run()

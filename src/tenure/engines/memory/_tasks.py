@@ -264,6 +264,10 @@ class TaskRows:
     def set_alone(self, lease: Task) -> None:
         lease.max_deliveries = 0
 
+    def forget_failures(self, lease: Task) -> None:
+        lease.deliveries -= lease.attempts
+        lease.attempts = 0
+
     def set_failure(self, lease: Task, failure: bytes) -> None:
         lease.failure = failure
 

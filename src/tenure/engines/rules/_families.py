@@ -197,6 +197,8 @@ class Families:
             return _shown(entry)
         if family.total >= MOST_ENTRIES:
             return TooMany(MOST_ENTRIES)
+        if op.token and task.attempts:
+            self._rows.forget_failures(task)
         self._set(queue, family, op.name, "value" if op.token else "signal", "done", op.value)
         return Reply.OK
 

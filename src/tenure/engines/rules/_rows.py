@@ -189,6 +189,10 @@ class TaskRows(Protocol):
         """A leased task runs alone: it is dead if its session ends now."""
         ...
 
+    def forget_failures(self, lease: Any, /) -> None:
+        """The attempts of a leased task are none, and its deliveries so many fewer."""
+        ...
+
     def process(self, lease: Any, /) -> str:
         """The process that has a task."""
         ...

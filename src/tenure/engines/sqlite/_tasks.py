@@ -182,6 +182,9 @@ class TaskRows(NewTasks, Keys, Endings):
     def set_alone(self, lease: Task) -> None:
         self._state.run(TASKS.set_alone, id=lease.id)
 
+    def forget_failures(self, lease: Task) -> None:
+        self._state.run(TASKS.forget_failures, id=lease.id)
+
     def delete(self, queue: Queue, task: Task) -> None:
         self.finished(queue, task.id)
         self._state.run(TASKS.delete, ids=str([task.id]))

@@ -47,6 +47,10 @@ class Target(Generic[P]):
         """The payload and the options of the task for a child that is given by an item."""
         raise NotImplementedError
 
+    def result_in(self, value: Any) -> Any:
+        """The result of a child, from what the store's codec has made of it. For the children alone."""
+        return value
+
 
 class Parent(Protocol):
     """The task to which a block of children belongs."""
@@ -67,10 +71,11 @@ class Child:
     the task in the queue with the key `queue`.
     """
 
-    __slots__ = ("_codec", "_value", "id", "name", "queue", "state", "swept")
+    __slots__ = ("_codec", "_job", "_value", "id", "name", "queue", "state", "swept")
 
-    def __init__(self, codec: Codec[Any], name: str, entry: Entry) -> None:
+    def __init__(self, codec: Codec[Any], name: str, entry: Entry, job: Target[Any]) -> None:
         self._codec = codec
+        self._job = job
         self._value = entry.value
         self.name: str = name
         self.queue: str = entry.queue
@@ -89,7 +94,7 @@ class Child:
 
     @property
     def result(self) -> Any:
-        """The result of a child that is done, as the store's codec makes it.
+        """The result of a child that is done, as the store's codec makes it, or as `Job.result` for a `Job`.
 
         Raises `TaskFailed` or `TaskCancelled` if the child has ended in another way, `RuntimeError` before its end, and
         `ValueError` for a result that the codec refuses.
@@ -98,7 +103,9 @@ class Child:
             raise RuntimeError(f"{self!r} has not ended: read its result after the block of children")
         if (failure := self.failure) is not None:
             raise failure
-        return decoded(self._codec, f"{self.queue}: the result of task {self.id}", self._value)
+        return self._job.result_in(
+            decoded(self._codec, f"{self.queue}: the result of task {self.id}", self._value)
+        )
 
     @property
     def error(self) -> str | None:
@@ -174,7 +181,7 @@ class Children(AsyncBlock, Generic[P]):
     ) -> None:
         self._open = False
         for name, entry in self._known.items():
-            self._children.setdefault(name, Child(self._family.codec, name, entry))
+            self._children.setdefault(name, Child(self._family.codec, name, entry, self._target))
         unfinished = not all(child.ended for child in self)
         if error is not None:
             self._family.left |= unfinished
@@ -255,7 +262,7 @@ class Children(AsyncBlock, Generic[P]):
     def _is_there(self, name: str) -> bool:
         if (entry := self._known.get(name)) is None:
             return False
-        self._children[name] = Child(self._family.codec, name, entry)
+        self._children[name] = Child(self._family.codec, name, entry, self._target)
         return True
 
     async def _put(self, key: str, portion: Sequence[tuple[str, NewTask]]) -> None:
@@ -276,7 +283,7 @@ class Children(AsyncBlock, Generic[P]):
             for name, task_id in zip(names, answer.ids, strict=True):
                 assert isinstance(task_id, int)
                 entry = Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
-                self._children[name] = Child(family.codec, name, entry)
+                self._children[name] = Child(family.codec, name, entry, self._target)
         else:
             self._parent.check_answer(answer)
 

@@ -38,10 +38,23 @@ class Family:
     """The entries of a task as one delivery of it reads and writes them.
 
     `entries` says whether earlier deliveries may have left any. `wait` is the verdict by which the delivery is
-    suspended; `left` says that a block of children was left before they had ended.
+    suspended; `left` says that a block of children was left before they had ended, `progressed` that the delivery has
+    stored a value.
     """
 
-    __slots__ = ("_entries", "_stored", "codec", "id", "key", "left", "store", "token", "used", "wait")
+    __slots__ = (
+        "_entries",
+        "_stored",
+        "codec",
+        "id",
+        "key",
+        "left",
+        "progressed",
+        "store",
+        "token",
+        "used",
+        "wait",
+    )
 
     def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
         queue.store.check_families()
@@ -53,6 +66,7 @@ class Family:
         self.used: set[str] = set()
         self.wait: Settle | None = None
         self.left: bool = False
+        self.progressed: bool = False
         self._stored: dict[str, dict[str, Entry]] = {}
         self._entries = entries
 
@@ -101,6 +115,7 @@ class Family:
         answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value), patient=True)
         if isinstance(answer, TooMany):
             raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
+        self.progressed |= answer is Reply.OK or isinstance(answer, Entry)
         if isinstance(answer, Entry):
             return answer.value
         return value if answer is Reply.OK else answer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
@@ -86,6 +86,7 @@ from ._records import (
     statistics_of,
 )
 from ._retry import Retry, check_retry
+from ._schedules import Schedules
 from ._selecting import Selection, check_selection, move_selected, read_selected
 from ._takes import Takers
 from ._task import TakeBlock, Task
@@ -578,6 +579,11 @@ class WorkQueue(Target[P], Generic[P]):
             most=limit,
             dry_run=dry_run,
         )
+
+    @cached_property
+    def schedules(self) -> Schedules[P]:
+        """The schedules of the queue: any process may `set`, `list`, `pause`, `resume` and `remove` them."""
+        return Schedules(self)
 
     async def join(self) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`."""

@@ -86,13 +86,19 @@ class RetryLater(Exception):
 
     That is not a failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how
     often a task is postponed. To bound it, put the task with `deadline=`, or count with `task.progress`. With `counts`,
-    it is a failed try that says when the next one is; the task is dead when its attempts are used up.
+    it is a failed try that says when the next one is; the task is dead when its attempts are used up. With `resets`,
+    no earlier failure counts any more, for a task that postpones itself for weeks. `ValueError` for both.
     """
 
-    def __init__(self, delay: Seconds, reason: str = "", *, counts: bool = False) -> None:
+    def __init__(
+        self, delay: Seconds, reason: str = "", *, counts: bool = False, resets: bool = False
+    ) -> None:
         self.delay: float = check_seconds("delay", delay)
         self.reason: str = str(reason)
         self.counts: bool = check_flag("counts", counts)
+        self.resets: bool = check_flag("resets", resets)
+        if counts and resets:
+            raise ValueError("resets must not be given with counts: a failed try cannot begin the count anew")
         super().__init__(self.delay, self.reason)  # with which it is unpickled
 
     def __str__(self) -> str:

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import islice, takewhile
 from math import inf, nextafter
-from typing import Any, Generic, Literal, NamedTuple, Unpack, cast
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Unpack, cast, overload
 
 import anyio
 
 from tenure.arguments import LONGEST, LONGEST_NAME, check_seconds, check_text, shows_options
-from tenure.engine import Hint, SessionItem
+from tenure.engine import Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
-from tenure.store import Session, decoded, read_counts
+from tenure.store import Codec, Session, decoded, read_counts
 from tenure.waiting import Line
 
-from ._as_json import readable
+from ._as_json import bytes_of, readable
+from ._children import Target, TargetQueue
 from ._keys import Key
 from ._new_task import new_task
 from ._options import Item, PutOptions, check_options
 from ._payload import P
 from ._portions import StoredCursor
-from ._queue import WorkQueue, check_queue
-from ._ticks import ticks
+from ._ticks import Ticks, ticks
 
 CURSOR = "schedule/"
 """The prefix of a schedule's cursor in the queue, before its name."""
@@ -47,6 +49,34 @@ _LATE = 60.0
 """Seconds: a tick that is put later than this was missed."""
 
 Missed = Literal["one", "all", "skip"]
+
+
+class ScheduleOptions(PutOptions, total=False):
+    """The options of a schedule, and of the puts of its tasks."""
+
+    tz: str
+    """The time zone of `cron`, `start` and `end`. "UTC" by default."""
+    missed: Missed
+    """The effect of missed ticks. "one" by default."""
+    start: datetime | None
+    """There are no ticks before."""
+    end: datetime | None
+    """There are no ticks after."""
+    jitter: float
+    """Seconds by which the task of each tick is delayed at most, at random. 0 by default."""
+
+
+class ScheduledQueue(TargetQueue, Protocol[P]):
+    """The attributes of a `WorkQueue` that schedules need."""
+
+    name: str
+    codec: Codec[P]
+
+    @property
+    def put(self) -> Callable[..., Awaitable[int]]: ...
+
+    @property
+    def put_many(self) -> Callable[..., Awaitable[Any]]: ...
 
 
 class State(NamedTuple):
@@ -89,81 +119,142 @@ class Alarm:
 class Schedule(Generic[P]):
     """A task at each tick, `every` so many seconds or at the times of a `cron` expression in the time zone `tz`.
 
-    `await schedule.run()` in every process: whichever is first at a tick puts the task, and it is put once on record.
-    The queue has the latest tick as a cursor that is compared and set with each put, so that no process leads. Time is
-    the engine's. Ticks of `every` are the multiples since 1970, in UTC. `cron` has five fields, or six with the seconds
-    first, or is a name such as "@daily"; it needs `tenure[cron]`. Where the clocks of the zone change, it follows
-    Debian's cron: a fixed time that is left out comes right after the gap, and a time that comes twice counts once.
+        nightly = Schedule(queue, "nightly", cron="30 2 * * *", tz="Europe/Berlin", key="nightly")
+        await nightly.run()  # in every process
 
-    `missed` says what becomes of ticks that could not be put when they came, since no process ran or the engine was
-    away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
-    schedule begins when it is run for the first time. Its task has the `payload`; its `meta` has `scheduled_for`, the
-    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. The other options are as of `put`. With a
-    `key`, no task is put at a tick while the task of an earlier tick is unfinished, unless its `Key` says else.
+    Whichever process is first at a tick puts the task, and it is put once on record: the queue has the latest tick as a
+    cursor that is compared and set with each put. Time is the engine's. Ticks of `every` are the multiples since 1970,
+    in UTC. `cron` has five fields, or six with the seconds first, or is a name such as "@daily"; it needs
+    `tenure[cron]`. Where the clocks of the zone change, it follows Debian's cron.
 
-    There are no ticks before `start` and after `end`, which are times (in `tz`, if they have no zone). `jitter` delays
-    the task of each tick by up to so many seconds, at random. The `meta` says, as `late`, how many seconds after its
-    tick the task was put.
+    - `missed`: what becomes of ticks that could not be put when they came. "one" puts a task for the latest, "all" one
+      for each, "skip" none that is more than a minute late.
+    - `payload` is that of each task; its `meta` has `scheduled_for`, the tick in ISO 8601 (in `tz`), `schedule`, the
+      name, and `late`, the seconds from the tick to the put.
+    - `start`, `end`: there are no ticks before and after (in `tz`, if they have no zone). `jitter` delays each task by
+      up to so many seconds, at random.
+    - Others are as of `put`. With a `key`, a tick puts nothing while the task of an earlier one is unfinished,
+      unless its `Key` says else.
 
-    The queue's cursor describes the schedule for `Schedules`, which lists, pauses, resumes and removes it from any
-    process; a schedule that is kept there, and in no program, is put by `Schedules.run`.
+    A schedule begins when it is run for the first time. To change the ticks, run the same name with others: they count
+    from the last tick on. `queue.schedules` lists schedules as they are on record, with the last `tick`, the engine's
+    `now`, both in seconds since 1970, whether they are `paused`, and whether they are `kept_in_store` or in code.
 
-    To change the ticks, run the same name with others: they count from the last tick on. Two processes that run one
-    name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument,
-    `PayloadTooLarge`, and what the codec raises.
+    Raises `TypeError` and `ValueError` for a wrong argument, `PayloadTooLarge`, and what the codec raises.
 
     Thread safety: none; belongs to the event loop of its store. Source: one row for each tick, unique, as in
     procrastinate and Oban; the cursor is that row.
     """
 
-    @shows_options(PutOptions, priority=0, delay=0.0)
+    queue: ScheduledQueue[P]
+    name: str
+    every: float | None
+    cron: str | None
+    tz: str
+    missed: Missed
+    start: datetime | None
+    end: datetime | None
+    jitter: float
+    payload: P | None
+    options: Mapping[str, Any]
+    tick: float | None
+    now: float
+    paused: bool
+    kept_in_store: bool
+    _scope: anyio.CancelScope | None = None
+    _drained: bool = False
+    _encoded: bytes
+
+    @overload
     def __init__(
         self,
-        queue: WorkQueue[P],
+        queue: ScheduledQueue[P],
+        name: str,
+        *,
+        every: float,
+        payload: P | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: ScheduledQueue[P],
+        name: str,
+        *,
+        cron: str,
+        payload: P | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None: ...
+    @shows_options(ScheduleOptions, priority=0, delay=0.0, tz="UTC", missed="one", jitter=0.0)
+    def __init__(
+        self,
+        queue: ScheduledQueue[P],
         name: str,
         *,
         every: float | None = None,
         cron: str | None = None,
-        tz: str = "UTC",
-        missed: Missed = "one",
         payload: P | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        jitter: float = 0.0,
-        **options: Unpack[PutOptions],
+        **options: Unpack[ScheduleOptions],
     ) -> None:
-        check_queue(queue)
+        if not isinstance(queue, Target) or queue.place is not queue:
+            raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
+        name = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
+        missed = options.get("missed", "one")
         if missed not in ("one", "all", "skip"):
             raise ValueError(f"missed must be 'one', 'all' or 'skip', not {missed!r}")
-        self.name: str = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
-        self.queue = queue
-        self.missed: Missed = missed
-        self._ticks = ticks(every, cron, tz)
-        zone = self._ticks.zone
-        self._start, self._end = _moment("start", start, zone, -inf), _moment("end", end, zone, inf)
-        if self._end < self._start:
-            raise ValueError(f"end must not be before start, {start}, and is {end}")
-        self._jitter = check_seconds("jitter", jitter)
-        self.kept_in_store: bool = False
-        """True if it is one of the schedules of `Schedules.run`. For the schedules alone."""
-        if check_options(options).get("at") is not None:
-            raise ValueError("a schedule has no at: its tasks are put at its ticks")
-        self._payload = cast("P", payload)
-        self._options = options
-        self._cursor = CURSOR + self.name
-        store = queue.store
-        self._alarm = store.listen(store.key("schedule", f"{queue.name}/{name}"), Alarm)
-        self._scope: anyio.CancelScope | None = None
-        self._drained = False
-        # what would fail at each tick fails here
-        encoded = new_task(queue, self._payload, **self._options_of(0.5, LONGEST)).payload
-        self._description = self._described(encoded)
+        due = ticks(every, cron, options.get("tz", "UTC"))
+        said: dict[str, Any] = {**due.described(), "tz": str(due.zone), "missed": missed}
+        for limit in ("start", "end"):
+            if (time := options.get(limit)) is not None:
+                said[limit] = _moment(limit, time, due)
+        if said.get("end", inf) < said.get("start", -inf):
+            raise ValueError(
+                f"end must not be before start, {options.get('start')}, and is {options.get('end')}"
+            )
+        said["jitter"] = check_seconds("jitter", options.get("jitter", 0.0))
+        own = ScheduleOptions.__annotations__.keys() - PutOptions.__annotations__.keys()
+        put = {option: value for option, value in options.items() if option not in own}
+        self._set(queue, name, said, 0.0)
+        self.payload, self.options = payload, put
+        self._encoded = self.check()
+
+    def _set(self, queue: ScheduledQueue[P], name: str, said: Mapping[str, Any], now: float) -> None:
+        """Set the attributes to what a cursor says."""
+        self.queue, self.name = queue, name
+        self.every, self.cron, self.tz = said.get("every"), said.get("cron"), said["tz"]
+        self.missed, self.jitter = said.get("missed", "one"), said.get("jitter", 0.0)
+        self.start, self.end = (
+            None if (time := said.get(limit)) is None else datetime.fromtimestamp(time, UTC)
+            for limit in ("start", "end")
+        )
+        self.payload, self.options = None, dict(said.get("options", {}))
+        if isinstance(key := self.options.get("key"), Mapping):
+            self.options["key"] = Key(**cast("dict[str, Any]", key))
+        self.tick, self.now = said.get("tick"), now
+        self.paused, self.kept_in_store = bool(said.get("paused")), bool(said.get("kept"))
+
+    @classmethod
+    def on_record(
+        cls, queue: ScheduledQueue[P], name: str, cursor: object, now: float, payloads: Codec[P]
+    ) -> Schedule[P] | None:
+        """The schedule that a cursor describes; None for a cursor of anything else. For the schedules alone."""
+        match cursor:
+            case {"tick": float() | int(), "tz": str(), "every": float() | int()}:
+                pass
+            case {"tick": float() | int(), "tz": str(), "cron": str()}:
+                pass
+            case _:
+                return None  # encoded by another codec
+        said, schedule = cast("dict[str, Any]", cursor), cls.__new__(cls)
+        schedule._set(queue, name, said, now)
+        schedule._encoded = bytes_of("payload", said)
+        schedule.payload = _read(payloads, name, schedule._encoded) if schedule._encoded else None
+        return schedule
 
     def __repr__(self) -> str:
-        ticks = {**self._ticks.described(), "tz": str(self._ticks.zone)}
-        said = " ".join(f"{name}={value!r}" for name, value in ticks.items())
+        ticks = f"every={self.every!r}" if self.cron is None else f"cron={self.cron!r}"
         state = "drained" if self._drained else "idle" if self._scope is None else "running"
-        return f"<Schedule {self.name!r} of {self.queue.name!r} {said} {state}>"
+        return f"<Schedule {self.name!r} of {self.queue.name!r} {ticks} tz={self.tz!r} {state}>"
 
     @property
     def ready(self) -> bool:
@@ -184,13 +275,15 @@ class Schedule(Generic[P]):
         """
         if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")
+        store = self.queue.store
+        alarm = store.listen(store.key("schedule", f"{self.queue.name}/{self.name}"), Alarm)
         try:
             with anyio.CancelScope() as self._scope:
                 while not self._drained:
                     # another process was first, or perhaps this one: the cursor says so
                     with suppress(CursorConflict, OutcomeUnknown):
                         if (seconds := await self.step()) > 0:
-                            await self._alarm.sleep(seconds)
+                            await alarm.sleep(seconds)
         finally:
             self._scope = None
 
@@ -207,19 +300,40 @@ class Schedule(Generic[P]):
         """
         state = await self._look(patient=False)
         after = state.now if state.tick is None else max(state.now, state.tick)
-        tick = self._coming(after)
-        return None if tick is None else datetime.fromtimestamp(tick, self._ticks.zone)
+        return self._time(next(self._after(after), None))
 
     async def run_now(self) -> int:
         """Put a task at once, beside the tasks of the ticks, and return its id. Raises what `put` raises.
 
         Cancellation: as with `WorkQueue.put`.
         """
-        return await self.queue.put(
-            self._payload, **self._options_of((await self._look(patient=False)).now, 0.0)
-        )
+        now = (await self._look(patient=False)).now
+        return await self.queue.put(cast("P", self.payload), **self._options_of(now, 0.0))
+
+    # as it is on record
+
+    def last(self) -> datetime | None:
+        """The last tick; None if it has just begun. Raises `ModuleNotFoundError` without `tenure[cron]`."""
+        has_ticked = self.tick is not None and self._ticks.last(self.tick) == self.tick
+        return self._time(self.tick) if has_ticked else None
+
+    def coming(self, count: int = 1) -> list[datetime]:
+        """The next ticks, in the time zone of the schedule, fewer before its `end`. Raises as `last` does."""
+        times = islice(self._after(max(self.tick or 0.0, self.now)), count)
+        return [datetime.fromtimestamp(time, self._ticks.zone) for time in times]
+
+    def late(self) -> float:
+        """Seconds since the oldest tick that was not put was due; 0 if there is none. Raises as `last` does."""
+        tick = next(self._after(self.tick or 0.0), inf)
+        return 0.0 if self.paused else max(0.0, self.now - tick)
 
     # for the schedules
+
+    def check(self) -> bytes:
+        """Raise what would fail at each tick; the encoded payload. For the schedules alone."""
+        if check_options(self.options).get("at") is not None:
+            raise ValueError("a schedule has no at: its tasks are put at its ticks")
+        return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
     async def step(self, state: State | None = None) -> float:
         """Put a tick that is due; return the seconds after which to look again. For the schedules alone.
@@ -232,82 +346,105 @@ class Schedule(Generic[P]):
             return 0.0
         if state.paused:
             return _PAUSED
-        coming = self._coming(state.tick)
+        coming = next(self._after(state.tick), None)
         if coming is None:
             if self.kept_in_store:  # it says nothing any longer
-                await self.queue.put_many([], cursor=(self._cursor, NOTHING), expected=state.cursor)
+                await self.queue.put_many([], cursor=(CURSOR + self.name, NOTHING), expected=state.cursor)
             return _PERIOD
         wait = coming - state.now
         if wait > 0:
             return wait + _SPREAD * random.random() if wait <= _NEAR else min(wait - _NEAR, _PERIOD)
         tick = coming
         if self.missed != "all":
-            tick = max(coming, self._ticks.last(min(state.now, self._end)))
+            end = inf if self.end is None else self.end.timestamp()
+            tick = max(coming, self._ticks.last(min(state.now, end)))
         late = state.now - tick
         skipped = self.missed == "skip" and late > _LATE
-        item = None if skipped else Item(self._payload, **self._options_of(tick, late))
+        item = None if skipped else Item(cast("P", self.payload), **self._options_of(tick, late))
         await self._put(item, tick, state)
         return 0.0
 
     def document(self, tick: float, *, paused: bool) -> dict[str, Any]:
-        """The value of the cursor. For the schedules alone."""
-        kept: dict[str, Any] = {"kept": True} if self.kept_in_store else {}
-        return {"tick": tick, **self._description, **kept, **({"paused": True} if paused else {})}
+        """The value of the cursor; defaults are left out. For the schedules alone."""
+        said: dict[str, Any] = {"tick": tick, **self._ticks.described(), "tz": self.tz}
+        if self.missed != "one":
+            said["missed"] = self.missed
+        limits = {"start": self.start, "end": self.end}
+        said |= {name: time.timestamp() for name, time in limits.items() if time is not None}
+        if self.jitter:
+            said["jitter"] = self.jitter
+        if self.payload is not None and len(self._encoded) <= LARGEST_PAYLOAD:
+            said |= readable("payload", self._encoded)
+        options = {name: kept for name, value in self.options.items() if (kept := plain(value)) is not None}
+        flags = {"options": options, "kept": self.kept_in_store, "paused": paused}
+        return {**said, **{name: value for name, value in flags.items() if value}}
 
     # inside
 
+    @cached_property
+    def _ticks(self) -> Ticks:
+        return ticks(self.every, self.cron, self.tz)
+
+    def _time(self, tick: float | None) -> datetime | None:
+        return None if tick is None else datetime.fromtimestamp(tick, self._ticks.zone)
+
+    def _after(self, moment: float) -> Iterator[float]:
+        """The ticks after a moment, from the start to the end of the schedule."""
+        # a tick at the start counts
+        start = -inf if self.start is None else nextafter(self.start.timestamp(), -inf)
+        end = inf if self.end is None else self.end.timestamp()
+        return takewhile(lambda time: time <= end, self._ticks.after(max(moment, start)))
+
     async def _look(self, *, patient: bool = True) -> State:
         counts = await read_counts(self.queue.store, self.queue.key, patient=patient)
-        stored = dict(counts.cursors).get(self._cursor)
+        stored = dict(counts.cursors).get(CURSOR + self.name)
         if stored is None:
             return State(None, None, False, counts.now)
-        cursor = decoded(self.queue.store.codec, f"{self.queue.key}: the cursor {self._cursor!r}", stored)
+        cursor = decoded(self.queue.store.codec, f"{self.queue.key}: {CURSOR + self.name}", stored)
         return State(StoredCursor(stored), cursor["tick"], bool(cursor.get("paused")), counts.now)
-
-    def _coming(self, moment: float) -> float | None:
-        """The first tick after a moment, or None if it has none."""
-        # a tick at the start counts
-        tick = next(self._ticks.after(max(moment, nextafter(self._start, -inf))))
-        return tick if tick <= self._end else None
 
     async def _put(self, item: Item[P] | None, tick: float, state: State) -> None:
         await self.queue.put_many(
             [] if item is None else [item],
-            cursor=(self._cursor, self.document(tick, paused=state.paused)),
+            cursor=(CURSOR + self.name, self.document(tick, paused=state.paused)),
             expected=state.cursor,
         )
 
-    def _described(self, payload: bytes) -> dict[str, Any]:
-        """The description of the schedule in the cursor, beside its state; defaults are left out."""
-        said: dict[str, Any] = {**self._ticks.described(), "tz": str(self._ticks.zone)}
-        if self.missed != "one":
-            said["missed"] = self.missed
-        limits = {"start": self._start, "end": self._end}
-        said |= {name: moment for name, moment in limits.items() if abs(moment) != inf}
-        if self._jitter:
-            said["jitter"] = self._jitter
-        if self._payload is not None and len(payload) <= LARGEST_PAYLOAD:
-            said |= readable("payload", payload)
-        kept_options = {name: plain(value) for name, value in self._options.items()}
-        options = {name: value for name, value in kept_options.items() if value is not None}
-        return {**said, **({"options": options} if options else {})}
-
     def _options_of(self, tick: float, late: float) -> PutOptions:
         when = datetime.fromtimestamp(tick, self._ticks.zone).isoformat()
-        meta = {
-            **(self._options.get("meta") or {}),
+        meta: dict[str, str] = {
+            **(self.options.get("meta") or {}),
             "scheduled_for": when,
             "schedule": self.name,
             "late": f"{late:.3f}",
         }
-        if not self._jitter:
-            return {**self._options, "meta": meta}
-        delay = check_seconds("delay", self._options.get("delay", 0.0)) + self._jitter * random.random()
-        return {**self._options, "meta": meta, "delay": delay}
+        options = cast("PutOptions", {**self.options, "meta": meta})
+        if self.jitter:
+            delay = check_seconds("delay", options.get("delay", 0.0))
+            options["delay"] = delay + self.jitter * random.random()
+        return options
 
 
 NOTHING = StoredCursor()
 """The value that removes a cursor."""
+
+
+def schedules_in(
+    counts: QueueCounts,
+    codec: Codec[Any],
+    payloads: Codec[Any] | None = None,
+    queue: ScheduledQueue[Any] | None = None,
+) -> list[Schedule[Any]]:
+    """The schedules whose cursors the codec can read, by name; `payloads` is the queue's codec, `codec` by default.
+
+    Without a `queue`, they only say what they are.
+    """
+    records = (
+        Schedule.on_record(cast("Any", queue), name[len(CURSOR) :], cursor, counts.now, payloads or codec)
+        for name, stored in counts.cursors
+        if name.startswith(CURSOR) and (cursor := _read(codec, name, stored)) is not None
+    )
+    return [record for record in records if record is not None]
 
 
 def plain(option: object) -> Any:
@@ -322,9 +459,14 @@ def plain(option: object) -> Any:
     return option if isinstance(option, (str, int, float)) else None
 
 
-def _moment(name: str, time: object, zone: tzinfo, without: float) -> float:
-    if time is None:
-        return without
+def _moment(name: str, time: object, due: Ticks) -> float:
     if not isinstance(time, datetime):
         raise TypeError(f"{name} must be a datetime, not {type(time).__name__}")
-    return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=due.zone)).timestamp()
+
+
+def _read(codec: Codec[Any], name: str, data: bytes) -> Any:
+    try:
+        return decoded(codec, name, data)
+    except ValueError:
+        return None

@@ -6,21 +6,30 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, Unpack
+from typing import Any, Generic, Unpack, overload
 
 import anyio
 
-from tenure.arguments import LONGEST_NAME, check_text, shows_options
+from tenure.arguments import LONGEST_NAME, check_text
+from tenure.engine import QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
 from tenure.store import decoded, outcome_of, read_counts
 
-from ._options import PutOptions
 from ._payload import P
 from ._portions import StoredCursor
-from ._queue import WorkQueue, check_queue
-from ._schedule import CURSOR, LARGEST_PAYLOAD, NOTHING, Alarm, Missed, Schedule, State, plain
-from ._schedule_record import ScheduleRecord, record_in, schedules_in
+from ._schedule import (
+    CURSOR,
+    LARGEST_PAYLOAD,
+    NOTHING,
+    Alarm,
+    Schedule,
+    ScheduledQueue,
+    ScheduleOptions,
+    State,
+    plain,
+    schedules_in,
+)
 
 MOST = 256
 """The most schedules that are kept for a queue, since all cursors are read whenever it is counted."""
@@ -32,16 +41,18 @@ _PERIOD = 5.0
 class Schedules(Generic[P]):
     """The schedules of a queue, kept in the store: any process may set, list, pause, resume and remove them.
 
-    `await schedules.run()` in one process or more puts the tasks of their ticks, each tick once on record, and notices
-    within 5 seconds what other processes have set; `tenure work` runs the schedules of its queue. A `Schedule` that the
-    code of a program keeps and runs is listed here too, and can be paused, resumed and run now; `set` refuses its name.
+        await queue.schedules.set("ann", cron="0 9 * * MON", tz="Europe/Berlin", payload={"to": "ann"})
+        await queue.schedules.run()  # in one process or more
+
+    `run` puts the tasks of their ticks, each tick once on record, and notices within 5 seconds what other processes
+    have set; `tenure work` runs the schedules of its queue. A `Schedule` that the code of a program keeps and runs is
+    listed here too, and can be paused, resumed and run now; `set` refuses its name.
 
     Thread safety: none; belongs to the event loop of its store. Source: a `Schedule`, whose cursor has its description.
     """
 
-    def __init__(self, queue: WorkQueue[P]) -> None:
-        check_queue(queue)
-        self.queue = queue
+    def __init__(self, queue: ScheduledQueue[P]) -> None:
+        self.queue: ScheduledQueue[P] = queue
         self._alarm = queue.store.listen(queue.store.key("schedules", queue.name), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
@@ -61,21 +72,15 @@ class Schedules(Generic[P]):
         """The reason why the schedules are not `ready`, in words; None if they are."""
         return self.queue.store.unready
 
-    @shows_options(PutOptions, priority=0, delay=0.0)
+    @overload
     async def set(
-        self,
-        name: str,
-        *,
-        every: float | None = None,
-        cron: str | None = None,
-        tz: str = "UTC",
-        missed: Missed = "one",
-        payload: P | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        jitter: float = 0.0,
-        **options: Unpack[PutOptions],
-    ) -> None:
+        self, name: str, *, every: float, payload: P | None = None, **options: Unpack[ScheduleOptions]
+    ) -> None: ...
+    @overload
+    async def set(
+        self, name: str, *, cron: str, payload: P | None = None, **options: Unpack[ScheduleOptions]
+    ) -> None: ...
+    async def set(self, name: str, *, payload: P | None = None, **options: Any) -> None:
         """Set a schedule, with the arguments of `Schedule`: a new one begins now, and another one of the name changes.
 
         The ticks of a changed one count from the last tick on; it stays paused if it is. After its `end`, a schedule is
@@ -84,19 +89,8 @@ class Schedules(Generic[P]):
         has 256 schedules; `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be set.
         """
-        made = Schedule(
-            *(self.queue, name),
-            every=every,
-            cron=cron,
-            tz=tz,
-            missed=missed,
-            payload=payload,
-            start=start,
-            end=end,
-            jitter=jitter,
-            **options,
-        )
-        for option, value in options.items():
+        made: Schedule[P] = Schedule(self.queue, name, payload=payload, **options)
+        for option, value in made.options.items():
             if value is not None and plain(value) is None:
                 raise TypeError(f"{option} cannot be kept with a schedule in the store: {value!r}")
         made.kept_in_store = True
@@ -106,22 +100,21 @@ class Schedules(Generic[P]):
                 f"payload must have at most {LARGEST_PAYLOAD:,} bytes in a schedule in the store"
             )
 
-        def change(before: ScheduleRecord | None, now: float) -> dict[str, Any]:
-            if before is not None and not before.kept_in_store:
+        def change(before: dict[str, Any] | None, now: float) -> dict[str, Any]:
+            if before is None:
+                return made.document(now, paused=False)
+            if not before.get("kept"):
                 raise ValueError(
                     f"name must be of no schedule that code keeps, and {name!r} is: change it there, or remove it first"
                 )
-            tick, paused = (now, False) if before is None else (before.tick, before.paused)
-            return made.document(tick, paused=paused)
+            return made.document(before["tick"], paused=bool(before.get("paused")))
 
         await self._change(made.name, change)
         self._alarm.ring()
 
-    async def list(self) -> list[ScheduleRecord]:
-        """All schedules of the queue, by name. Raises `StoreClosed`, `EngineError`."""
-        return schedules_in(
-            await read_counts(self.queue.store, self.queue.key), self.queue.store.codec, self.queue.codec
-        )
+    async def list(self) -> list[Schedule[P]]:
+        """All schedules of the queue as they are on record, by name. Raises `StoreClosed`, `EngineError`."""
+        return self._in(await read_counts(self.queue.store, self.queue.key))
 
     async def pause(self, name: str) -> bool:
         """Put nothing at the ticks of a schedule until `resume`. Returns False if there is no such schedule.
@@ -143,18 +136,21 @@ class Schedules(Generic[P]):
         No tick is put after this has returned. A schedule that code keeps begins anew where that code runs: pause it
         instead. Cancellation: it may or may not be applied.
         """
-        return await self._change(_checked(name), lambda before, _: None if before is None else NOTHING)
+        return await self._change(name, lambda before, _: None if before is None else NOTHING)
 
     async def run_now(self, name: str) -> int:
         """Put a task of a schedule at once, beside the tasks of its ticks, and return its id.
 
         Raises `LookupError` if there is no such schedule, and what `put` raises. Cancellation: as with `put`.
         """
-        name = _checked(name)
-        for record in await self.list():
-            if record.name == name:
-                return await record.schedule(self.queue).run_now()
-        raise LookupError(f"queue {self.queue.name!r} has no schedule {name!r}")
+        return await (await self._found(name)).run_now()
+
+    async def next(self, name: str) -> datetime | None:
+        """The time of the next tick of a schedule, in its time zone; None after its `end`.
+
+        Raises `LookupError` if there is no such schedule, `StoreClosed`, `EngineError`.
+        """
+        return next(iter((await self._found(name)).coming()), None)
 
     async def run(self) -> None:
         """Put a task at each tick of the schedules that are kept in the store, until cancelled or drained.
@@ -184,24 +180,34 @@ class Schedules(Generic[P]):
         """Put what is due; return the seconds after which to check again."""
         soonest, counts = _PERIOD, await read_counts(self.queue.store, self.queue.key, patient=True)
         stored = dict(counts.cursors)
-        for record in schedules_in(counts, self.queue.store.codec, self.queue.codec):
-            if not record.kept_in_store or record.paused:
+        for schedule in self._in(counts):
+            if not schedule.kept_in_store or schedule.paused:
                 continue
             try:
-                schedule = record.schedule(self.queue)
+                schedule.check()
             except (ValueError, TypeError, ModuleNotFoundError) as problem:
-                if record.name not in self._unreadable:
-                    self._unreadable.add(record.name)
-                    what = f"schedule {record.name} of queue {self.queue.name} cannot run here"
+                if schedule.name not in self._unreadable:
+                    self._unreadable.add(schedule.name)
+                    what = f"schedule {schedule.name} of queue {self.queue.name} cannot run here"
                     log(logging.WARNING, f"{what}: {problem}")
                 continue
             # another process was first, or perhaps this one: the cursor says so
             with suppress(CursorConflict, OutcomeUnknown):
-                cursor = StoredCursor(stored[CURSOR + record.name])
-                soonest = min(soonest, await schedule.step(State(cursor, record.tick, False, counts.now)))
+                cursor = StoredCursor(stored[CURSOR + schedule.name])
+                soonest = min(soonest, await schedule.step(State(cursor, schedule.tick, False, counts.now)))
                 continue
             soonest = 0.0
         return soonest
+
+    def _in(self, counts: QueueCounts) -> list[Schedule[P]]:
+        return schedules_in(counts, self.queue.store.codec, self.queue.codec, self.queue)
+
+    async def _found(self, name: str) -> Schedule[P]:
+        name = _checked(name)
+        for schedule in await self.list():
+            if schedule.name == name:
+                return schedule
+        raise LookupError(f"queue {self.queue.name!r} has no schedule {name!r}")
 
     async def _set_paused(self, name: str, *, paused: bool) -> bool:
         def change(before: dict[str, Any] | None, now: float) -> dict[str, Any] | None:
@@ -210,23 +216,13 @@ class Schedules(Generic[P]):
             after = {key: value for key, value in before.items() if key != "paused"}
             return {**after, "paused": True} if paused else {**after, "tick": now}
 
-        changed = await self._change_document(_checked(name), change)
+        changed = await self._change(name, change)
         self._alarm.ring()
         return changed
 
-    async def _change(self, name: str, change: Callable[[ScheduleRecord | None, float], Any]) -> bool:
-        def change_document(before: dict[str, Any] | None, now: float) -> Any:
-            return change(
-                None if before is None else record_in(name, before, now, self.queue.store.codec), now
-            )
-
-        return await self._change_document(name, change_document)
-
-    async def _change_document(
-        self, name: str, change: Callable[[dict[str, Any] | None, float], Any]
-    ) -> bool:
+    async def _change(self, name: str, change: Callable[[dict[str, Any] | None, float], Any]) -> bool:
         """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
-        store, cursor, unsure = self.queue.store, CURSOR + name, False
+        store, cursor, unsure = self.queue.store, CURSOR + _checked(name), False
         while True:
             counts = await read_counts(self.queue.store, self.queue.key)
             stored = dict(counts.cursors).get(cursor)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
+from tenure.engine import CAP, NOT_BEGUN, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
 from tenure.store import Batcher, Held, Session, Store, Timer
 from tenure.waiting import Line, Waiter, now
@@ -461,7 +461,7 @@ class Takers(Held):
         kept = self.suspects.kept
         while kept:
             session, taken = kept.pop()
-            settle = Settle(taken.id, taken.token, verdict, b"not begun", delay=PATIENCE)
+            settle = Settle(taken.id, taken.token, verdict, NOT_BEGUN, delay=PATIENCE)
             self.settle(session, settle, _nothing)
 
     def _give_back_prefetched(self, but: int = 0) -> None:

@@ -16,7 +16,18 @@ from anyio import CancelScope
 
 from tenure.arguments import Seconds, check_name, check_timeout
 from tenure.dbapi import run_enlisted, run_enlisted_sync
-from tenure.engine import Complete, Enlistment, Exchange, Operation, Progress, Reply, Settle, Taken, Verdict
+from tenure.engine import (
+    ANEW,
+    Complete,
+    Enlistment,
+    Exchange,
+    Operation,
+    Progress,
+    Reply,
+    Settle,
+    Taken,
+    Verdict,
+)
 from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled, TaskFailed
 from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
@@ -84,10 +95,10 @@ class Task(Guarded, Held, Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
     `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
-    of this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
-    for how many seconds it had been ready; `deadline` the time on the loop's clock at which its deadline passes, or
-    None; `timeout` the seconds for a try with which it was put, or None; `lost` why the lease was lost, or None;
-    `cancelled` whether its cancellation was requested.
+    of this try (failures since the last stored step + 1), `deliveries` how often the task has been handed out, this
+    time included; `waited` for how many seconds it had been ready; `deadline` the time on the loop's clock at which its
+    deadline passes, or None; `timeout` the seconds for a try with which it was put, or None; `lost` why
+    the lease was lost, or None; `cancelled` whether its cancellation was requested.
     Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
     thread, the rest on the event loop.
     """
@@ -252,9 +263,10 @@ class Task(Guarded, Held, Generic[P_co]):
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
         An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. If the value cannot be encoded, or is too large, this is stored: the task is dead at once by the error
-        that the step raises, and in a later delivery the step raises `RuntimeError` and is not run again. The values
-        last until the task has ended; those of a dead letter, until it is deleted.
+        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
+        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
+        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
+        a dead letter, until it is deleted.
 
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
@@ -262,7 +274,10 @@ class Task(Guarded, Held, Generic[P_co]):
         Cancellation: the value may or may not be stored.
         """
         self.check()
-        made = await step(self._opened_family(), name, self.check, function, self._encoded, self.unkept)
+        family = self._opened_family()
+        made = await step(family, name, self.check, function, self._encoded, self.unkept)
+        if family.progressed:
+            self.attempt = 1
         self.check_answer(made)
         return made
 
@@ -535,7 +550,8 @@ class Task(Guarded, Held, Generic[P_co]):
             reason = failure.reason.encode(errors="replace")
             return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater) and not failure.counts:
-            return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
+            result = ANEW if failure.resets else b""
+            return replace(settle, verdict=Verdict.POSTPONE, result=result, delay=failure.delay)
         text, retry = error_of(failure), options_in(self._meta).retry or self._queue.retry
         if (reason := self._why_unkept(failure)) is not None:
             text += f"\n{NOT_AGAIN}{reason}"

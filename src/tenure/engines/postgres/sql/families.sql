@@ -497,6 +497,10 @@ BEGIN
     ELSIF family.total >= most THEN
         RETURN ROW('toomany', ARRAY[most], NULL)::tenure.answer;
     END IF;
+    IF _token <> 0 AND task.attempts > 0 THEN
+        UPDATE tenure.task t SET deliveries = t.deliveries - t.attempts, attempts = 0
+        WHERE t.queue = _queue AND t.id = _id;
+    END IF;
     PERFORM tenure.store_entry(
         now, family, _name, CASE _token WHEN 0 THEN 'signal' ELSE 'value' END, 'done', _value);
     RETURN tenure.reply('ok');

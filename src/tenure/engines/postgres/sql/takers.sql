@@ -55,8 +55,9 @@ BEGIN
         IF _verdict = 'retry' AND task.kin THEN
             PERFORM tenure.end_try(_id);
         END IF;
-        task.attempts := tenure.attempts_after(_verdict, task.attempts);
-        IF _verdict = 'retry' OR _verdict = 'postpone' AND _result = '' THEN
+        task.attempts := CASE WHEN _verdict = 'postpone' AND _result = 'anew' THEN 0
+            ELSE tenure.attempts_after(_verdict, task.attempts) END;
+        IF _verdict = 'retry' OR _verdict = 'postpone' AND _result IN ('', 'anew') THEN
             task.deliveries := task.attempts;
         ELSE
             task.deliveries := task.deliveries - 1;

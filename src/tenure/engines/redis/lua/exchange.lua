@@ -77,7 +77,9 @@ local function settle_task(task, verdict, time, result)
     elseif task.stop then
         return end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
     end
-    local has_begun = verdict == 'retry' or verdict == 'postpone' and result == ''
+    local is_anew = verdict == 'postpone' and result == 'anew'
+    task.attempts = is_anew and 0 or task.attempts
+    local has_begun = is_anew or verdict == 'retry' or verdict == 'postpone' and result == ''
     task.deliveries = has_begun and task.attempts or task.deliveries - 1
     if verdict ~= 'give back' and task.group ~= '' then
         groups().pin(queue, task)

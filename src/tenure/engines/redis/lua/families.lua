@@ -465,7 +465,9 @@ local function settle(queue, task, verdict, time, result, session_ttl)
         task.deliveries = task.attempts
         follows = {since = now + time, retry = true}
     elseif verdict == 'give back' or verdict == 'postpone' then
-        local has_begun = verdict == 'postpone' and result == ''
+        local is_anew = verdict == 'postpone' and result == 'anew'
+        task.attempts = is_anew and 0 or task.attempts
+        local has_begun = is_anew or verdict == 'postpone' and result == ''
         task.deliveries = has_begun and task.attempts or task.deliveries - 1
         follows = {since = verdict == 'postpone' and now + time or task.since}
     else

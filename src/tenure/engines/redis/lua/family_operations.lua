@@ -108,6 +108,11 @@ function operations.set_entry(name)
     elseif family.total >= MOST_ENTRIES then
         return {'toomany', MOST_ENTRIES}
     end
+    if ARGV[6] ~= '0' and task.attempts ~= '0' then
+        local counts = format('%%1 %d 0', task.deliveries - task.attempts)
+        local its_lease = string.gsub(call('HGET', task.hash, 'lease'), '^(%d+ %d+ %d+ %d* %d %d) %d+ %d+', counts)
+        call('HSET', task.hash, 'lease', its_lease)
+    end
     F.add_value(family, ARGV[7], ARGV[6] == '0' and 'signal' or 'value', 'done', ARGV[8])
     F.close()
     return 'ok'

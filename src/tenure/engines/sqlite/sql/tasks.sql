@@ -184,6 +184,10 @@ FROM task WHERE id = :id AND +queue = :queue
 -- in: id, data
 UPDATE task SET progress = :data WHERE id = :id
 
+-- forget_failures: A value of the task is stored.
+-- in: id
+UPDATE task SET deliveries = deliveries - attempts, attempts = 0 WHERE id = :id
+
 -- set_alone: The task runs alone.
 -- in: id
 UPDATE task SET max_deliveries = 0 WHERE id = :id
