@@ -6,7 +6,7 @@
 --     made_families, notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue,
 --     read_resource, read_task, remove_claim, remove_hold, remove_participant, save_numbers, save_queue,
 --     serve_key, set_due, step, unlease, unsubscribe, write, write_endings
--- Writes: gained, is_unfinished
+-- Writes: is_unfinished, newly_takeable
 
 local droppers = {arrival = remove_participant}
 
@@ -37,7 +37,7 @@ end
 
 -- Write what has changed in the queues of the families of tasks.
 local function save_families()
-    gained = 0
+    newly_takeable = 0
     if made_families then
         families().close()
     end
@@ -80,7 +80,7 @@ local function drop_task(session, name)
         groups().refund_turn(queue, task.group)
     end
     write_endings()
-    offer_tasks(queue, gained)
+    offer_tasks(queue, newly_takeable)
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
@@ -202,7 +202,7 @@ local function expire_task(member)
             end_task(queue, task, 'expired', '', 3600e6)
         end
         write_endings()
-        offer_tasks(queue, gained)
+        offer_tasks(queue, newly_takeable)
     end
     save_queue(queue)
     save_families()
