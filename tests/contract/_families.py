@@ -337,6 +337,45 @@ class FamilyContract(QueueSessionBase):
         counts = await family.recount()
         assert (counts.cancelled, counts.waiting, counts.ending) == (children + 1, 0, 0)
 
+    async def test_a_sweep_that_finds_another_one_goes_on_later_too(
+        self, family: _Family, advance: Advance
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, *(f"{i}" for i in range(e.SWEEP_STEPS + 1)))
+        children = await family.take_each(e.SWEEP_STEPS + 1)
+        last = children.pop(str(e.SWEEP_STEPS).encode())
+        for child in children.values():
+            await family.settle(child, e.Verdict.GIVE_BACK)
+        many = 3 * e.SWEEP_STEPS
+        await family.do(
+            e.PutChildren(
+                "jobs", last.id, last.token, "jobs", tuple(map(str, range(many))), (e.NewTask(b"a"),) * many
+            )
+        )
+        await family.settle(root, e.Verdict.CANCEL)
+        assert (await family.count()).cancelled == e.SWEEP_STEPS
+        await advance(e.SWEEP_PAUSE)
+        assert (await family.count()).cancelled < 2 * e.SWEEP_STEPS
+
+    async def test_a_lost_session_gives_up_tasks_of_several_queues_in_the_order_of_taking(
+        self, family: _Family, client: OpenClient
+    ) -> None:
+        lost = await client("b")
+        other, lost_other = (
+            _Family(family.do, family.session, "other"),
+            _Family(lost.do, lost.session, "other"),
+        )
+        await family.put(e.NewTask(b"first"))
+        await lost.take_one()
+        await other.put(e.NewTask(b"second"))
+        second = await lost_other.take_one(max_deliveries=1)
+        parent = await other.root()
+        await other.bear(parent, "third", to="jobs")
+        await lost.take_one()
+        await other.settle(parent, _DEAD)
+        await lost.close()
+        assert [record.id for record in await other.browse("ended")] == [second.id, parent.id]
+
     # laws 7 and 8: waiting holds nothing
 
     async def test_who_waits_has_no_lease_and_comes_before_newer_tasks(

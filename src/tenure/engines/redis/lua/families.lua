@@ -155,10 +155,11 @@ end
 
 -- sweeps
 
--- Visit the unfinished children whose names begin so.
+-- Visit the unfinished children whose names begin so, behind this operation.
 local function sweep_from(family, prefix)
     update(family, {swept = prefix, swept_to = prefix})
     call('ZADD', P .. 'sweeping', 0, member_of(family))
+    call('HDEL', P .. 'state', 'sweep_at')
     expiry = math.min(expiry or math.huge, now + SWEEP_PAUSE)
 end
 
@@ -418,7 +419,7 @@ local function close()
 end
 
 local function finish()
-    if call('EXISTS', P .. 'sweeping') == 1 then
+    if call('EXISTS', P .. 'sweeping') == 1 and call('HEXISTS', P .. 'state', 'sweep_at') == 0 then
         sweep()
     end
     close()
