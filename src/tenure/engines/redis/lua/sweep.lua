@@ -116,8 +116,8 @@ local function first_item(session, tokens)
         for _, other in ipairs(next(tokens) and {} or call('ZRANGEBYSCORE', ITEMS, 4e15, '(5e15')) do
             tokens[other] = first_token(session, other)
         end
-        for other, token in pairs(tokens) do
-            item = token < (tokens[item] or 0) and other or item
+        for other, first in pairs(tokens) do
+            item = first < (tokens[item] or 0) and other or item
         end
     end
     return item
