@@ -19,6 +19,7 @@ FOR_OTHER_ROOMS = {
     "check_observer",
     "edit_task",
     "dead_letter_worker",
+    "decisive",
     "group_statistics",
     "is_failure",
     "move_selected",

@@ -337,6 +337,56 @@ class FamilyContract(QueueSessionBase):
         counts = await family.recount()
         assert (counts.cancelled, counts.waiting, counts.ending) == (children + 1, 0, 0)
 
+    async def test_a_sweep_that_finds_another_one_goes_on_later_too(
+        self, family: _Family, advance: Advance
+    ) -> None:
+        root = await family.root()
+        await family.bear(root, *(f"{i}" for i in range(e.SWEEP_STEPS + 1)))
+        children = await family.take_each(e.SWEEP_STEPS + 1)
+        last = children.pop(str(e.SWEEP_STEPS).encode())
+        for child in children.values():
+            await family.settle(child, e.Verdict.GIVE_BACK)
+        many = 3 * e.SWEEP_STEPS
+        await family.do(
+            e.PutChildren(
+                "jobs", last.id, last.token, "jobs", tuple(map(str, range(many))), (e.NewTask(b"a"),) * many
+            )
+        )
+        await family.settle(root, e.Verdict.CANCEL)
+        assert (await family.count()).cancelled == e.SWEEP_STEPS
+        await advance(e.SWEEP_PAUSE)
+        assert (await family.count()).cancelled < 2 * e.SWEEP_STEPS
+
+    async def test_an_operation_that_begins_no_sweep_leaves_the_others_to_their_pause(
+        self, family: _Family
+    ) -> None:
+        root, other = await family.root(), await family.root()
+        await family.bear(root, *(f"{i:02}" for i in range(3 * e.SWEEP_STEPS)))
+        await family.do(e.SetEntry("jobs", other.id, other.token, "v", b"x"))
+        await family.settle(root, e.Verdict.CANCEL)
+        assert (await family.count()).cancelled == e.SWEEP_STEPS
+        await family.settle(other, _DONE)
+        assert (await family.count()).cancelled == e.SWEEP_STEPS
+
+    async def test_a_lost_session_gives_up_tasks_of_several_queues_in_the_order_of_taking(
+        self, family: _Family, client: OpenClient
+    ) -> None:
+        lost = await client("b")
+        other, lost_other = (
+            _Family(family.do, family.session, "other"),
+            _Family(lost.do, lost.session, "other"),
+        )
+        await family.put(e.NewTask(b"first"))
+        await lost.take_one()
+        await other.put(e.NewTask(b"second"))
+        second = await lost_other.take_one(max_deliveries=1)
+        parent = await other.root()
+        await other.bear(parent, "third", to="jobs")
+        await lost.take_one()
+        await other.settle(parent, _DEAD)
+        await lost.close()
+        assert [record.id for record in await other.browse("ended")] == [second.id, parent.id]
+
     # laws 7 and 8: waiting holds nothing
 
     async def test_who_waits_has_no_lease_and_comes_before_newer_tasks(
@@ -387,6 +437,18 @@ class FamilyContract(QueueSessionBase):
         await family.put(e.NewTask(b"root"), max_size=1)
         root = await family.take_one()
         assert len(await family.bear(root, "a", "b")) == 2
+
+    async def test_children_in_a_queue_that_was_forgotten_find_no_size(
+        self, family: _Family, client: OpenClient, advance: Advance
+    ) -> None:
+        short = await client("b", ttl=1.0)
+        await short.put(e.NewTask(b"before"), max_size=7)
+        await short.settle(await short.take_one(), ttl=0.0)
+        await advance(2.5)
+        other = _Family(family.do, family.session, "other")
+        await other.bear(await other.root(), "a", to="jobs")
+        counts = await family.count()
+        assert (counts.put, counts.max_size) == (1, 0)
 
     async def test_a_full_group_takes_children(self, family: _Family) -> None:
         await family.do(e.SetGroups("jobs", max_size=1))

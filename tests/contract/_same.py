@@ -9,7 +9,17 @@ from itertools import repeat
 from math import inf
 from typing import Any, TypeVar, cast
 
-from tenure.engine import ENTRIES, TASK, UNFINISHED_CHILDREN, Hint, Notice, QueueCounts, Queued, SessionItem
+from tenure.engine import (
+    ENTRIES,
+    TASK,
+    UNFINISHED_CHILDREN,
+    Exchanged,
+    Hint,
+    Notice,
+    QueueCounts,
+    Queued,
+    SessionItem,
+)
 
 V = TypeVar("V")
 
@@ -77,6 +87,10 @@ class Numbers:
             return own.place <= wanted.place and self.same(own.ask_again_in, wanted.ask_again_in)
         if isinstance(own, QueueCounts):  # the host's clock, where an engine has none
             own, wanted = replace(own, now=0.0), replace(wanted, now=0.0)
+        if isinstance(own, Exchanged):  # in any order
+            refused = sorted(wanted.refused, key=lambda token: self.translated(token, "token"))
+            own = replace(own, refused=tuple(sorted(own.refused)))
+            wanted = replace(wanted, refused=tuple(refused))
         if hasattr(own, "rows"):
             # what says where a page ends is the engine's own, and a full page may be the last one
             own, wanted = replace(own, next=""), replace(wanted, next="")

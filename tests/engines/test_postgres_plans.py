@@ -166,7 +166,10 @@ def follow(engine):
 
 
 def ask(engine, operation):
-    """The answer once nothing is due: a sweep of children goes on every 10 ms."""
+    """The answer once nothing is due. The store of each client asks again too: MORE says that nothing was done yet.
+
+    A sweep of children is due every 10 ms until it has visited all.
+    """
     while (answer := engine.apply_now(operation)) is e.Reply.MORE:
         pass
     return answer

@@ -56,6 +56,8 @@ def raises(how: str):
         raise tenure.Dead from Declined(402, "no money")
     if how == "dead from odd":
         raise tenure.Dead from Local("of a function")
+    if how == "dead in a group":
+        raise ExceptionGroup("two", [OSError(1), tenure.Dead("no use")])
     if how == "own dead":
         raise OwnDead(kind="5th")
     raise Twice(1)

@@ -156,6 +156,7 @@ RULES = [
     ),
     ("dead from", {}, 1, "Declined: 402 no money"),
     ("dead from odd", {}, 1, "Local: of a function"),
+    ("dead in a group", {}, 1, "no use"),
     ("own dead", {}, 1, "of the 5th kind"),
     ("twice", {}, 3, "Twice: 1 a"),
 ]

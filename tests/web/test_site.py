@@ -590,8 +590,9 @@ async def test_a_schedule_whose_time_zone_is_not_known_here_hides_no_other(store
 async def test_the_workers_of_a_queue_are_those_that_have_or_await_its_tasks(store, virtual_clock):
     queue = tenure.WorkQueue(store, "mails")
     ask = Asker(store)
-    assert await ask("/queues/mails/workers") == {"queue": "mails", "workers": []}
+    await ask("/queues/mails/workers", 404)
     task_id = await queue.put(1)
+    assert await ask("/queues/mails/workers") == {"queue": "mails", "workers": []}
     async with queue.take():
         await virtual_clock.advance(2)
         (worker,) = (await ask("/queues/mails/workers"))["workers"]

@@ -18,7 +18,7 @@ from django.tasks.signals import task_finished, task_started
 from django.utils import timezone
 from django.utils.json import normalize_json
 
-from tenure.shared import Dead, Discard, Retry, RetryLater, Task
+from tenure.shared import Dead, Discard, Retry, RetryLater, Task, decisive
 
 from ._result import change, result_of
 
@@ -51,13 +51,14 @@ class Run:
         close_old_connections()
         try:
             return self._call(self._result(task, record))
-        except (Discard, RetryLater):
-            raise
         except BaseException as error:
+            message = decisive(error)
+            if isinstance(message, (Discard, RetryLater)):
+                raise
             record["errors"] = [*record.get("errors", ()), described(error)][-MOST:]
             failed_at = timezone.now()
             anyio.from_thread.run(task.progress, {**record, "failed_at": failed_at.isoformat()})
-            if isinstance(error, Dead) or task.attempt >= self.retry.attempts or self.retry.refusal(error):
+            if isinstance(message, Dead) or task.attempt >= self.retry.attempts or self.retry.refusal(error):
                 with suppress(ImportError):
                     result = self._result(task, record)
                     change(result, status=TaskResultStatus.FAILED, finished_at=failed_at)

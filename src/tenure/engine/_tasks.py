@@ -245,7 +245,9 @@ class Exchange(Operation["Exchanged | Reply"]):
 
 @value
 class Exchanged:
-    """`refused`: tokens of settlements that came too late; `stop`: tokens of tasks held that shall be cancelled."""
+    """`refused`: tokens of settlements that came too late, in any order; `stop`: tokens of tasks held that shall be
+    cancelled.
+    """
 
     tasks: tuple[Taken, ...]
     refused: tuple[int, ...]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .queue._options import Item, PutOptions
     from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
-    from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
+    from .queue._retry import Dead, Discard, Retry, RetryLater, decisive, is_failure
     from .queue._runners import Runners
     from .queue._schedule import Schedule, schedules_in
     from .queue._schedules import Schedules
@@ -102,6 +102,7 @@ __all__ = (
     "check_group",
     "check_selection",
     "dead_letter_worker",
+    "decisive",
     "edit_task",
     "group_statistics",
     "is_failure",
@@ -142,7 +143,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._options": "Item PutOptions",
         "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
-        "queue._retry": "Dead Discard Retry RetryLater is_failure",
+        "queue._retry": "Dead Discard Retry RetryLater decisive is_failure",
         "queue._runners": "Runners",
         "holds._rwlock": "RWLock",
         "queue._schedule": "Schedule schedules_in",

@@ -85,9 +85,12 @@ class Tasks:
         (counts,) = await ask(self.store, [Count(key)])
         return counts.known
 
-    async def workers(self, queue: str) -> dict[str, Any]:
-        """The live processes that work on a queue. Raises `EngineError`."""
-        found = await read_workers(self.store, self.store.key("queue", queue))
+    async def workers(self, queue: str) -> dict[str, Any] | None:
+        """The live processes that work on a queue; None if there is no such queue. Raises `EngineError`."""
+        key = self.store.key("queue", queue)
+        found = await read_workers(self.store, key)
+        if not (found or await self._is_known(key)):
+            return None
         return {"queue": queue, "workers": [asdict(worker) for worker in found]}
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:

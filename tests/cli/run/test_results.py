@@ -88,10 +88,10 @@ async def test_whatever_stood_there_the_file_becomes_what_the_store_says(queue, 
     assert whole == b"".join([line_of(r) for r in (await queue.browse("ended", limit=1000)).tasks])
     path = Path("r.jsonl")
     first = b"".join([line_of(r) for r in (await queue.browse("ended", limit=10)).tasks])
-    rank = (await queue.browse("ended", limit=10)).tasks[-1].rank
+    last = (await queue.browse("ended", limit=10)).tasks[-1]
     for there in (b"", first, first + b"not recorded", first + whole[len(first) :], first[:50], whole * 2):
         path.write_bytes(there)
-        await queue.put_many([], cursor=(f"results:{path.resolve()}", [len(first), rank]))
+        await queue.put_many([], cursor=(f"results:{path.resolve()}", [len(first), last.rank, last.id]))
         assert await write_all(queue) == whole
         assert await Results(path).is_complete(queue)
     path.unlink()
@@ -140,11 +140,43 @@ async def test_what_ends_meanwhile_is_written_meanwhile(queue):
         over.set()
 
 
+@pytest.mark.one_loop
+async def test_endings_whose_ranks_come_again_are_not_missing(here, own_redis_server, read):
+    """The server loses the last two endings, and gives their ranks to the endings of other tasks."""
+    server, path, over = own_redis_server(), Path("r.jsonl"), anyio.Event()
+
+    async def end(count, *inputs):
+        for _ in range(count):
+            async with queue.take() as task:
+                task.set_result(task.payload)
+        with anyio.fail_after(50):
+            while not path.exists() or [value["input"] for value in read(path)] != [*inputs]:
+                await anyio.sleep(0.01)
+
+    async def follow():
+        async with tenure.Lock(store, "run:x") as lease:
+            await Results(path).follow(queue, lease, over)
+
+    async with tenure.open_store(server.url, ttl=60) as store, anyio.create_task_group() as group:
+        queue = tenure.WorkQueue(store, "run:x", results_ttl=None, keep_payloads=True)
+        tasks = await queue.put_many(range(6))
+        group.start_soon(follow)
+        await end(2, 0, 1)
+        server("SAVE")
+        await end(2, 0, 1, 2, 3)
+        server.kill()
+        server.start()
+        for task in tasks[4:]:
+            await queue.edit(task, priority=1)
+        await end(4, 0, 1, 4, 5, 2, 3)
+        over.set()
+
+
 async def test_a_file_of_others_is_not_touched(queue):
     Path("r.jsonl").write_text("precious\n")
     with pytest.raises(UsageError, match="is not of this run"):
         await Results(Path("r.jsonl")).check(queue)
-    await queue.put_many([], cursor=(f"results:{Path('r.jsonl').resolve()}", [0, 0]))
+    await queue.put_many([], cursor=(f"results:{Path('r.jsonl').resolve()}", [0, 0, 0]))
     await Results(Path("r.jsonl")).check(queue)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 from math import inf, nan
@@ -213,6 +214,72 @@ async def test_dead_without_a_reason_has_that_of_its_cause(store):
         async with queue.take():
             raise Dead from cause
     assert [letter.error for letter in await queue.dead()] == ["Dead", "ValueError: no such user"]
+
+
+GROUPS = [
+    ([OSError(1), ExceptionGroup("", [Discard("no"), RetryLater(5), Dead("gone")])], "dead", "gone"),
+    ([OSError(1), RetryLater(5)], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; RetryL"),
+    ([OSError(1), Discard("no")], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; Discard"),
+    ([Discard("no"), RetryLater(5, counts=True), RetryLater(9)], "dead", "RetryLater: try again in 5 s"),
+    ([Discard("no"), RetryLater(5), RetryLater(9)], "delayed", ""),
+    ([Discard("no"), Discard("never")], "discarded", "no"),
+]
+
+
+@pytest.mark.parametrize("how", ["async", "thread", "batch", "block"])
+@pytest.mark.parametrize(("errors", "state", "error"), GROUPS)
+async def test_of_an_exception_group_the_gravest_exception_decides(
+    store, virtual_clock, errors, state, error, how
+):
+    queue = WorkQueue[int](store, "jobs", retry=Retry(attempts=1, on=(OSError,)))
+
+    def in_thread(task: Task):
+        raise ExceptionGroup("tasks", errors)
+
+    async def handler(task: Task):
+        in_thread(task)
+
+    async def in_batch(tasks: list[Task]):
+        in_thread(tasks[0])
+
+    task_id = await queue.put(1)
+    if how == "block":
+        messages = not any(isinstance(part, OSError) for part in errors)
+        with contextlib.nullcontext() if messages else pytest.raises(ExceptionGroup, match="tasks"):
+            async with queue.take() as task:
+                in_thread(task)
+    else:
+        handlers = {"async": handler, "thread": in_thread, "batch": in_batch}
+        worker = Worker(queue, handlers[how], batch=5 if how == "batch" else None)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            while (found := worker.statistics()) and not (found.dead + found.discarded + found.postponed):
+                await anyio.sleep(1)
+            await worker.drain()
+    record = await queue.get(task_id)
+    assert record is not None
+    assert record.state == state
+    assert (record.error or record.result or "").startswith(error)
+
+
+async def test_dead_in_a_task_group_of_a_handler_ends_the_tries(store):
+    queue = WorkQueue[int](store, "jobs")
+
+    async def part():
+        raise Dead("no such user")
+
+    async def handler(task: Task):
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            group.start_soon(part)
+
+    await queue.put(1)
+    await work_off(queue, Worker(queue, handler))
+    assert [(letter.error, letter.attempts) for letter in await queue.dead()] == [("no such user", 1)]
+
+
+def test_messages_in_a_group_are_not_compared_with_the_rule():
+    assert NETWORK.refusal(ExceptionGroup("", [OSError(), RetryLater(1), Discard()])) is None
 
 
 @pytest.mark.parametrize("reason", ["", "busy"])

@@ -115,7 +115,7 @@ async def test_a_key_and_durations_are_kept_in_the_store(store, virtual_clock):
     await schedules.set("news", every=10, key=key, delay=timedelta(seconds=5), jitter=1, expires=90)
     (record,) = await schedules.list()
     assert dict(record.options) == {
-        "key": {"text": "news", "on_duplicate": "keep", "ttl": 60.0},
+        "key": Key("news", "keep", ttl=60.0),
         "delay": 5.0,
         "expires": 90,
     }

@@ -154,10 +154,10 @@ async def test_what_ran_beside_another_is_never_buried_for_it(store, open_store_
     assert "alone" not in letter.error
 
 
-async def a_suspect(store, queue, payload="suspect"):
-    """Put a task, of which two deliveries end without a verdict."""
+async def a_suspect(store, queue, payload="suspect", *, deliveries=2):
+    """Put a task, of which so many deliveries end without a verdict."""
     task_id = await queue.put(payload)
-    for _ in range(2):
+    for _ in range(deliveries):
         with pytest.raises(tenure.LeaseLost):
             async with queue.take():
                 (await store.session(TTL)).lose("expired")
@@ -247,6 +247,56 @@ async def test_one_that_waits_for_the_others_goes_back(store, open_store_on, end
         group.cancel_scope.cancel()
 
 
+async def test_a_store_that_closes_gives_back_the_suspect_that_waits(store, open_store_on):
+    async def until_closed(queue):
+        with pytest.raises(tenure.StoreClosed):
+            await Worker(queue, Handler(queue.store)).run()
+
+    async with anyio.create_task_group() as group:
+        other = WorkQueue(store, "others")
+        async with open_store_on(ttl=TTL) as second:
+            queue = WorkQueue(second, "jobs")
+            await a_suspect(second, queue)
+            await other.put("other")
+            group.start_soon(Worker(other, Handler(store)).run)
+            group.start_soon(until_closed, queue)
+            await anyio.sleep(0.5)
+            assert room.is_closed()
+            closes = anyio.current_time()
+        assert anyio.current_time() - closes < 0.2
+        seen = await WorkQueue(store, "jobs").statistics()
+        assert (seen.leased, seen.waiting) == (0, 1)
+        assert not room.is_closed()
+        group.cancel_scope.cancel()
+
+
+async def test_one_that_waits_while_its_session_is_lost_runs_later(store, open_store_on):
+    async with open_store_on(ttl=TTL) as second:
+        queue, other = WorkQueue(second, "jobs"), WorkQueue(store, "others")
+        handler = Handler(second)
+        await a_suspect(second, queue)
+        await other.put("other")
+        async with other.take(), running(Worker(queue, handler).run):
+            await anyio.sleep(0.5)
+            assert room.is_closed()
+            (await second.session(TTL)).lose("expired")
+            await anyio.sleep(0.5)
+        async with running(Worker(queue, handler).run):
+            with anyio.fail_after(PATIENCE):
+                await queue.join()
+        assert handler.done == ["suspect"]
+        assert queue.takers.in_hand == 0
+
+
+@pytest.mark.parametrize("deliveries", [2, 4])
+async def test_one_can_be_taken_at_once(store, deliveries):
+    queue = WorkQueue(store, "jobs")
+    await a_suspect(store, queue, deliveries=deliveries)
+    async with queue.take(timeout=0) as task:
+        assert task.payload == "suspect"
+    assert not (await queue.statistics()).unfinished
+
+
 @in_process
 async def test_it_is_put_off_if_the_others_do_not_end(store):
     """The other task may wait for a third, which nobody takes meanwhile."""
@@ -271,6 +321,51 @@ async def test_it_is_put_off_if_the_others_do_not_end(store):
                 await other.join()
     assert begun["suspect"] >= PATIENCE
     assert not room.is_closed()
+
+
+@in_process
+async def test_one_for_which_the_others_wait_begins_beside_them_in_the_end(store):
+    queue, other = WorkQueue(store, "jobs"), WorkQueue(store, "others")
+    suspect = await a_suspect(store, queue)
+    begun = []
+
+    async def handler(payload):
+        begun.append(payload)
+        if payload == "waits for it":
+            await queue.result(suspect)
+
+    await other.put("waits for it")
+    async with running(Worker(other, handler).run):
+        await anyio.sleep(0.1)
+        async with running(Worker(queue, handler).run):
+            with anyio.fail_after(10 * PATIENCE):
+                await other.join()
+    assert begun == ["waits for it", "suspect"]
+    assert not room.is_closed()
+
+
+@in_process
+async def test_one_beside_tasks_that_last_long_waits_longer_the_second_time(store):
+    """Each of the others lasts longer than a suspect waits, and one of them is always running."""
+    queue, other = WorkQueue(store, "jobs"), WorkQueue(store, "others")
+    await a_suspect(store, queue)
+    beside, running_now = [], []
+
+    async def handler(payload):
+        running_now.append(payload)
+        await anyio.sleep(1.9 * PATIENCE)
+        running_now.remove(payload)
+
+    async def suspect(payload):
+        beside.extend(running_now)
+
+    await other.put_many(range(20))
+    async with running(Worker(other, handler, concurrency=2).run):
+        await anyio.sleep(PATIENCE / 2)
+        async with running(Worker(queue, suspect).run):
+            with anyio.fail_after(6 * PATIENCE):
+                await queue.join()
+    assert not beside
 
 
 class Dummy:

@@ -3,6 +3,8 @@
 The store alone determines the contents: the line of the n-th ending is always the same, and at the same
 place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
 the offset and writes the lines after the rank. Even a writer that was frozen and writes late writes the same bytes.
+A store that has lost its last endings gives their ranks again: the file is then written anew. It is seen by the task
+of the last line, which no longer has that rank.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Results:
         self.path = path
         self._cursor = f"results:{os.path.realpath(path)}"
         self._offset = 0
-        self._rank = 0
+        self._rank = self._task = 0
         self._page = _PAGE
 
     async def check(self, queue: WorkQueue) -> None:
@@ -48,8 +50,8 @@ class Results:
 
     async def is_complete(self, queue: WorkQueue) -> bool:
         """True if the result of every ended task stands in the file."""
-        offset, rank = await self._recorded(queue) or (-1, 0)
-        return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
+        offset, self._rank, self._task = await self._recorded(queue) or (-1, 0, 0)
+        return offset == self._size() and (await self._ended(queue, 1))[0] == []
 
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write the results of ended inputs, and of inputs as they end, until the run is `over` and all are written.
@@ -67,7 +69,7 @@ class Results:
             ) from problem
 
     async def _follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
-        self._offset, self._rank = await self._recorded(queue) or (0, 0)
+        self._offset, self._rank, self._task = await self._recorded(queue) or (0, 0, 0)
         lease.check()
         if self._cut() < self._offset:  # it was cut or removed: the store still knows all
             self._offset = self._rank = 0
@@ -76,18 +78,32 @@ class Results:
         with self.path.open("r+b", buffering=0) as file:
             while True:
                 last_round = over.is_set()
-                page = await queue.browse("ended", after=str(self._rank), limit=self._page)
-                records = page.tasks
+                records, more = await self._ended(queue, self._page)
+                if records is None:
+                    lease.check()
+                    self._offset = self._rank = 0
+                    self._cut()
+                    continue
                 if records:
                     await self._append(queue, file, records, lease)
-                if page.next or (records and last_round):
+                if more or (records and last_round):
                     continue
                 if last_round:
                     return
                 with anyio.move_on_after(_PAUSE):
                     await over.wait()
 
-    async def _recorded(self, queue: WorkQueue) -> tuple[int, int] | None:
+    async def _ended(self, queue: WorkQueue, limit: int) -> tuple[list[TaskRecord] | None, bool]:
+        """The endings behind the last line, and whether there are more; None if the ending of that line is gone."""
+        page = await queue.browse("ended", after=str(max(0, self._rank - 1)), limit=limit + 1)
+        behind = [record for record in page.tasks if record.rank > self._rank]
+        if self._rank and [(record.rank, record.id) for record in page.tasks[:1]] != [
+            (self._rank, self._task)
+        ]:
+            return None, False
+        return behind[:limit], bool(page.next or behind[limit:])
+
+    async def _recorded(self, queue: WorkQueue) -> tuple[int, int, int] | None:
         return (await queue.cursors()).get(self._cursor)
 
     def _size(self) -> int:
@@ -108,11 +124,11 @@ class Results:
         lease.check()
         await anyio.to_thread.run_sync(_write, file, self._offset, data)
         self._offset += len(data)
-        self._rank = records[-1].rank
+        self._rank, self._task = records[-1].rank, records[-1].id
         await self._note(queue)
 
     async def _note(self, queue: WorkQueue) -> None:
-        await queue.put_many([], cursor=(self._cursor, [self._offset, self._rank]))
+        await queue.put_many([], cursor=(self._cursor, [self._offset, self._rank, self._task]))
 
 
 def line_of(record: TaskRecord) -> bytes:

@@ -70,12 +70,12 @@ class Tasks:
         if queue.delayed:
             self._promote(queue)
         if queue.groups.is_paced:
-            tasks, gained = self._take_at_pace(queue, session, op, takeable)
+            tasks, newly_takeable = self._take_at_pace(queue, session, op, takeable)
         else:
             tasks = self._take(queue, session, op)
-            gained = queue.takeable - takeable
+            newly_takeable = queue.takeable - takeable
         takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
-        takers.offer(queue, gained)
+        takers.offer(queue, newly_takeable)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
         answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again)
@@ -222,7 +222,7 @@ class Tasks:
             queue.paused = False
             self._takers.offer(queue, queue.takeable)
         else:
-            self._offer_gained(queue, takeable, was_open)
+            self._offer_newly_takeable(queue, takeable, was_open)
         if op.seconds and op.seconds > 0:
             queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
         self._takers.offer_sooner(queue, due)
@@ -233,10 +233,10 @@ class Tasks:
         due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
         queue.groups.set(op)
         self._room.make_room_in_groups(queue)
-        self._offer_gained(queue, takeable, was_open)
+        self._offer_newly_takeable(queue, takeable, was_open)
         self._takers.offer_sooner(queue, due)
         return Reply.OK
 
-    def _offer_gained(self, queue: Queue, takeable: int, was_open: int | None) -> None:
+    def _offer_newly_takeable(self, queue: Queue, takeable: int, was_open: int | None) -> None:
         """Hint the takers that are needed for the tasks that can be taken now, and could not be before."""
         self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)

@@ -67,6 +67,8 @@ class Retry:
         follow.
         """
         for leaf in leaves(error):
+            if are_messages(leaf):
+                continue
             if _is_one_of(leaf, self.never):
                 return f"{NOT_AGAIN}{_full_name(type(leaf))} is in never={_shown(self.never)}"
             if not _is_one_of(leaf, self.on):
@@ -130,8 +132,28 @@ CANNOT_BE_KEPT = "cannot be kept"
 CANNOT_BE_RESULT = "which cannot be the result"
 
 
+def are_messages(error: BaseException) -> bool:
+    """True if a handler has raised nothing but messages about its task, alone or in a group."""
+    return all(isinstance(part, (RetryLater, Discard, Dead)) for part in leaves(error))
+
+
+def decisive(error: BaseException) -> BaseException:
+    """The exception that decides about the task: of a group a `Dead` in it; else the group, if there are other errors
+    in it; else the `RetryLater` with the longest delay, or a `Discard`.
+    """
+    for part in leaves(error):
+        if isinstance(part, Dead):
+            return part
+    return max(leaves(error), key=_weight) if are_messages(error) else error
+
+
+def _weight(message: BaseException) -> tuple[bool, float]:
+    return (message.counts, message.delay) if isinstance(message, RetryLater) else (False, -1.0)
+
+
 def is_failure(error: BaseException) -> bool:
     """True if a handler that raises this error has failed, rather than said that the try does not count."""
+    error = decisive(error)
     return not (
         isinstance(error, (Discard, NotBegun)) or (isinstance(error, RetryLater) and not error.counts)
     )

@@ -13,7 +13,8 @@ The room of a process, for its takers of all queues, in all threads:
 | waiting | no         | anything comes                   | it goes back                              |         |
 |         |            | nothing else is in hand here     | the engine learns who runs alone; they begin | running |
 |         |            | nobody is left to take them      | they go back                              | open    |
-|         |            | they have waited for `PATIENCE`  | they are postponed as long                | open    |
+|         |            | they have waited for `PATIENCE`  | they are postponed; twice as long the     | open    |
+|         |            |                                  | second time; the third time they begin    | running |
 | running | no         | anything comes                   | it goes back                              |         |
 |         |            | they have ended, on record       |                                           | open    |
 | any     |            | their session is lost            |                                           | open    |
@@ -88,6 +89,7 @@ class Suspects:
         """The suspects that have not begun."""
         self._begun: set[int] = set()
         self._since = 0.0
+        self._patience = PATIENCE
         self._decisive = False
         self._takers = takers
         with room.lock:
@@ -110,7 +112,12 @@ class Suspects:
     @property
     def impatient(self) -> bool:
         """True if they have waited too long for the others."""
-        return now() - self._since > PATIENCE
+        return now() - self._since > self._patience
+
+    def put_off(self) -> bool:
+        """Wait twice as long the next time. False at the third time: the others may wait for the suspects."""
+        self._patience *= 2
+        return self._patience <= 4 * PATIENCE
 
     def keep(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
         """Keep the tasks that may run together, if the room is free; returns the others, which go back."""
@@ -144,7 +151,10 @@ class Suspects:
         return not (self.kept or self._begun)
 
     def are_alone(self) -> bool:
-        """True if nothing else is in hand in this process."""
+        """True if nothing else is in hand in this process, or the suspects were put off often enough."""
+        if self._patience > 4 * PATIENCE:
+            self._decisive = False
+            return True
         if self._takers.in_hand > len(self._begun):
             return False
         with room.lock:
@@ -160,6 +170,7 @@ class Suspects:
         """The next suspect, which begins."""
         session, taken = self.kept.popleft()
         self._begun.add(taken.token)
+        self._patience = PATIENCE
         return session, taken
 
     def leave(self) -> None:

@@ -273,10 +273,11 @@ class Takers(Held):
             self.stop(token)
         if self._stopped:
             self._stopped &= self._holders.keys()
-        for probe in [probe for probe, asked in self._probes.items() if asked]:
-            self._line.fail(probe, anyio.WouldBlock())
         if apart:
             self._proceed()
+        if not any(settle.verdict is Verdict.ALONE for _, settle, _ in self._settling):
+            for probe in [probe for probe, asked in self._probes.items() if asked]:
+                self._line.fail(probe, anyio.WouldBlock())
         idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
         self._register(session)
         if idle or self._holders or len(self._line):
@@ -407,6 +408,8 @@ class Takers(Held):
     def _keep_suspects(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
         """Suspects have come, or others of this process have the room; returns the tasks that may begin now: none."""
         suspects = self.suspects
+        if not suspects.here:
+            self._forget_suspects()
         back = suspects.keep(session, [_in_loop_time(taken) for taken in tasks])
         for _, taken in suspects.kept:
             self._holders.setdefault(taken.token, None)
@@ -447,7 +450,7 @@ class Takers(Held):
         """Look whether suspects in this process can begin or have ended, or takers can go on."""
         suspects = self.suspects
         if suspects.kept and suspects.here:
-            if suspects.impatient:
+            if suspects.impatient and suspects.put_off():
                 self._give_back_suspects(Verdict.POSTPONE)
             elif not len(self._line) and len(self._holders) == len(suspects.kept):  # nobody takes here
                 self._give_back_suspects()

@@ -46,7 +46,18 @@ from ._meta import decode_meta
 from ._own_options import options_in
 from ._payload import P, P_co, encode
 from ._reports import numbered_report, report_in
-from ._retry import CANNOT_BE_KEPT, CANNOT_BE_RESULT, NOT_AGAIN, Dead, Discard, Retry, RetryLater, error_of
+from ._retry import (
+    CANNOT_BE_KEPT,
+    CANNOT_BE_RESULT,
+    NOT_AGAIN,
+    Dead,
+    Discard,
+    Retry,
+    RetryLater,
+    are_messages,
+    decisive,
+    error_of,
+)
 from ._steps import step
 from ._takes import OnSettled, Takers
 
@@ -545,19 +556,20 @@ class Task(Guarded, Held, Generic[P_co]):
         if isinstance(failure, NotBegun):
             return Settle(self.id, self.token, Verdict.GIVE_BACK)
         record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
+        message = decisive(failure)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
-        if isinstance(failure, Discard):
-            reason = failure.reason.encode(errors="replace")
+        if isinstance(message, Discard):
+            reason = message.reason.encode(errors="replace")
             return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
-        if isinstance(failure, RetryLater) and not failure.counts:
-            result = ANEW if failure.resets else b""
-            return replace(settle, verdict=Verdict.POSTPONE, result=result, delay=failure.delay)
-        text, retry = error_of(failure), options_in(self._meta).retry or self._queue.retry
+        if isinstance(message, RetryLater) and not message.counts:
+            result = ANEW if message.resets else b""
+            return replace(settle, verdict=Verdict.POSTPONE, result=result, delay=message.delay)
+        text, retry = error_of(message), options_in(self._meta).retry or self._queue.retry
         if (reason := self._why_unkept(failure)) is not None:
             text += f"\n{NOT_AGAIN}{reason}"
-        elif not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
-            if isinstance(failure, RetryLater):
-                return replace(settle, delay=failure.delay)
+        elif not (isinstance(message, Dead) or self.attempt >= retry.attempts):
+            if isinstance(message, RetryLater):
+                return replace(settle, delay=message.delay)
             if (refusal := retry.refusal(failure)) is None:
                 return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
@@ -758,4 +770,4 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
 def _is_silent(error: BaseException | None) -> bool:
     """True if no exception goes on, so that nothing else says that the verdict came too late."""
-    return error is None or isinstance(error, (RetryLater, Discard, Dead))
+    return error is None or are_messages(error)

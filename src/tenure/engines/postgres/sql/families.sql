@@ -382,6 +382,9 @@ BEGIN
         queue := visited._q;
         PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     END LOOP;
+    IF current_setting('tenure.locks', true) = 'wait' THEN
+        DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = -1; -- of the sweeps that these visits have begun
+    END IF;
     IF EXISTS (SELECT FROM tenure.family f WHERE f.sweeps) THEN
         PERFORM tenure.leave_sweeps(CASE WHEN steps > 0 THEN 0 ELSE tenure.time(_clock) + 10000 END);
     END IF;

@@ -24,6 +24,7 @@ BEGIN
         queue.expired := 0;
         queue.discarded := 0;
         queue.purged := 0;
+        queue.max_size := 0;
     END IF;
     IF queue.name IS NOT NULL THEN
         queue.at := _now;

@@ -1,7 +1,7 @@
 -- Groups that have one task, as most groups always have: they come, are taken from and go without `groups`, whose functions
 -- are then not made. Once `groups` begins, this has been written, and does no more. All of this is of one queue.
 -- Reads: CAP, made_groups, paced, remove_soon, set, write
--- Writes: gained
+-- Writes: newly_takeable
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
 local PADDING = string.rep(' ', 19)
@@ -94,7 +94,7 @@ local function put_first(queue, name, task_id)
     sizes[last + 1], sizes[last + 2] = '-1', name
     turns[last + 1], turns[last + 2] = '0', prefix_of(name) .. place
     ages[last + 1], ages[last + 2] = NOW, task_id
-    queue.grouped, queue.changed.grouped, gained = grouped, grouped, gained + 1
+    queue.grouped, queue.changed.grouped, newly_takeable = grouped, grouped, newly_takeable + 1
     return true
 end
 
@@ -127,7 +127,7 @@ local function take_all(queue, most, lease)
     if #names > 0 then
         call('ZREMRANGEBYRANK', queue.key .. ':tags', 0, #names - 1)
         set(queue, 'virtual', tonumber(line[#line]))
-        gained = gained - #names
+        newly_takeable = newly_takeable - #names
     end
     return true
 end

@@ -9,7 +9,7 @@
 -- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
 --     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces, read_queue,
 --     read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
--- Writes: gained, id
+-- Writes: id, newly_takeable
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
     w = 'wait', f = 'wait for', a = 'alone'}
@@ -137,7 +137,7 @@ local function lease(task_id, since)
     show(task_id, token, since, task, attempts, deliveries)
 end
 
--- The taken tasks have started. Where the queue could not be taken from before, or has a pace, more can be gained.
+-- The taken tasks have started. Where the queue could not be taken from before, or has a pace, more become takeable.
 local function finish_pace(was_open)
     local its = paced[queue]
     if its.open then
@@ -148,7 +148,7 @@ local function finish_pace(was_open)
         set(queue, 'keep', math.max(queue.keep, math.ceil(time)))
     end
     if was_open == 0 or was_open and #taken > 0 then
-        gained = paces().count_waiting(queue)
+        newly_takeable = paces().count_waiting(queue)
     end
 end
 
@@ -182,7 +182,7 @@ if queue.paused == 0 and want > 0 then
         -- include take_turns
     elseif queue.grouped == 0 then
         take_plain(want)
-        gained = gained - #taken / 2
+        newly_takeable = newly_takeable - #taken / 2
     end
 end
 write()
@@ -203,7 +203,7 @@ if more > 0 then
 elseif queue.takers > 0 and call('ZSCORE', queue.key .. ':takers', session) then
     forget_taker(queue, session)
 end
-offer_tasks(queue, gained)
+offer_tasks(queue, newly_takeable)
 
 local stop = {}
 for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do

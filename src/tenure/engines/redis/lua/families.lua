@@ -12,7 +12,7 @@
 -- The caller has written what it gathered.
 -- Reads: cold, due_at, end_task, families, groups, hint_takers, is_late, leave_queue, now, offer_tasks,
 --     read_queue, read_task, save_queue, set, set_expiry, write_endings
--- Writes: expiry, gained
+-- Writes: expiry, newly_takeable
 
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
@@ -23,7 +23,7 @@ local FIELDS = {
 local COUNTS = 6 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
 local SWEEP_STEPS, SWEEP_PAUSE = 8, 10000 -- as in engine/_families.py
-local open, gains, current = {}, {}, nil -- queues by name, how much was gained in each, and the queue of `gained`
+local open, by_queue, current = {}, {}, nil -- queues by name, `newly_takeable` of each, and the queue that it is of now
 
 -- queues
 
@@ -36,11 +36,11 @@ local function queue_of(name)
     return open[name]
 end
 
--- Count what is gained in a queue -> the queue before
+-- Count in `newly_takeable` the tasks of a queue -> the queue before
 local function switch(queue)
     local former = current
     if queue ~= former then
-        gains[former], gained, current = gained, gains[queue] or 0, queue
+        by_queue[former], newly_takeable, current = newly_takeable, by_queue[queue] or 0, queue
     end
     return former
 end
@@ -48,10 +48,10 @@ end
 -- Do something to a queue, and offer the tasks that can be taken then.
 local function offering(queue, act, ...)
     local former = switch(queue)
-    local before = gained
+    local before = newly_takeable
     act(queue, ...)
     write_endings()
-    offer_tasks(queue, gained - before)
+    offer_tasks(queue, newly_takeable - before)
     switch(former)
 end
 
@@ -155,10 +155,11 @@ end
 
 -- sweeps
 
--- Visit the unfinished children whose names begin so.
+-- Visit the unfinished children whose names begin so, behind this operation.
 local function sweep_from(family, prefix)
     update(family, {swept = prefix, swept_to = prefix})
     call('ZADD', P .. 'sweeping', 0, member_of(family))
+    call('HDEL', P .. 'state', 'sweep_at')
     expiry = math.min(expiry or math.huge, now + SWEEP_PAUSE)
 end
 
@@ -414,11 +415,11 @@ local function close()
     for _, queue in pairs(open) do
         save_queue(queue)
     end
-    open, gains, current = {}, {}, nil
+    open, by_queue, current = {}, {}, nil
 end
 
 local function finish()
-    if call('EXISTS', P .. 'sweeping') == 1 then
+    if call('EXISTS', P .. 'sweeping') == 1 and call('HEXISTS', P .. 'state', 'sweep_at') == 0 then
         sweep()
     end
     close()

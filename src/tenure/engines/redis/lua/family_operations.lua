@@ -1,5 +1,5 @@
 -- Children and entries of tasks. ARGV[3] is the operation.
--- Reads: cold, due_at, families, gained, groups, new_token, now, offer_tasks, read_task, set, write
+-- Reads: cold, due_at, families, groups, new_token, newly_takeable, now, offer_tasks, read_task, set, write
 -- Writes: operations
 
 local F = families()
@@ -83,7 +83,7 @@ function operations.put_children(name)
     end
     write()
     if new > 0 then
-        offer_tasks(to, gained)
+        offer_tasks(to, newly_takeable)
         cold().offer_sooner(to, before)
     end
     F.close()

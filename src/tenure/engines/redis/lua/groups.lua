@@ -9,7 +9,7 @@
 -- producer. `settings` is a hash {per_group, size, hold, weighted: how many the hash `weights` has}. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 -- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
--- Writes: gained
+-- Writes: newly_takeable
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
 -- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
@@ -165,7 +165,7 @@ local function refresh(queue, group, has_started)
     if has_pace(known, group) then
         count = paces().paced_count(queue, known.pace, group.name, count, has_started)
     end
-    gained, group.takeable = gained + count - group.takeable, count
+    newly_takeable, group.takeable = newly_takeable + count - group.takeable, count
     touch(known, group)
     if count == 0 then
         group.tag = false

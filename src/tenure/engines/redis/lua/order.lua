@@ -1,6 +1,6 @@
 -- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
 -- Reads: add_soon, groups, hint, hint_takers, notify_watchers, now, paced, paces, process_of, set, write
--- Writes: gained, id
+-- Writes: id, newly_takeable
 
 local function add(queue, field, number)
     set(queue, field, queue[field] + number)
@@ -41,7 +41,7 @@ local function count_plain(queue, count)
     if queue.grouped > 0 then
         groups().count_ready(queue, '', count)
     else
-        gained = gained + count
+        newly_takeable = newly_takeable + count
     end
 end
 

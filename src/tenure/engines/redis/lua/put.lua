@@ -9,7 +9,7 @@
 -- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 -- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
 --     now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
--- Writes: gained, token
+-- Writes: newly_takeable, token
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
 local object = name .. ':put'
@@ -116,7 +116,7 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
     elseif delay == '0' and group ~= '' then
         groups().enqueue(queue, group, tonumber(priority), NOW, task_id)
     elseif delay == '0' and priority == '0' and queue.grouped == 0 then
-        gained = gained + 1
+        newly_takeable = newly_takeable + 1
         add_soon(queue.key .. ':ready', NOW, task_id)
     elseif cold().enqueue(queue, {id = task_id, priority = tonumber(priority), group = group}, now + delay) then
         delayed = delayed + 1
@@ -161,12 +161,12 @@ local function accept_request(count, cursor, value, expected)
     end
     write()
     if queue.takers > 0 then
-        offer_tasks(queue, gained)
+        offer_tasks(queue, newly_takeable)
         if delayed > 0 or paced[queue] then
             cold().offer_sooner(queue, before)
         end
     end
-    gained = 0
+    newly_takeable = 0
 end
 
 -- How many of the next tasks are new, and how many of each group; the tasks stay the next ones.

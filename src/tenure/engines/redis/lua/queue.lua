@@ -49,9 +49,10 @@ local function read_queue(name)
     end
     if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten
-        for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do
+        for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep', 'size'}) do
             queue[field], queue.changed[field] = 0, 0
         end
+        found[13] = nil
     end
     return queue, found[13]
 end

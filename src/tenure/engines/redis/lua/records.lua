@@ -1,6 +1,6 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
--- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, gained, groups, leave_queue,
---     made_families, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter, read_queue,
+-- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, groups, leave_queue, made_families,
+--     newly_takeable, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter, read_queue,
 --     read_task, remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
 --     write_endings
 -- Writes: is_unfinished, operations
@@ -250,7 +250,7 @@ function operations.move(name)
             end
         end
     end
-    offer_tasks(queue, gained)
+    offer_tasks(queue, newly_takeable)
     if made_families then
         families().finish()
     end
@@ -306,7 +306,7 @@ function operations.set_groups(name)
         G.refresh(queue, G.read_group(queue, group))
     end
     R.admit_everywhere(queue)
-    offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
+    offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or newly_takeable)
     R.offer_sooner(queue, before)
     save_queue(queue)
     return 'ok'
@@ -340,7 +340,7 @@ function operations.set_paused(name)
         paces().hold_off(queue, ARGV[7], now + (tonumber(ARGV[6]) or 0))
     end
     if holds then
-        offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or gained)
+        offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or newly_takeable)
     else
         set(queue, 'paused', 0)
         local ready = count_takeable(queue, MOST + 1)

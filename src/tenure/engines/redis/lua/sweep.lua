@@ -6,7 +6,7 @@
 --     made_families, notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue,
 --     read_resource, read_task, remove_claim, remove_hold, remove_participant, save_numbers, save_queue,
 --     serve_key, set_due, step, unlease, unsubscribe, write, write_endings
--- Writes: gained, is_unfinished
+-- Writes: is_unfinished, newly_takeable
 
 local droppers = {arrival = remove_participant}
 
@@ -37,7 +37,7 @@ end
 
 -- Write what has changed in the queues of the families of tasks.
 local function save_families()
-    gained = 0
+    newly_takeable = 0
     if made_families then
         families().close()
     end
@@ -80,7 +80,7 @@ local function drop_task(session, name)
         groups().refund_turn(queue, task.group)
     end
     write_endings()
-    offer_tasks(queue, gained)
+    offer_tasks(queue, newly_takeable)
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
@@ -103,21 +103,41 @@ local function drop_item(session, item)
     end
 end
 
--- Give up what a session has, and forget it; false if the steps did not suffice.
-local function end_session(session)
+-- The token of the first task of a queue that the session has.
+local function first_token(session, item)
+    return tonumber(call('ZRANGE', P .. session .. ' ' .. sub(item, 7) .. ':leases', 0, 0, 'WITHSCORES')[2])
+end
+
+-- The first thing that a session has: of its queues, the one whose first task it took before those of all others.
+local function first_item(session, tokens)
     local ITEMS = P .. session .. ':items'
     local item = call('ZRANGE', ITEMS, 0, 0)[1]
+    if item and match(item, '^tasks ') then
+        for _, other in ipairs(next(tokens) and {} or call('ZRANGEBYSCORE', ITEMS, 4e15, '(5e15')) do
+            tokens[other] = first_token(session, other)
+        end
+        for other, first in pairs(tokens) do
+            item = first < (tokens[item] or 0) and other or item
+        end
+    end
+    return item
+end
+
+-- Give up what a session has, and forget it; false if the steps did not suffice.
+local function end_session(session)
+    local tokens = {}
+    local item = first_item(session, tokens)
     while item do
         if not step() then
             return false
         end
-        local read = pcall(drop_item, session, item)
-        local following = call('ZRANGE', ITEMS, 0, 0)[1]
-        if following == item and not (read and match(item, '^tasks ')) then
-            set_aside(ITEMS, item)
-            following = call('ZRANGE', ITEMS, 0, 0)[1]
+        local dropped = pcall(drop_item, session, item)
+        local is_task = match(item, '^tasks ')
+        tokens[item] = dropped and is_task and first_token(session, item) or nil
+        if not (dropped and is_task) and call('ZSCORE', P .. session .. ':items', item) then
+            set_aside(P .. session .. ':items', item)
         end
-        item = following
+        item = first_item(session, tokens)
     end
     call('DEL', P .. session .. ':session')
     call('ZREM', P .. 'sessions', session)
@@ -202,7 +222,7 @@ local function expire_task(member)
             end_task(queue, task, 'expired', '', 3600e6)
         end
         write_endings()
-        offer_tasks(queue, gained)
+        offer_tasks(queue, newly_takeable)
     end
     save_queue(queue)
     save_families()

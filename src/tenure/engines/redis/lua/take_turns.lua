@@ -1,6 +1,6 @@
 -- Take from the groups in turn. The `want` lowest tags suffice: so many groups stand behind the last that is taken.
 -- Reads: aging, groups, lease, now, pace, queue, set, take_plain, want, write
--- Writes: gained
+-- Writes: newly_takeable
 
 -- Of equal tags the first by the bytes of the names, as Redis has it: `<` follows the locale of the server.
 local function is_before(one, other)
@@ -103,7 +103,7 @@ while left > 0 and line[at] do
     local is_rated = group.name ~= '' and pace and pace.group_every > 0
     G.count_ready(queue, group.name, -1, is_rated)
     if is_rated and group.takeable > 0 then
-        gained = gained + 1
+        newly_takeable = newly_takeable + 1
     end
     if group.tag then
         insert(group)

@@ -2,7 +2,7 @@
 -- Reads: detach, paced, set
 -- Writes: id
 
-local gained = 0 -- how many tasks can be taken now and could not be before the operation
+local newly_takeable = 0 -- how many tasks can be taken now and could not be before the operation
 
 -- -> how much it wanted
 local function forget_taker(queue, session)

@@ -1,6 +1,6 @@
 -- The orders of the tasks of a queue, as they are listed and moved.
 -- Reads: PART, cold, groups, now, offer_tasks
--- Writes: gained
+-- Writes: newly_takeable
 
 local R = cold()
 local MOST = 1024 -- how many records are read for a page, those that have expired included
@@ -70,8 +70,8 @@ local function waiting(queue, place, limit)
     local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
         R.promote(queue, 256)
-        offer_tasks(queue, gained)
-        gained = 0
+        offer_tasks(queue, newly_takeable)
+        newly_takeable = 0
         return
     end
     local found = {}
