@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from tenure.observe import printable
-from tenure.shared import Schedule, WorkQueue, schedules_in
+from tenure.shared import Key, Schedule, WorkQueue, schedules_in
 from tenure.store import Store, names, read_counts
 from tenure.web import read_queues
 
@@ -217,7 +218,7 @@ def _described(queue: str, record: Schedule[Any]) -> dict[str, Any]:
         "end": None if record.end is None else record.end.timestamp(),
         "jitter": record.jitter,
         "payload": record.payload,
-        "options": dict(record.options),
+        "options": {name: asdict(o) if isinstance(o, Key) else o for name, o in record.options.items()},
     }
 
 

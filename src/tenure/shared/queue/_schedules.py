@@ -10,7 +10,7 @@ from typing import Any, Generic, Unpack, overload
 
 import anyio
 
-from tenure.arguments import LONGEST_NAME, check_text
+from tenure.arguments import LONGEST_NAME, check_text, shows_options
 from tenure.engine import QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
@@ -80,6 +80,7 @@ class Schedules(Generic[P]):
     async def set(
         self, name: str, *, cron: str, payload: P | None = None, **options: Unpack[ScheduleOptions]
     ) -> None: ...
+    @shows_options(ScheduleOptions, priority=0, delay=0.0, tz="UTC", missed="one", jitter=0.0)
     async def set(self, name: str, *, payload: P | None = None, **options: Any) -> None:
         """Set a schedule, with the arguments of `Schedule`: a new one begins now, and another one of the name changes.
 
