@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Available,
         Barrier,
         BarrierStatistics,
+        BatchWorker,
         Child,
         ChildItem,
         ChildPage,
@@ -117,6 +118,7 @@ __all__ = (
     "Barrier",
     "BarrierBroken",
     "BarrierStatistics",
+    "BatchWorker",
     "BulkheadFull",
     "CapacityMismatch",
     "Child",
@@ -211,8 +213,8 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
+            Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildItem ChildPage ChildRecord Children
+            Claim Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
             RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task

@@ -114,18 +114,18 @@ async def handle_many_with_result(numbers: list[int]) -> int:
 
 
 def work_in_batches(queue: tenure.WorkQueue[int]) -> None:
-    tenure.Worker(queue, handle_many, batch=100)
-    tenure.Worker(queue, handle_many_in_a_thread, batch=100)
-    tenure.Worker(queue, handle_many_tasks, batch=100)
-    tenure.Worker(queue, handle_many_tasks_in_a_thread, batch=100, linger=0)
-    tenure.Worker(queue, lambda numbers: numbers.sort(), batch=100)
+    tenure.BatchWorker(queue, handle_many, size=100)
+    tenure.BatchWorker(queue, handle_many_in_a_thread, size=100)
+    tenure.BatchWorker(queue, handle_many_tasks, size=100)
+    tenure.BatchWorker(queue, handle_many_tasks_in_a_thread, size=100, linger=0)
+    tenure.BatchWorker(queue, lambda numbers: numbers.sort(), size=100)
     tenure.Worker(queue, handle_many)  # type: ignore[arg-type]
     tenure.Worker(queue, handle_many_tasks)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_task, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_texts, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_tasks_of_text, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_with_result, batch=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_task, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_texts, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_tasks_of_text, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_with_result, size=100)  # type: ignore[arg-type]
 
 
 async def handle_with_context(number: int, context: Context) -> object:

@@ -18,7 +18,7 @@ unsure whether the rate has let it start, is given back. What a worker needs bef
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +78,7 @@ Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
 class Parts:
     """The parts of the processor that tasks of all kinds enter; None for a missing part. Times are in seconds."""
 
-    handler: Callable[[Task, Context], Awaitable[Any]]
+    handler: Callable[[Task, Sequence[Any]], Awaitable[Any]]
     timeout: float | None
     claims: ResourcePool | None
     where: Where | None
@@ -279,7 +279,7 @@ class KindWorkers:
         try:
             timeout = parts.timeout if task.timeout is None else task.timeout
             if timeout is None:
-                result = await parts.handler(task, context)
+                result = await parts.handler(task, (context,))
             else:
                 result = await self._call_in_time(timeout, task, context)
         except BaseException as error:
@@ -294,7 +294,7 @@ class KindWorkers:
         try:
             with anyio.move_on_after(seconds):
                 try:
-                    return await self._parts.handler(task, context)
+                    return await self._parts.handler(task, (context,))
                 except anyio.get_cancelled_exc_class() as cancelled:
                     where = cancelled
                     raise

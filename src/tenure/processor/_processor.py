@@ -139,7 +139,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self.preset: Preset = replace(preset_of(preset), **overrides)
         self.name = name
         self._store = store
-        self._handler = adapted(handler, context=True)
+        self._handler = adapted(handler, around=True)
         self._shares = shares(self.preset.workers, kinds or {})
         self._lend = check_lend(lend, kinds)
         self._limit = limit

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
     from .queue._task import Task
-    from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
+    from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
     "Arrival",
@@ -49,6 +49,7 @@ __all__ = (
     "Available",
     "Barrier",
     "BarrierStatistics",
+    "BatchWorker",
     "Child",
     "ChildItem",
     "ChildPage",
@@ -155,7 +156,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedules": "Schedules",
         "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
-        "queue._worker": "Worker WorkerStatistics dead_letter_worker",
+        "queue._worker": "BatchWorker Worker WorkerStatistics dead_letter_worker",
     },
 )
 

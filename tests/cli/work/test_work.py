@@ -540,7 +540,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
             "annotate it: task: tenure.Task, or rename it, as a handler gets the payload",
         ),
         (["bare_batches", "--queue", "q", "--batch", "9"], "annotate it: tasks: list[tenure.Task]"),
-        (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or set batch"),
+        (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or use BatchWorker"),
         (["batches", "--queue", "q", "--linger", "1"], "is for a list of tasks"),
         (["quick", "--queue", "q", "--linger", "1"], "--linger is for a handler of batches: add --batch N"),
         (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is not a whole number from 1 to 256"),

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Item, Processor, Retry, TaskFailed, Worker, WorkQueue
+from tenure import BatchWorker, Item, Processor, Retry, TaskFailed, Worker, WorkQueue
 
 AT_ONCE = Retry(attempts=3, backoff=0)
 
@@ -130,7 +130,7 @@ async def test_a_batch_goes_on_for_tasks_that_have_time_left(queue, virtual_cloc
         seen.append("end")
 
     await queue.put_many([Item(1, timeout=2, retry=Retry(attempts=1)), Item(2, timeout=30), 3])
-    worker = Worker(queue, handler, batch=10, concurrency=1, timeout=20, retry=AT_ONCE)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1, timeout=20, retry=AT_ONCE)
     async with working(queue, worker):
         pass
     assert seen == [[1, 2, 3], "end"]

@@ -176,7 +176,7 @@ def _parser() -> Parser:
         "--linger",
         metavar="S",
         type=_linger,
-        help="seconds that a batch waits for more tasks after its first (default: 0.05)",
+        help="seconds that a batch waits for more tasks after its first (default: 0)",
     )
     add(
         "--every",
