@@ -55,12 +55,11 @@ class MeasuredLock(AsyncBlock, NotAwaited):
 class Context:
     """A handler's context for as long as it runs: `claim`, `connection`, and named locks."""
 
-    __slots__ = ("_claim", "_connection", "_lock_timeout", "_meter", "_store", "kind")
+    __slots__ = ("_claim", "_connection", "_meter", "_store", "kind")
 
-    def __init__(self, store: Store, kind: str | None, meter: Meter, lock_timeout: float | None) -> None:
+    def __init__(self, store: Store, kind: str | None, meter: Meter) -> None:
         self._store = store
         self._meter = meter
-        self._lock_timeout = lock_timeout
         self._claim: Claim | None = None
         self._connection: tuple[Any, ...] = ()
         self.kind: str | None = kind
@@ -79,15 +78,14 @@ class Context:
             raise RuntimeError("context.connection: this processor was made without pool=")
         return self._connection[0]
 
-    def lock(self, name: str, timeout: float | None = None) -> MeasuredLock:
+    def lock(self, name: str, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
         """Hold the shared `Lock` of that name for a block: `async with context.lock("cache") as lease`.
 
-        It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: the
-        processor's `lock_timeout`). Entering and leaving raise as `Lock.hold` does.
+        It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: for
+        ever). Entering and leaving raise as `Lock.hold` does.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        limit = self._lock_timeout if timeout is None else timeout
-        return MeasuredLock(Lock(self._store, name).hold(limit), name, self._meter)
+        return MeasuredLock(Lock(self._store, name).hold(timeout), name, self._meter)
 
     def check(self) -> None:
         """Raise `LeaseLost` if the time of the claim has passed. For the processor alone."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._around import check_around
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
-    from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
+    from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure, out_of_time
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
@@ -104,6 +105,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "check_around",
     "check_group",
     "check_selection",
     "dead_letter_worker",
@@ -111,6 +113,7 @@ __all__ = (
     "group_statistics",
     "is_failure",
     "move_selected",
+    "out_of_time",
     "queue_of",
     "read_children",
     "read_workers",
@@ -129,6 +132,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._around": "check_around",
         "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
@@ -147,7 +151,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._options": "Item MoreOptions PutOptions",
         "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
-        "queue._retry": "Dead Discard Retry RetryLater is_failure",
+        "queue._retry": "Dead Discard Retry RetryLater is_failure out_of_time",
         "queue._runners": "Runners",
         "holds._rwlock": "RWLock",
         "queue._schedule": "Schedule",

@@ -223,7 +223,7 @@ async def test_a_task_of_a_processor(store, virtual_clock):
     async def handler(payload):
         await anyio.sleep(10)
 
-    async with Processor(store, "books", handler, pool=None) as processor:
+    async with Processor(store, "books", handler) as processor:
         task_id = await processor.submit(1, deadline=5)
         assert await expired(processor.queue(), task_id)
         await processor.queue().join()

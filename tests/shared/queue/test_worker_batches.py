@@ -496,4 +496,4 @@ async def test_wrong_arguments(store):
     with pytest.raises(ValueError, match="linger must be at least 0"):
         BatchWorker(queue, handler, size=1, linger=-1)
     with pytest.raises(TypeError, match="queue must be a WorkQueue"):
-        BatchWorker(Job(queue, handler), size=1)
+        BatchWorker(Job(queue, handler), handler, size=1)

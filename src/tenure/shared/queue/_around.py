@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from functools import partial
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
+from anyio import CancelScope
 
 from tenure.errors import CircuitOpen, OutcomeUnknown, StoreClosed
 from tenure.handlers import NotBegun, check_signature, is_async
 from tenure.waiting import now
 
-from ._retry import RetryLater
+from ._retry import RetryLater, out_of_time
 from ._task import Task
 
 Around = Callable[[Task[Any]], AbstractAsyncContextManager[Any]]
-"""A function of a task that returns what is around its handler."""
+"""A function of a task that returns a manager for it."""
 
 SurroundedHandle = Callable[[Task[Any], Sequence[Any]], Awaitable[Any]]
 """A handler of a task and of the values of its managers."""
@@ -45,37 +46,68 @@ def check_around(around: object) -> tuple[Around, ...]:
     return tuple(functions)
 
 
-def surrounded(around: Sequence[Around], handle: SurroundedHandle, timeout: float | None) -> Any:
-    """A handler of a task: enters what is around, calls `handle` with the values, and leaves what is around.
+class Surroundings:
+    """The managers around the handlers of a worker.
 
-    `timeout` limits the whole, in seconds, unless the task has a timeout of its own.
+    `timeout` limits a try in seconds, unless its task has a timeout of its own: with `whole`, entering and the handler
+    together, else the handler.
     """
-    return partial(_handle, around, handle, timeout)
 
+    def __init__(self, around: Sequence[Around], timeout: float | None, *, whole: bool = True) -> None:
+        self.draining: bool = False
+        self._around = around
+        self._timeout = timeout
+        self._whole = whole
+        self._entering: set[CancelScope] = set()
 
-async def _handle(
-    around: Sequence[Around], handle: SurroundedHandle, timeout: float | None, task: Task[Any]
-) -> Any:
-    timeout = timeout if task.timeout is None else task.timeout
-    ends = None if timeout is None else now() + timeout
-    values: list[Any] = []
-    try:
-        async with AsyncExitStack() as stack:
-            for number, function in enumerate(around):
-                values.append(await stack.enter_async_context(_manager(number, function, task)))
-            if timeout is None or ends is None:
-                return await handle(task, values)
-            # what is around sees the timeout as an exception, and has time to leave
-            task.limit_to_deadline()
-            return await _in_time(timeout, ends - now(), handle, task, values)
-    except (OutcomeUnknown, StoreClosed):
-        if len(values) == len(around):
-            raise
-        raise NotBegun("the store closed, or an outcome is unknown, before the handler began") from None
-    except CircuitOpen as refusal:
-        if len(values) == len(around):
-            raise
-        raise RetryLater(min(max(_SHORTEST, refusal.retry_after), _LONGEST), str(refusal)) from None
+    def drain(self) -> None:
+        """Give back the tasks whose handlers have not begun. Synchronous."""
+        self.draining = True
+        for scope in self._entering:
+            scope.cancel("the worker is drained")
+
+    async def handle(self, handle: SurroundedHandle, task: Task[Any]) -> Any:
+        """Enter the managers, call `handle` with their values, and leave the managers.
+
+        Raises what `handle` and the managers raise; `NotBegun` if it is not known whether a manager was entered, and if
+        the worker is drained before that; `RetryLater` for a task that a circuit breaker refuses.
+        """
+        begun = False
+        timeout = self._timeout if task.timeout is None else task.timeout
+        ends = None if timeout is None or not self._whole else now() + timeout
+        with CancelScope() as scope:
+            self._entering.add(scope)
+            try:
+                if self.draining:
+                    scope.cancel("the worker is drained")
+                async with AsyncExitStack() as stack:
+                    values = [
+                        await stack.enter_async_context(_manager(number, function, task))
+                        for number, function in enumerate(self._around)
+                    ]
+                    self._entering.discard(scope)
+                    if scope.cancel_called:  # in the very step that entered the last manager
+                        await anyio.lowlevel.checkpoint_if_cancelled()
+                    begun = True
+                    if timeout is None:
+                        return await handle(task, values)
+                    # what is around sees the timeout as an exception, and has time to leave
+                    task.limit_to_deadline()
+                    left = timeout if ends is None else ends - now()
+                    return await _in_time(timeout, left, handle, task, values)
+            except (OutcomeUnknown, StoreClosed):
+                if begun:
+                    raise
+            except CircuitOpen as refusal:
+                if begun:
+                    raise
+                seconds = min(max(_SHORTEST, refusal.retry_after), _LONGEST)
+                raise RetryLater(seconds, str(refusal)) from None
+            finally:
+                self._entering.discard(scope)
+        if begun:  # a manager has suppressed what the handler has raised
+            return None
+        raise NotBegun("the worker was drained, or nobody knows whether a manager was entered")
 
 
 def _manager(number: int, function: Around, task: Task[Any]) -> AbstractAsyncContextManager[Any]:
@@ -96,6 +128,6 @@ async def _in_time(
             except anyio.get_cancelled_exc_class() as cancelled:
                 where = cancelled
                 raise
-        raise TimeoutError(f"not done within {timeout:g} s") from where
+        raise TimeoutError(out_of_time(timeout)) from where
     finally:
         del where  # its traceback refers to this frame

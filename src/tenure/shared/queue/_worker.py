@@ -13,7 +13,7 @@ from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_o
 from tenure.local import Threads
 from tenure.observe import Sample
 
-from ._around import Around, check_around, surrounded
+from ._around import Around, Surroundings, check_around
 from ._batch_runners import BatchRunners
 from ._dead_letters import DeadLetters
 from ._job import Job
@@ -59,13 +59,15 @@ class WorkerStatistics:
 class AnyWorker:
     """The common part of workers of tasks and of batches."""
 
+    _is_timeout_for_all: bool = True
+    """False if the timeout is for the handler, and not for what is around it."""
+
     def __init__(
         self,
         queue: WorkQueue[Any],
         handler: object,
         adapt: Callable[[Callable[..., Any] | None], Callable[..., Any]],
         *,
-        make: Callable[..., Runners],
         concurrency: int,
         timeout: float | None,
         retry: Retry | None,
@@ -99,10 +101,12 @@ class AnyWorker:
             # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
             self._threads = [Threads(1) for _ in range(concurrency)]
             handles = [partial(in_thread, threads, adapt(None)) for threads in self._threads]
+        self._surroundings: Surroundings | None = None
         if around:
-            handles = [surrounded(around, handle, timeout) for handle in handles]
+            self._surroundings = Surroundings(around, timeout, whole=self._is_timeout_for_all)
+            handles = [partial(self._surroundings.handle, handle) for handle in handles]
         self._dead = None if on_dead is None else DeadLetters(queue, partial(dead_letter_worker, on_dead))
-        self._runners = make(
+        self._runners = self._make_runners(
             queue,
             cast("list[Handle]", handles),
             timeout=timeout,
@@ -113,6 +117,9 @@ class AnyWorker:
             on_settled=None if self._dead is None else partial(_wake, self._dead),
             name=name_of(handler),
         )
+
+    def _make_runners(self, queue: WorkQueue[Any], handles: list[Handle], **options: Any) -> Runners:
+        return Runners(queue, handles, **options)
 
     def __repr__(self) -> str:
         runners = self._runners
@@ -162,8 +169,10 @@ class AnyWorker:
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and no task is leased.
 
-        Cancellation: the worker goes on draining.
+        Tasks that wait for what is `around` are given back. Cancellation: the worker goes on draining.
         """
+        if self._surroundings is not None:
+            self._surroundings.drain()
         await self._runners.drain()
         if self._dead is not None:
             await self._dead.drained()
@@ -307,7 +316,6 @@ class Worker(AnyWorker):
 
         super().__init__(
             *(queue, handler, adapt),
-            make=Runners,
             concurrency=concurrency,
             timeout=timeout,
             retry=retry,
@@ -345,10 +353,10 @@ class BatchWorker(AnyWorker):
         executor: Executor | None = None,
         on_dead: OnDead | None = None,
     ) -> None:
-        size = check_count("size", size, most=CAP)
+        self._size = check_count("size", size, most=CAP)
+        self._linger = check_seconds("linger", linger)
         super().__init__(
             *(queue, handler, partial(_adapted_to_batches, handler)),
-            make=partial(BatchRunners, batch=size, linger=check_seconds("linger", linger)),
             concurrency=concurrency,
             timeout=timeout,
             retry=retry,
@@ -356,6 +364,9 @@ class BatchWorker(AnyWorker):
             executor=executor,
             on_dead=on_dead,
         )
+
+    def _make_runners(self, queue: WorkQueue[Any], handles: list[Handle], **options: Any) -> Runners:
+        return BatchRunners(queue, handles, batch=self._size, linger=self._linger, **options)
 
 
 def _adapted_to_batches(
