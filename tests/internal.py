@@ -18,6 +18,7 @@ FOR_OTHER_ROOMS = {
     "check_selection",
     "check_observer",
     "edit_task",
+    "event_of",
     "check_around",
     "dead_letter_worker",
     "group_statistics",

@@ -33,6 +33,7 @@ from tenure.shared import (
     Task,
     Worker,
     WorkQueue,
+    event_of,
     is_failure,
     out_of_time,
 )
@@ -43,17 +44,6 @@ from ._context import Context
 from ._meter import Meter
 from ._settings import Around, Claims, WorkerOptions
 
-OUTCOMES = {
-    Verdict.DONE: "done",
-    Verdict.RETRY: "retried",
-    Verdict.DEAD: "dead",
-    Verdict.DISCARD: "discarded",
-    Verdict.CANCEL: "cancelled",
-    Verdict.GIVE_BACK: "given_back",
-    Verdict.POSTPONE: "postponed",
-    Verdict.WAIT: "suspended",
-    Verdict.WAIT_FOR: "suspended",
-}
 AHEAD = 4
 """The largest number of tasks that wait for a place or a permit, beyond the places that the kind has."""
 _PAUSES = (0.02, 0.1, 1.0)
@@ -360,10 +350,10 @@ class KindWorker(Worker):
         if refused:
             self.meter.count("leases_lost")  # the event is `task.lost`
             self.meter.count("lost")
-        elif task.expires_by(settle):
-            self.meter.count("expired")
-            return
         else:
-            self.meter.count(OUTCOMES[settle.verdict])
+            outcome = event_of(task, settle, None).removeprefix("task.")
+            self.meter.count("retried" if outcome == "retry" else outcome)
+            if outcome == "expired":
+                return
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
             self.meter.queued(1)

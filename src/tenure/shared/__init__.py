@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
-    from .queue._task import Task
+    from .queue._task import Task, event_of
     from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
@@ -110,6 +110,7 @@ __all__ = (
     "check_selection",
     "dead_letter_worker",
     "edit_task",
+    "event_of",
     "group_statistics",
     "is_failure",
     "move_selected",
@@ -159,7 +160,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
         "queue._selecting": "Selection check_selection move_selected",
-        "queue._task": "Task",
+        "queue._task": "Task event_of",
         "queue._worker": "BatchWorker Worker WorkerStatistics dead_letter_worker",
     },
 )

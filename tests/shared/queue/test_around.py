@@ -392,6 +392,28 @@ async def test_a_drained_worker_finishes_and_a_cancelled_one_gives_back(store, v
     assert (counts.waiting, counts.leased, sum(made)) == (2, 0, 0)
 
 
+async def test_a_drain_gives_back_tasks_whose_handlers_have_not_begun(store, virtual_clock):
+    queue, permits, begun = WorkQueue(store, "jobs"), Semaphore(store, "permits", 1), []
+
+    async def handler(task: Task[int]):
+        begun.append(task.id)
+        await anyio.sleep(10)
+
+    await queue.put_many([1, 2, 3])
+    worker = Worker(queue, handler, around=[lambda task: permits.hold()])
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await anyio.sleep(1)
+        with anyio.fail_after(9.5):
+            await worker.drain()
+    counts = await queue.statistics()
+    assert (len(begun), counts.done, counts.waiting) == (1, 1, 2)
+    assert (await permits.holders()).waiting == ()
+    async with queue.take() as task:
+        assert task.attempt == 1
+    await queue.purge("waiting")
+
+
 async def test_a_handler_may_wait_for_its_children(store, virtual_clock):
     queue, around = WorkQueue(store, "jobs"), Around()
 
