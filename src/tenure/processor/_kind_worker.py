@@ -11,10 +11,11 @@ A task that waits for a part is leased, so how many do is bounded: a runner that
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from types import TracebackType
 from typing import Any
 
 import anyio
@@ -63,12 +64,13 @@ class Parts:
 
 @dataclass(slots=True, eq=False)
 class Try:
-    """A task in hand: its context, when it was taken, when its handler began, and the permit."""
+    """A task in hand: its context, when it was taken, when its handler began, the permit, and the levels it raises."""
 
     context: Context
     taken: float
     started: float | None = None
     permit: Lease | None = None
+    levels: list[str] = field(default_factory=list[str])
 
 
 class KindWorker(Worker):
@@ -99,25 +101,26 @@ class KindWorker(Worker):
         most = size if parts.places is None else workers + AHEAD
         self.allowed = most
         self._parts = parts
-        self._breaker = breaker
+        self.breaker = breaker
         self._adaptive = None if adaptive is None else Limit(adaptive, workers, now())
         if self._adaptive is not None:
             self.allowed = self._adaptive.allowed
         self._seconds = options.get("timeout")
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
-        self._entered = self._starting = 0
+        self._starting = 0
         self._resting: Line[None, None] = Line(lambda _: None)
         self._problem: CapacityMismatch | None = None
         has_parts = breaker or adaptive or around or parts != Parts()
         self._is_bare = not has_parts
-        around = [self._enter, *around, self._start]
+        self._is_scarce = parts != Parts(limiter=parts.limiter)
+        around = [self._enter if self._is_scarce else self._give, *around, partial(Start, self)]
         super().__init__(queue, handler, concurrency=most, around=around, **options)
 
     def _make_runners(self, queue: WorkQueue[Any], handles: list[Any], **options: Any) -> Runners:
         self._tell_dead = options["on_settled"]
         options.update(judge=self._judge, on_settled=self._on_settled)
-        if self._adaptive or self._breaker or self._parts.places or self._parts.limit:
+        if self._adaptive or self.breaker or self._parts.places or self._parts.limit:
             options["pause"] = self._pause
         if self._is_bare:  # the handles are those of `Surroundings`, which have nothing to do then
             return Runners(queue, [partial(self._call, handle.args[0]) for handle in handles], **options)
@@ -140,7 +143,7 @@ class KindWorker(Worker):
 
         Cancellation: as that of a `Worker`.
         """
-        unregister = None if self._breaker is None else self._breaker.on_change(self._on_breaker)
+        unregister = None if self.breaker is None else self.breaker.on_change(self._on_breaker)
         try:
             with self.scope:
                 await super().run()
@@ -167,11 +170,11 @@ class KindWorker(Worker):
 
     def _room(self) -> int:
         """The number of runners that may take tasks at once at present."""
-        in_hand, parts, breaker = len(self._tries), self._parts, self._breaker
+        in_hand, parts, breaker = len(self._tries), self._parts, self.breaker
         room = self.allowed - in_hand
         if parts.places is not None or parts.limit is not None:
             own = self.size if parts.limit is None else 0
-            room = min(room, max(own - in_hand, self._entered + AHEAD - in_hand))
+            room = min(room, max(own - in_hand, self.busy + AHEAD - in_hand))
         if breaker is not None and breaker.state in ("open", "half_open", "forced_open"):
             room = min(room, 0 if breaker.retry_after() > 0 else 1 - self._starting)
         return room
@@ -179,7 +182,7 @@ class KindWorker(Worker):
     async def _rest(self) -> None:
         if self._problem is not None:
             raise self._problem
-        seconds = 0.0 if self._breaker is None else self._breaker.retry_after()
+        seconds = 0.0 if self.breaker is None else self.breaker.retry_after()
         with anyio.move_on_after(seconds or inf):
             await self._resting.wait(self._resting.join(None))
 
@@ -223,6 +226,8 @@ class KindWorker(Worker):
         context = Context(self._store, self.kind, meter)
         tried = self._tries[task.token] = Try(context, meter.taken())
         self._starting += 1
+        if not self._is_scarce:
+            self._use(tried, "busy")
         try:
             return await handle(task)
         except LeaseLost as lost:
@@ -236,14 +241,19 @@ class KindWorker(Worker):
                 meter.report("exhaustion", id=task.id, attempt=task.attempt, error=str(error))
             raise
         except RetryLater:
-            if tried.started is None and self._breaker is not None:
+            if tried.started is None and self.breaker is not None:
                 meter.count("refused")
             raise
         finally:
             del self._tries[task.token]
             if tried.started is None:
                 self._starting -= 1
+            for level in tried.levels:
+                meter.change(level, -1)
             self._changed()
+
+    def _give(self, task: Task) -> nullcontext[Context]:
+        return nullcontext(self._tries[task.token].context)
 
     @asynccontextmanager
     async def _enter(self, task: Task) -> AsyncGenerator[Context]:
@@ -256,27 +266,22 @@ class KindWorker(Worker):
             if parts.limit is not None:
                 tried.permit = await self._permit(stack, parts.limit)
                 since = meter.record("limit", since)
-                self._use(stack, "permits")
-            self._use(stack, "busy")
-            self._entered += 1
-            stack.callback(self._left)
+                self._use(tried, "permits")
+            self._use(tried, "busy")
             self._changed()
             if parts.claims is not None:
                 tried.context.has(await stack.enter_async_context(parts.claims.claim(task)))
-                self._use(stack, "claims")
+                self._use(tried, "claims")
                 since = meter.record("claim", since)
             if parts.pool is not None:
                 tried.context.has_connection(await stack.enter_async_context(parts.pool.acquire()))
-                self._use(stack, "connections")
+                self._use(tried, "connections")
                 meter.record("connection", since)
             yield tried.context
 
-    def _use(self, stack: AsyncExitStack, level: str) -> None:
-        stack.callback(self.meter.change, level, -1)
+    def _use(self, tried: Try, level: str) -> None:
+        tried.levels.append(level)
         self.meter.change(level, 1)
-
-    def _left(self) -> None:
-        self._entered -= 1
 
     async def _permit(self, stack: AsyncExitStack, limit: Semaphore) -> Lease:
         for seconds in _PAUSES:
@@ -289,8 +294,8 @@ class KindWorker(Worker):
             self._problem = problem
             raise NotBegun("the limit has another number of permits") from problem
 
-    @asynccontextmanager
-    async def _start(self, task: Task) -> AsyncGenerator[None]:
+    async def begin(self, task: Task) -> None:
+        """Spend the rate, and enter the breaker."""
         meter, tried = self.meter, self._tries[task.token]
         if self._parts.limiter is not None:
             since = now()
@@ -303,18 +308,19 @@ class KindWorker(Worker):
                 tried.permit.check()
         except LeaseLost as lost:
             raise NotBegun(f"{lost.key} was lost before the handler began") from lost
-        async with AsyncExitStack() as stack:
-            if self._breaker is not None:
-                await stack.enter_async_context(self._breaker)
-            tried.started = now()
-            self._starting -= 1
-            self._changed()
-            try:
-                yield
-            except BaseException as error:
-                self._failed(error, task, tried)
-                raise
+        if self.breaker is not None:
+            await self.breaker.__aenter__()
+        tried.started = now()
+        self._starting -= 1
+        self._changed()
+
+    def end(self, task: Task, error: BaseException | None) -> None:
+        """Measure the handler, which has ended."""
+        tried = self._tries[task.token]
+        if error is None:
             self._ended(task, tried)
+        else:
+            self._failed(error, task, tried)
 
     def _failed(self, error: BaseException, task: Task, tried: Try) -> None:
         if not is_closing(error) and split_failure(error)[0] is not None:
@@ -357,3 +363,23 @@ class KindWorker(Worker):
                 return
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
             self.meter.queued(1)
+
+
+class Start:
+    """The last manager around a handler: the rate, the breaker, and the measuring."""
+
+    __slots__ = ("_task", "_worker")
+
+    def __init__(self, worker: KindWorker, task: Task) -> None:
+        self._worker = worker
+        self._task = task
+
+    async def __aenter__(self) -> None:
+        await self._worker.begin(self._task)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.end(self._task, error)
+        if (breaker := self._worker.breaker) is not None:
+            await breaker.__aexit__(kind, error, trace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import anyio
@@ -72,42 +72,49 @@ class Surroundings:
         Raises what `handle` and the managers raise; `NotBegun` if it is not known whether a manager was entered, and if
         the worker is drained before that; `RetryLater` for a task that a circuit breaker refuses.
         """
-        begun = False
-        timeout = self._timeout if task.timeout is None else task.timeout
-        ends = None if timeout is None or not self._whole else now() + timeout
         with CancelScope() as scope:
-            self._entering.add(scope)
+            self._entering.add(scope)  # until the handler begins
             try:
                 if self.draining:
                     scope.cancel("the worker is drained")
-                async with AsyncExitStack() as stack:
-                    values = [
-                        await stack.enter_async_context(_manager(number, function, task))
-                        for number, function in enumerate(self._around)
-                    ]
-                    self._entering.discard(scope)
-                    if scope.cancel_called:  # in the very step that entered the last manager
-                        await anyio.lowlevel.checkpoint_if_cancelled()
-                    begun = True
-                    if timeout is None:
-                        return await handle(task, values)
-                    # what is around sees the timeout as an exception, and has time to leave
-                    task.limit_to_deadline()
-                    left = timeout if ends is None else ends - now()
-                    return await _in_time(timeout, left, handle, task, values)
+                timeout = self._timeout if task.timeout is None else task.timeout
+                ends = None if timeout is None or not self._whole else now() + timeout
+                return await self._enter(handle, task, [], scope, timeout, ends)
             except (OutcomeUnknown, StoreClosed):
-                if begun:
+                if scope not in self._entering:
                     raise
             except CircuitOpen as refusal:
-                if begun:
+                if scope not in self._entering:
                     raise
                 seconds = min(max(_SHORTEST, refusal.retry_after), _LONGEST)
                 raise RetryLater(seconds, str(refusal)) from None
             finally:
                 self._entering.discard(scope)
-        if begun:  # a manager has suppressed what the handler has raised
-            return None
         raise NotBegun("the worker was drained, or nobody knows whether a manager was entered")
+
+    async def _enter(
+        self,
+        handle: SurroundedHandle,
+        task: Task[Any],
+        values: list[Any],
+        scope: CancelScope,
+        timeout: float | None,
+        ends: float | None,
+    ) -> Any:
+        """Enter the managers from the place `len(values)` on, and call the handler within them."""
+        if (number := len(values)) < len(self._around):
+            async with _manager(number, self._around[number], task) as value:
+                values.append(value)
+                return await self._enter(handle, task, values, scope, timeout, ends)
+            return None  # it has suppressed what the handler has raised
+        if scope.cancel_called:  # in the very step that entered the last manager
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        self._entering.discard(scope)
+        if timeout is None:
+            return await handle(task, values)
+        # what is around sees the timeout as an exception, and has time to leave
+        task.limit_to_deadline()
+        return await _in_time(timeout, timeout if ends is None else ends - now(), handle, task, values)
 
 
 def _manager(number: int, function: Around, task: Task[Any]) -> AbstractAsyncContextManager[Any]:
