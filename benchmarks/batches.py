@@ -77,7 +77,7 @@ async def rate(url: str, n: int, bad: int, *, batch: bool) -> float:
                 await queue.put_many(range(start, min(start + 250, n)))
             handlers = Handlers(url, queue, bad)
             if batch:
-                worker = tenure.Worker(queue, handlers.batch, batch=BATCH, concurrency=2)
+                worker = tenure.BatchWorker(queue, handlers.batch, size=BATCH, concurrency=2)
             else:
                 worker = tenure.Worker(queue, handlers.one, concurrency=10)
             began = time.perf_counter()

@@ -278,19 +278,6 @@ async def test_a_block_that_was_left_is_not_said_to_be_lost(store):
     assert str(tenure.LeaseLost("tenure:lock:a", "gone")) == "tenure:lock:a: lost (gone)"
 
 
-def plain(task, context):
-    pass
-
-
-async def test_a_plain_handler_of_a_processor_is_named_and_told_about_threads(store):
-    with pytest.raises(TypeError) as caught:
-        Processor(store, "a", plain)
-    assert str(caught.value) == (
-        "handler must be an async function, and plain is none: "
-        "have an async function call it with tenure.local.Threads"
-    )
-
-
 async def test_a_result_that_another_memory_store_has(store):
     async with tenure.open_store("memory:") as other:
         task_id = await tenure.WorkQueue(other, "a").put(1)

@@ -28,7 +28,7 @@ from benchmarks.soak.client import BLOCK, STALL, Bank, Stale, block_loop
 from benchmarks.soak.referees import History
 from tenure.engine import CAP, NAMES, SESSION, Scan, SessionPage
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Context, Preset, Processor
+from tenure.processor import Claims, Context, Preset, Processor
 
 PRESET = Preset(workers=6, connections=4, rate=100, queue_size=60)
 RETRY = tenure.Retry(attempts=3, backoff=0.02, jitter=0.5)
@@ -93,13 +93,10 @@ class Client:
                 "jobs",
                 self._handle,
                 preset=PRESET,
-                claims=tenure.ResourcePool(store, "keys"),
-                where=self._where,
+                claims=Claims(tenure.ResourcePool(store, "keys"), self._where),
                 pool=partial(Pool, self._connect, close=self._close),
                 breaker=partial(CircuitBreaker, min_calls=1000),
                 timeout=10,
-                grace=job["grace"],
-                poll_every=0.5,
                 retry=RETRY,
                 queue_options=QUEUE,
             ) as processor,
@@ -110,7 +107,7 @@ class Client:
                 await self._told.wait()
                 if job["cheats"]:
                     await anyio.sleep(2 * job["grace"] + 1)
-                await processor.drain()
+                await processor.drain(job["grace"])
                 self.history.note("drained", str(os.getpid()), left=await self._leased(store))
                 group.cancel_scope.cancel()
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Available,
         Barrier,
         BarrierStatistics,
+        BatchWorker,
         Child,
         ChildPage,
         ChildRecord,
@@ -114,6 +115,7 @@ __all__ = (
     "Barrier",
     "BarrierBroken",
     "BarrierStatistics",
+    "BatchWorker",
     "BulkheadFull",
     "CapacityMismatch",
     "Child",
@@ -205,7 +207,7 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Child ChildPage ChildRecord Children Claim
+            Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildPage ChildRecord Children Claim
             Dead Discard Election GroupStatistics HolderInfo Item Job Key LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry

@@ -96,9 +96,9 @@ def test_what_is_wrong_is_reported(spec, told):
         (
             "of_lists",
             False,
-            "its parameter tasks is for a list of tasks; annotate it tenure.Task, or set batch",
+            "its parameter tasks is for a list of tasks; annotate it tenure.Task, or use BatchWorker",
         ),
-        ("of_tasks", True, "annotate it list[tenure.Task], or leave out batch"),
+        ("of_tasks", True, "annotate it list[tenure.Task], or use Worker"),
     ],
 )
 def test_a_handler_of_tasks_has_the_parameters_of_a_handler(load, name, batch, told):

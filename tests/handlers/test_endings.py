@@ -95,7 +95,7 @@ async def test_what_a_handler_raises_is_a_failed_try_whatever_it_is(kind, error)
 async def test_a_processor_takes_it_as_a_failed_try_too(virtual_clock, error, timeout):
     async with tenure.open_store("memory:") as store:
         handler = handlers(POISON[error])["async"]
-        async with Processor(store, "p", handler, preset="small", timeout=timeout, retry=TWICE) as processor:
+        async with Processor(store, "p", handler, timeout=timeout, retry=TWICE) as processor:
             await processor.submit_many(["poison", "good", "good"])
             await processor.join()
             assert await dead_and_done(processor.queue()) == error
@@ -112,7 +112,7 @@ async def test_a_processor_does_not_count_what_is_postponed_as_a_failure(virtual
             raise tenure.RetryLater(1)
 
     async with tenure.open_store("memory:") as store:
-        async with Processor(store, "p", handler, preset="small", retry=TWICE) as processor:
+        async with Processor(store, "p", handler, retry=TWICE) as processor:
             await processor.submit(1)
             await processor.join()
             totals = processor.metrics().totals

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Job, Retry, Worker, WorkQueue
+from tenure import BatchWorker, Job, Retry, Worker, WorkQueue
 
 from . import called_in_a_process as called
 from . import slow_to_import as slow
@@ -41,7 +41,8 @@ async def queue():
 
 async def work_off(queue, handler, payloads, **options):
     tasks = await queue.put_many(payloads)
-    worker = Worker(queue, handler, executor="process", **options)
+    make = BatchWorker if "size" in options else Worker
+    worker = make(queue, handler, executor="process", **options)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         with anyio.fail_after(50):
@@ -73,7 +74,7 @@ async def test_a_process_that_was_killed_between_two_tasks_is_replaced(queue):
 
 async def test_a_batch_is_handled_in_a_process(queue, tmp_path, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_TOTAL", str(tmp_path / "total"))
-    records = await work_off(queue, called.total, [1, 2, 3], batch=3, concurrency=1)
+    records = await work_off(queue, called.total, [1, 2, 3], size=3, concurrency=1)
     assert {record.state for record in records} == {"done"}
     assert (tmp_path / "total").read_text() == "6"
 
@@ -218,7 +219,7 @@ async def test_the_time_of_a_batch_begins_when_its_process_has_imported_the_hand
 ):
     monkeypatch.setenv("TENURE_TEST_IMPORT", "0.8")
     paths = [str(tmp_path / name) for name in "ab"]
-    records = await work_off(queue, slow.quick_batch, paths, batch=2, timeout=0.5, concurrency=1)
+    records = await work_off(queue, slow.quick_batch, paths, size=2, linger=0.05, timeout=0.5, concurrency=1)
     assert [record.state for record in records] == ["done", "done"]
     assert all(map(os.path.exists, paths))
 

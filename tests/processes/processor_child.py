@@ -18,11 +18,10 @@ async def main(url: str, grace: float, log: str) -> None:
         await anyio.sleep(task.payload)
 
     async with tenure.open_store(url) as store:
-        options = {"preset": "small", "grace": grace, "rate": None}
-        async with Processor(store, "jobs", handler, **options) as processor:
+        async with Processor(store, "jobs", handler) as processor:
             with anyio.open_signal_receiver(signal.SIGTERM) as signals:
                 async for _ in signals:
-                    await processor.drain()
+                    await processor.drain(grace)
                     break
 
 

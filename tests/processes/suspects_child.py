@@ -40,7 +40,7 @@ async def main(url: str, kind: str) -> None:
         make = {
             "async": lambda: tenure.Worker(queue, one),
             "thread": lambda: tenure.Worker(queue, in_thread),
-            "batch": lambda: tenure.Worker(queue, several, batch=8, concurrency=1),
+            "batch": lambda: tenure.BatchWorker(queue, several, size=8, concurrency=1),
             "process": lambda: tenure.Worker(queue, in_thread, executor="process", concurrency=4),
         }
         await tenure.serve(make[kind]())

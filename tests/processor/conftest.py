@@ -46,9 +46,10 @@ async def store(open_store_on):
 
 
 @pytest.fixture
-async def memory(virtual_clock):
-    """An open store in memory with a ttl of 3 seconds, in virtual time."""
-    async with tenure.open_store("memory:", ttl=3.0) as opened:
+async def memory(virtual_clock, request):
+    """An open store in memory with a ttl of 3 seconds, in virtual time; its observer is `told`, if the test asks."""
+    observer = request.getfixturevalue("told") if "told" in request.fixturenames else None
+    async with tenure.open_store("memory:", ttl=3.0, observer=observer) as opened:
         yield opened
 
 

@@ -98,9 +98,7 @@ async def test_a_processor_takes_no_more_tasks_than_its_limit_allows(memory, tol
         await anyio.sleep(0.1 * max(1.0, running / capacity))
         running -= 1
 
-    async with Processor(
-        memory, "p", handler, preset="large", rate=None, adaptive=True, observer=told
-    ) as processor:
+    async with Processor(memory, "p", handler, workers=200, adaptive=True) as processor:
         await processor.submit_many(range(6000))
         await anyio.sleep(30)
         assert 10 <= processor.metrics().limit <= 30

@@ -25,7 +25,7 @@ from tenure.observe import (
 from tenure.processor import Context, Processor
 
 DOCS = Path(__file__).parents[2] / "docs"
-QUIET = {"rate": None, "preset": "small"}
+QUIET = {"workers": 10}
 
 
 async def handler(task: tenure.Task, context: Context):
@@ -45,12 +45,12 @@ def registry():
 async def some_work(observer, between=None):
     """Three tasks of two kinds, watched by the observer."""
     async with tenure.open_store("memory:", observer=observer, ttl=3.0) as store:
-        async with Processor(store, "p", handler, kinds={"a": 4}, poll_every=1, **QUIET) as processor:
+        async with Processor(store, "p", handler, kinds={"a": 4}, **QUIET) as processor:
             observer.watch(processor)
             await processor.submit_many([1, 1, 2], kind="a")
             await processor.submit(1)
             await processor.join()
-            await anyio.sleep(1.1)
+            await anyio.sleep(5.1)
             if between is not None:
                 between()
             observer.unwatch(processor)
@@ -119,8 +119,8 @@ async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(regi
     try:
         async with tenure.open_store("memory:") as store:
             async with (
-                Processor(store, "p", handler, poll_every=0.01, **QUIET) as one,
-                Processor(store, "q", handler, poll_every=0.01, **QUIET) as two,
+                Processor(store, "p", handler, **QUIET) as one,
+                Processor(store, "q", handler, **QUIET) as two,
             ):
                 observer.watch(one)
                 observer.watch(two)
@@ -181,11 +181,14 @@ def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch, make, 
         make()
 
 
-async def test_several_observers_get_each_event(memory, told):
+async def test_several_observers_get_each_event(virtual_clock, told):
     from logging import getLogger
 
     both = Observers(told, LoggingObserver(getLogger("tenure.test")))
-    async with Processor(memory, "p", fails, observer=both, retry=Retry(attempts=1), **QUIET) as processor:
+    async with (
+        tenure.open_store("memory:", observer=both) as store,
+        Processor(store, "p", fails, retry=Retry(attempts=1), **QUIET) as processor,
+    ):
         await processor.submit(1)
         await processor.join()
     assert "processor.failures" in told.names()

@@ -12,7 +12,7 @@ from tenure.engines.memory import MemoryEngine
 from tenure.processor import Context, Processor
 from tenure.testing import FaultyEngine
 
-QUIET = {"rate": None, "preset": "small"}
+QUIET = {"workers": 10}
 
 
 def naps(seconds):
@@ -28,7 +28,7 @@ async def test_the_fleet_is_all_processes_together(open_store_on, virtual_clock)
         for i in range(40):
             await pool.add(f"k{i}")
         async with (
-            Processor(store, "p", naps(1), workers=5, claims=pool, **QUIET) as here,
+            Processor(store, "p", naps(1), workers=5, claims=pool) as here,
             Processor(other, "p", naps(9), claims=pool, **QUIET) as there,
         ):
             await here.submit_many(range(60))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -13,7 +15,7 @@ from tenure.engines.memory import MemoryEngine
 from tenure.processor import Context, Preset, Processor
 from tenure.testing import FaultyEngine
 
-QUIET = {"rate": None, "preset": "small"}
+QUIET = {"workers": 10}
 
 
 async def naps(task: tenure.Task, context: Context):
@@ -21,7 +23,7 @@ async def naps(task: tenure.Task, context: Context):
 
 
 async def test_quantiles_of_running_are_within_one_percent(memory):
-    async with Processor(memory, "p", naps, preset="large", rate=None) as processor:
+    async with Processor(memory, "p", naps, workers=100) as processor:
         await processor.submit_many([i / 100 for i in range(1, 101)])
         await processor.join()
         running = processor.metrics().latency.running
@@ -46,7 +48,7 @@ async def test_utilisation_is_littles_law(memory, connections):
     pool = ResourcePool(memory, "keys")
     for i in range(20):
         await pool.add(f"k{i}")
-    parts = {"claims": pool, "pool": connections.pool, "connections": 8}
+    parts = {"claims": pool, "pool": partial(connections.pool, max_size=8)}
     async with Processor(memory, "p", naps, **parts, **QUIET) as processor:
         # one every half second that stays for two: four at a time
         for _ in range(200):
@@ -116,10 +118,10 @@ async def test_suspended_and_ending_tasks_are_counted_apart(store, virtual_clock
 
 async def test_what_others_submit_is_seen_at_the_next_look(open_store_on, virtual_clock):
     async with open_store_on() as store, open_store_on() as other:
-        async with Processor(store, "p", naps, poll_every=3, **QUIET) as processor:
+        async with Processor(store, "p", naps, **QUIET) as processor:
             await processor.queue().pause()
             await tenure.WorkQueue(other, "p").put_many([0] * 7)
-            await anyio.sleep(3.1)
+            await anyio.sleep(5.1)
             assert processor.metrics().queue_depth == 7
             await processor.queue().resume()
             await processor.join()
@@ -188,8 +190,8 @@ async def test_a_monitor_that_was_cancelled_goes_on(memory):
 
 async def test_late_heartbeats_are_counted_while_the_engine_is_away(virtual_clock, told):
     engine = FaultyEngine(MemoryEngine())
-    async with tenure.open_store(engine, ttl=30.0) as store:
-        async with Processor(store, "p", naps, poll_every=60, observer=told, **QUIET) as processor:
+    async with tenure.open_store(engine, ttl=30.0, observer=told) as store:
+        async with Processor(store, "p", naps, **QUIET) as processor:
             await processor.submit(100)
             await anyio.sleep(50)
             assert processor.metrics().heartbeats_late == 0

@@ -10,7 +10,8 @@ from tenure.processor._window import Tally
 
 
 def tally(done=0, failures=0, took=0.0):
-    made = Tally(60.0)
+    made = Tally()
+    made.seconds = 60.0
     made.counts.update(done=done, failures=failures)
     if done:
         made.sketches["total"].record(took)

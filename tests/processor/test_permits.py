@@ -94,11 +94,13 @@ async def test_processors_of_different_names_get_equal_parts(virtual_clock):
     engine, first, second = MemoryEngine(), Crowd(), Crowd()
     async with tenure.open_store(engine) as one, tenure.open_store(engine) as two:
         async with first.processor(one, 10, "one", workers=30) as many:
-            await many.submit_many([0.5] * 1200)
+            # tasks that all end at once would keep the parts that they begin with
+            seconds = [0.4 + 0.03 * (number % 7) for number in range(1200)]
+            await many.submit_many(seconds)
             await anyio.sleep(10.25)
             assert first.running == 10
             async with second.processor(two, 10, "two", workers=10) as few:
-                await few.submit_many([0.5] * 600)
+                await few.submit_many(seconds[:600])
                 await anyio.sleep(10)
                 first.begin()
                 second.begin()
@@ -174,7 +176,7 @@ async def test_a_lost_permit_cancels_its_task_which_is_given_back(memory, told):
             await anyio.sleep_forever()
 
     limit = Semaphore(memory, "api", 1)
-    async with Processor(memory, "p", handler, preset=SIX, limit=limit, observer=told) as processor:
+    async with Processor(memory, "p", handler, preset=SIX, limit=limit) as processor:
         await processor.submit(1)
         await anyio.sleep(5)
         (holder,) = (await limit.holders()).holders

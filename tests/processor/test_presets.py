@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from functools import partial
 from math import inf
 
+import anyio
 import pytest
 
 import tenure
 from tenure import ResourcePool, Retry
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import PRESETS, Adaptive, Context, Preset, Processor
+from tenure.processor import PRESETS, Adaptive, Claims, Context, Preset, Processor
 
 
 async def handler(task: tenure.Task, context: Context): ...
@@ -44,16 +44,8 @@ def test_the_presets_are_those_of_the_book():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_works_with_and_without_connections(store, name):
-    assert make(store, preset=name).preset == PRESETS[name]
+    assert make(store, preset=name).workers == PRESETS[name].workers
     make(store, preset=name, pool=connect)
-
-
-def test_every_field_can_be_overridden(store):
-    processor = make(store, preset="large", workers=7, connections=8, rate=9.5, queue_size=10)
-    assert processor.preset == Preset(7, 8, 9.5, 10)
-    assert make(store).preset == PRESETS["medium"]
-    assert make(store, rate=None).preset.rate == inf
-    assert make(store, preset=Preset(1, 2, 3, 4)).preset == Preset(1, 2, 3, 4)
 
 
 WRONG = [
@@ -65,19 +57,14 @@ WRONG = [
     ({"workers": 0}, ValueError, "workers must be at least 1, not 0"),
     ({"workers": 1.5}, TypeError, "workers must be an int, not float"),
     ({"workers": True}, TypeError, "workers must be an int, not bool"),
-    ({"connections": 0}, ValueError, "connections must be at least 1, not 0"),
     ({"rate": 0}, ValueError, "rate must be above 0, not 0"),
-    ({"rate": -inf}, ValueError, "rate must be above 0"),
+    ({"rate": -1}, ValueError, "rate must be above 0"),
+    ({"around": 3}, TypeError, "around must be a list of functions of a task, not 3"),
+    ({"on_dead": 3}, TypeError, "on_dead"),
     ({"rate": "fast"}, TypeError, "rate must be a number, not str"),
-    ({"queue_size": 0}, ValueError, "queue_size must be at least 1"),
-    (
-        {"queue_size": 49},
-        ValueError,
-        "queue_size must be at least the 50 workers, not 49: a task counts until it is",
-    ),
     ({"worker": 3}, TypeError, "worker"),
     (
-        {"kinds": {"a": 30, "b": 21}},
+        {"kinds": {"a": 30, "b": 21}, "workers": 50},
         ValueError,
         "kinds must not have more than the 50 workers together, not 51",
     ),
@@ -86,24 +73,29 @@ WRONG = [
     ({"kinds": {"": 1}}, ValueError, "kinds: a name must not be empty"),
     ({"timeout": 0}, ValueError, "timeout must be above 0 seconds, not 0; None means no limit"),
     ({"timeout": -1}, ValueError, "timeout must be above 0 seconds, not -1"),
-    ({"lock_timeout": "1"}, TypeError, "lock_timeout must be a number of seconds"),
-    ({"claim_timeout": -1}, ValueError, "claim_timeout"),
-    ({"grace": -1}, ValueError, "grace"),
-    ({"poll_every": 0}, ValueError, "poll_every"),
     ({"pool": 3}, TypeError, "pool must be a function that makes one, not 3"),
     ({"breaker": CircuitBreaker()}, TypeError, "breaker must be a function that makes one"),
-    ({"handler": lambda task, context: None}, TypeError, "handler must be an async function"),
     ({"handler": takes_more}, TypeError, "nothing fills its parameter more"),
     ({"adaptive": 3}, TypeError, "adaptive must be True, False or an Adaptive, not 3"),
-    ({"claims": "keys"}, TypeError, "claims must be a ResourcePool, not 'keys'"),
-    ({"where": {"a": 1}}, ValueError, "where needs claims="),
-    (
-        {"where": 3, "claims": ResourcePool(tenure.open_store("memory:"), "keys")},
-        TypeError,
-        "where must be a mapping",
-    ),
+    ({"claims": "keys"}, TypeError, "claims must be a ResourcePool or Claims, not 'keys'"),
     ({"retry": 3}, TypeError, "retry must be a Retry, not 3"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda pool: Claims("keys"), TypeError, "pool must be a ResourcePool, not 'keys'"),
+        (lambda pool: Claims(pool, 3), TypeError, "where must be a mapping, or a function"),
+        (lambda pool: Claims(pool, timeout=-1), ValueError, "timeout"),
+        (lambda pool: Preset(3, 1, 1, 2), ValueError, "queue_size must be at least the 3 workers, not 2"),
+        (lambda pool: Preset(3, 0, 1, 9), ValueError, "connections must be at least 1, not 0"),
+    ],
+    ids=range(5),
+)
+def test_parts_that_make_no_sense_are_refused(store, make, error, message):
+    with pytest.raises(error, match=message):
+        make(ResourcePool(store, "keys"))
 
 
 @pytest.mark.parametrize(("options", "error", "message"), WRONG, ids=["-".join(each[0]) for each in WRONG])
@@ -113,49 +105,61 @@ def test_what_makes_no_sense_is_refused_by_name(store, options, error, message):
     assert message in str(caught.value)
 
 
-def test_fewer_connections_than_workers_need_in_time_are_refused_with_the_reason(store):
-    small = partial(make, store, preset="small", pool=connect)
-    # five of ten wait for the others to end, which takes them ten seconds at most
-    small(connection_timeout=10, timeout=10)
-    with pytest.raises(
-        ValueError, match=r"10 workers share 5, so one may wait 1 times the timeout of 10 s, which"
-    ) as e:
-        small(connection_timeout=9, timeout=10)
-    assert "have at least 10 connections" in str(e.value)
-    small(connection_timeout=9, timeout=10, connections=10)
-    with pytest.raises(ValueError, match="have at least 4 connections"):
-        small(connection_timeout=20, timeout=10, connections=3)
-    small(connection_timeout=20, timeout=10, connections=4)
-    with pytest.raises(ValueError, match="without timeout= nothing bounds how long one is kept"):
-        small(connection_timeout=60)
-    small(connection_timeout=60, connections=10)
-    small(timeout=10)  # nobody gives up waiting, so nobody waits in vain
-    make(store, preset="small", connection_timeout=60)  # no connections at all
-
-
 def test_a_retry_of_its_own_is_taken(store):
     make(store, retry=Retry(attempts=1), adaptive=Adaptive(tolerance=3))
 
 
+async def test_without_a_preset_nothing_is_limited(virtual_clock):
+    """A thousand tasks that take no time, by ten workers, take no time."""
+    async with tenure.open_store("memory:") as store:
+        async with Processor(store, "p", handler) as processor:
+            began = virtual_clock.now()
+            await processor.submit_many(range(1000))
+            await processor.join()
+            metrics = processor.metrics()
+    assert virtual_clock.now() - began < 1 and metrics.workers == 10
+    assert metrics.waits.rate.count == 0
+
+
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("options", "workers", "connections", "rate"),
     [
-        ({}, "processor p: limited to 100 tasks/s by preset medium; rate=None lifts the limit"),
-        (
-            {"preset": "small"},
-            "processor p: limited to 20 tasks/s by preset small; rate=None lifts the limit",
-        ),
-        ({"rate": 50}, None),
-        ({"rate": None}, None),
-        ({"preset": Preset(workers=1, connections=1, rate=7, queue_size=10)}, None),
+        ({"preset": "small"}, 10, 5, 20),
+        ({"preset": "small", "workers": 4, "rate": 7}, 4, 5, 7),
+        ({"preset": "small", "rate": inf}, 10, 5, None),
+        ({"preset": dataclasses.replace(PRESETS["small"], connections=3)}, 10, 3, 20),
+        ({}, 10, 10, None),
+        ({"kinds": {"a": 2, "b": 1}}, 3, 10, None),
     ],
 )
-async def test_a_limit_that_nobody_asked_for_is_logged_once_at_the_start(caplog, options, line):
-    caplog.set_level(logging.INFO, "tenure")
+async def test_a_preset_gives_the_sizes_that_are_not_given(
+    options, workers, connections, rate, virtual_clock
+):
+    starts, pool = [], partial(Pool, Connected().__aenter__, close=Connected().__aexit__)
+
+    async def note(payload, connection: str):
+        starts.append(virtual_clock.now())
+        await anyio.sleep(0.01)
+
+    kind = next(iter(options.get("kinds", {None: 0})))
     async with tenure.open_store("memory:") as store:
-        async with make(store, **options) as processor:
-            await processor.submit(1)
+        around = [lambda task: Connected()]
+        async with Processor(store, "p", note, pool=pool, around=around, **options) as processor:
+            await processor.submit_many(range(200), kind)
             await processor.join()
-    said = [record for record in caplog.records if "tasks/s" in record.getMessage()]
-    assert [record.getMessage() for record in said] == ([line] if line else [])
-    assert all(record.levelno == logging.INFO for record in said)
+            metrics = processor.metrics()
+            assert (metrics.workers, processor._pool.statistics().max_size) == (workers, connections)
+            size = processor.queue(kind).max_size
+    assert size == (1000 if "preset" in options else 10_000)
+    if rate is None:
+        assert starts[-1] - starts[0] < 10
+    else:
+        assert 150 / rate < starts[-1] - starts[0] < 210 / rate
+
+
+class Connected:
+    async def __aenter__(self):
+        return "connected"
+
+    async def __aexit__(self, *_):
+        pass

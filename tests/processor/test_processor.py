@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -23,9 +24,9 @@ from tenure import (
     WorkQueue,
 )
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Context, Processor
+from tenure.processor import Claims, Context, Processor
 
-QUIET = {"rate": None, "preset": "small"}
+QUIET = {"workers": 10}
 ONCE = Retry(attempts=1)
 
 
@@ -76,7 +77,7 @@ async def test_the_example_of_all_parts(store, virtual_clock, connections):
             cache[0] = seen + 1
             at_once -= 1
 
-    options = {"claims": pool, "where": {"tier": "paid"}, "pool": connections.pool, "timeout": 5.0}
+    options = {"claims": Claims(pool, {"tier": "paid"}), "pool": connections.pool, "timeout": 5.0}
     async with Processor(
         store, "harvest", handler, preset="small", breaker=CircuitBreaker, **options
     ) as processor:
@@ -173,7 +174,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_try_fails(memo
     async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
 
-    parts = {"pool": connections.pool, "timeout": 2, "retry": ONCE, "observer": told}
+    parts = {"pool": connections.pool, "timeout": 2, "retry": ONCE}
     async with Processor(memory, "p", handler, **parts, **QUIET) as processor:
         task_id = await processor.submit(1)
         await processor.join()
@@ -279,8 +280,8 @@ async def test_steps_are_entered_in_order_and_left_in_the_opposite_one(memory, m
 
 async def test_nothing_is_held_when_no_claim_is_to_be_had(memory, connections, told):
     pool = await keys(memory, 1)
-    parts = {"claims": pool, "where": {"tier": "other"}, "claim_timeout": 3, "pool": connections.pool}
-    async with Processor(memory, "p", nothing, retry=ONCE, observer=told, **parts, **QUIET) as processor:
+    parts = {"claims": Claims(pool, {"tier": "other"}, timeout=3), "pool": connections.pool}
+    async with Processor(memory, "p", nothing, retry=ONCE, **parts, **QUIET) as processor:
         task_id = await processor.submit(1)
         await processor.join()
         with pytest.raises(TaskFailed, match="AcquireTimeout"):
@@ -292,16 +293,14 @@ async def test_nothing_is_held_when_no_claim_is_to_be_had(memory, connections, t
 
 
 async def test_a_claim_is_given_back_when_no_connection_is_to_be_had(memory, connections, told):
-    connections.broken = True
     pool = await keys(memory, 3)
-    parts = {"claims": pool, "pool": connections.pool, "connection_timeout": 2, "timeout": 1}
-    parts["retry"] = ONCE
-    async with Processor(memory, "p", nothing, observer=told, **parts, **QUIET) as processor:
-        await processor.submit_many(range(6))
-        await processor.join()
-        assert processor.metrics().totals["dead"] == 6
-        assert processor.metrics().utilisation.connections == 0
-        assert await all_free(pool)
+    async with connections.pool(max_size=1) as lent, lent.acquire():
+        parts = {"claims": pool, "around": [lambda task: lent.acquire(timeout=2)], "retry": ONCE}
+        async with Processor(memory, "p", nothing, **parts, **QUIET) as processor:
+            await processor.submit_many(range(6))
+            await processor.join()
+            assert processor.metrics().totals["dead"] == processor.metrics().totals["exhaustion"] == 6
+            assert await all_free(pool)
 
 
 async def test_all_is_given_back_when_the_handler_raises(memory, connections):
@@ -327,7 +326,7 @@ async def test_a_where_may_depend_on_the_task_and_a_wrong_one_fails_the_try(memo
     async def handler(task: tenure.Task, context: Context):
         got[task.payload] = context.claim.resource
 
-    parts = {"claims": pool, "where": lambda task: {"tier": task.payload["tier"]}, "retry": ONCE}
+    parts = {"claims": Claims(pool, lambda task: {"tier": task.payload["tier"]}), "retry": ONCE}
 
     async def named(task: tenure.Task, context: Context):
         got[task.payload["tier"]] = context.claim.resource
@@ -354,11 +353,11 @@ async def test_what_was_not_given_is_refused_by_name(memory):
 
 async def test_a_lock_that_is_not_had_in_time_is_counted(memory):
     async def handler(task: tenure.Task, context: Context):
-        async with context.lock("busy"):
+        async with context.lock("busy", timeout=1):
             pass
 
     async with Lock(memory, "busy"):
-        async with Processor(memory, "p", handler, lock_timeout=1, retry=ONCE, **QUIET) as processor:
+        async with Processor(memory, "p", handler, retry=ONCE, **QUIET) as processor:
             await processor.submit(1)
             await processor.join()
             assert processor.metrics().errors.lock_timeouts == pytest.approx(60)
@@ -389,7 +388,7 @@ async def test_a_slow_kind_does_not_keep_another_waiting(memory):
         ended[task.payload] = anyio.current_time()
 
     start = anyio.current_time()
-    async with Processor(memory, "p", handler, kinds={"slow": 4, "fast": 6}, **QUIET) as processor:
+    async with Processor(memory, "p", handler, kinds={"slow": 4, "fast": 6}) as processor:
         await processor.submit_many([f"slow {i}" for i in range(20)], kind="slow")
         await processor.submit("fast", kind="fast")
         with pytest.raises(ValueError, match="kind must be one of 'slow', 'fast', not None"):
@@ -424,7 +423,7 @@ async def test_tasks_wait_for_an_open_breaker_without_losing_attempts(memory, to
             raise OSError("down")
 
     breaker = partial(CircuitBreaker, min_calls=3, window=10, open_seconds=7, probes=2)
-    parts = {"breaker": breaker, "claims": pool, "pool": connections.pool, "observer": told}
+    parts = {"breaker": breaker, "claims": pool, "pool": connections.pool}
     parts["retry"] = Retry(attempts=6, backoff=0.1)
     async with Processor(memory, "p", handler, **parts, **QUIET) as processor:
         await processor.submit_many(range(40))
@@ -520,11 +519,11 @@ async def test_after_the_grace_what_still_runs_is_given_back(memory, connections
     async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
 
-    async with Processor(memory, "p", handler, grace=3, pool=connections.pool, **QUIET) as processor:
+    async with Processor(memory, "p", handler, pool=connections.pool, **QUIET) as processor:
         await processor.submit_many(range(20))
         await anyio.sleep(1)
         begun = anyio.current_time()
-        await processor.drain()
+        await processor.drain(grace=3)
         assert anyio.current_time() - begun == pytest.approx(3, abs=0.5)
         counts = await processor.queue().statistics()
         assert (counts.waiting, counts.leased) == (20, 0)
@@ -578,7 +577,7 @@ async def test_nothing_stays_in_memory_when_a_processor_has_ended(memory):
         await processor.submit_many(range(10))
         await processor.join()
     gc.collect()
-    assert processor._workers[None]._entering == set()
+    assert processor._workers[None]._tries == {}
     assert processor._workers[None].meter._lock_waits == {}
 
 
@@ -610,3 +609,37 @@ async def test_errors_of_acquiring_are_what_the_parts_raise(memory, connections)
         await processor.submit(1)
         await processor.join()
     assert seen == [RuntimeError] and issubclass(PoolTimeout, TimeoutError)
+
+
+async def test_a_sync_handler_runs_in_threads_as_that_of_a_worker(store, connections):
+    def handler(word: str, context: Context) -> str:
+        return f"{word} {context.claim.resource} {context.connection}"
+
+    parts = {"claims": await keys(store, 1), "pool": connections.pool}
+    async with Processor(store, "p", handler, **parts, **QUIET) as processor:
+        task_id = await processor.submit("hi")
+        assert await processor.queue().result(task_id) == "hi key-0 0"
+
+
+async def test_what_the_user_puts_around_is_within_the_claim_and_outside_of_the_breaker(memory):
+    order, pool = [], await keys(memory, 1)
+
+    @asynccontextmanager
+    async def session(task):
+        order.append((await pool.statistics()).claimed)
+        try:
+            yield 7
+        except OSError:
+            order.append(breaker.state)
+            raise
+
+    async def handler(word: str, context: Context, number: int):
+        order.append((context.claim.resource, number))
+        raise OSError
+
+    breaker = CircuitBreaker(min_calls=1, window=1)
+    parts = {"claims": pool, "breaker": lambda name: breaker, "around": [session], "retry": ONCE}
+    async with Processor(memory, "p", handler, **parts, **QUIET) as processor:
+        await processor.submit("x")
+        await processor.join()
+    assert order == [1, ("key-0", 7), "open"]

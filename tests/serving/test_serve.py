@@ -288,7 +288,7 @@ async def test_what_has_begun_is_finished_and_the_rest_stays(virtual_clock, serv
             queue = WorkQueue(store, "q")
             service = Worker(queue, handle, concurrency=2)
         else:
-            service = Processor(store, "q", handle, workers=2, rate=None)
+            service = Processor(store, "q", handle, workers=2)
             queue = service.queue()
         async with anyio.create_task_group() as group:
             await queue.put_many(range(10))
@@ -310,7 +310,7 @@ async def test_what_is_cancelled_is_given_back_without_an_attempt(virtual_clock,
             queue = WorkQueue(store, "q")
             service = Worker(queue, handle, concurrency=2)
         else:
-            service = Processor(store, "q", handle, workers=2, rate=None)
+            service = Processor(store, "q", handle, workers=2)
             queue = service.queue()
         async with anyio.create_task_group() as group:
             await queue.put_many(range(10))

@@ -25,12 +25,12 @@ from transactions import (
 
 import tenure
 from tenure import (
+    BatchWorker,
     Discard,
     DuplicateTask,
     LeaseLost,
     QueueFull,
     Retry,
-    Worker,
     WorkQueue,
 )
 from tenure.engine import Complete, Reply, Settle, Verdict
@@ -332,7 +332,7 @@ async def test_a_batch_is_completed_by_one_commit(store, address, db, results_tt
     async def wait():
         results.append(await queue.result(ids[19]))
 
-    worker = Worker(queue, handler, batch=10, concurrency=2)
+    worker = BatchWorker(queue, handler, size=10, concurrency=2)
     async with anyio.create_task_group() as group:
         if awaited:
             group.start_soon(wait)

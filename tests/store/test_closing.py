@@ -72,7 +72,7 @@ async def drain(store):
 
 
 async def process(store, use, handle=rest, **options):
-    async with Processor(store, "process", handle, preset="small", **options) as running:
+    async with Processor(store, "process", handle, **options) as running:
         await use(running)
 
 
@@ -174,9 +174,9 @@ def waits(store):
         "Worker.run, ahead": lambda: work(store, prefetch=5),
         "Worker.drain": lambda: drain(store),
         "Processor.join": lambda: process_here(join),
-        "Processor.run": lambda: Processor(store, "process", rest, preset="small").run(),
-        "Processor.submit": lambda: process_here(submit_too_many, workers=1, queue_size=20),
-        "Processor.submit_many": lambda: process_here(submit_many, workers=1, queue_size=20),
+        "Processor.run": lambda: Processor(store, "process", rest).run(),
+        "Processor.submit": lambda: process_here(submit_too_many, workers=1, queue_options={"max_size": 20}),
+        "Processor.submit_many": lambda: process_here(submit_many, workers=1, queue_options={"max_size": 20}),
         "Processor.drain": lambda: process_here(drain_processor),
         "Processor.join, waiting for a claim": lambda: process_here(join, claims=pool),
         "Context.lock": lambda: process_here(join, lock_in_context),

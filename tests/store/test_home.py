@@ -115,7 +115,7 @@ def calls(store):
         "queue.pause": queue.pause,
         "queue.resume": queue.resume,
         "worker.run": Worker(queue, handle).run,
-        "processor": lambda: enter(Processor(store, "x", handle, preset="small")),
+        "processor": lambda: enter(Processor(store, "x", handle)),
     }
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tenure
-from tenure import Lock, Retry, Task, Worker, WorkQueue
+from tenure import BatchWorker, Lock, Retry, Task, Worker, WorkQueue
 from tenure.store._sessions import Session, boot_time
 from tenure.store._watchdog import Watchdog, gives_up_at, overdue_in
 
@@ -237,7 +237,7 @@ async def test_a_batch_that_blocks_for_too_long_fails(redis_server):
             session = tasks[0]._session
             block_until(lambda: session.lost)
 
-        worker = Worker(queue, handler, batch=2)
+        worker = BatchWorker(queue, handler, size=2)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             with anyio.fail_after(50):

@@ -5,9 +5,9 @@ Not run, as payloads.py beside it.
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import tenure
 from tenure.processor import Context, Processor
@@ -114,18 +114,35 @@ async def handle_many_with_result(numbers: list[int]) -> int:
 
 
 def work_in_batches(queue: tenure.WorkQueue[int]) -> None:
-    tenure.Worker(queue, handle_many, batch=100)
-    tenure.Worker(queue, handle_many_in_a_thread, batch=100)
-    tenure.Worker(queue, handle_many_tasks, batch=100)
-    tenure.Worker(queue, handle_many_tasks_in_a_thread, batch=100, linger=0)
-    tenure.Worker(queue, lambda numbers: numbers.sort(), batch=100)
+    tenure.BatchWorker(queue, handle_many, size=100)
+    tenure.BatchWorker(queue, handle_many_in_a_thread, size=100)
+    tenure.BatchWorker(queue, handle_many_tasks, size=100)
+    tenure.BatchWorker(queue, handle_many_tasks_in_a_thread, size=100, linger=0)
+    tenure.BatchWorker(queue, lambda numbers: numbers.sort(), size=100)
     tenure.Worker(queue, handle_many)  # type: ignore[arg-type]
     tenure.Worker(queue, handle_many_tasks)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_task, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_texts, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_tasks_of_text, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_many_with_result, batch=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_task, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_texts, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_tasks_of_text, size=100)  # type: ignore[arg-type]
+    tenure.BatchWorker(queue, handle_many_with_result, size=100)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def span(task: tenure.Task) -> AsyncGenerator[float]:
+    yield float(task.id)
+
+
+async def handle_with_span(number: int, begun: float) -> float:
+    return number + begun
+
+
+def work_around(queue: tenure.WorkQueue[int], pool: tenure.ResourcePool) -> None:
+    tenure.Worker(queue, handle_with_span, around=[span, lambda task: pool.claim()], concurrency=1)
+    tenure.Worker(queue, handle, around=[span])
+    tenure.Worker(tenure.Job(tenure.WorkQueue(queue.store, "job"), handle), around=(span,))
+    tenure.Worker(queue, handle, around=[handle])  # type: ignore[list-item]
+    tenure.Worker(queue, handle_with_span)  # type: ignore[arg-type]
 
 
 async def handle_with_context(number: int, context: Context) -> object:
@@ -148,10 +165,6 @@ def handle_in_a_thread_with_context(number: int, context: Context) -> object:
     return number, context.kind
 
 
-async def handle_with_more_context(number: int, context: Context, more: Any) -> object:
-    return number, context.kind, more
-
-
 def process(store: tenure.Store) -> None:
     Processor(store, "a", handle)
     Processor(store, "a", handle_task)
@@ -161,8 +174,5 @@ def process(store: tenure.Store) -> None:
     Processor(store, "a", handle_task_with_context)
     Processor(store, "a", handle_behind_context)
     Processor(store, "a", handle_with_context_by_name)
-    Processor(store, "a", handle_in_a_thread)  # type: ignore[arg-type]
-    Processor(store, "a", handle_in_a_thread_with_context)  # type: ignore[arg-type]
-    Processor(store, "a", handle_pair)  # type: ignore[arg-type]
-    Processor(store, "a", handle_nothing)  # type: ignore[arg-type]
-    Processor(store, "a", handle_with_more_context)  # type: ignore[arg-type]
+    Processor(store, "a", handle_in_a_thread)
+    Processor(store, "a", handle_in_a_thread_with_context)

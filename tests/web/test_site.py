@@ -425,9 +425,7 @@ async def test_processors_remember_their_last_minutes(store, virtual_clock):
 
     async with contextlib.AsyncExitStack() as stack:
         processors = [
-            await stack.enter_async_context(
-                tenure.Processor(store, "harvest", handler, workers=3, rate=None, poll_every=5)
-            )
+            await stack.enter_async_context(tenure.Processor(store, "harvest", handler, workers=3))
             for _ in range(2)
         ]
         await virtual_clock.advance(50)

@@ -638,11 +638,13 @@ async def test_without_actions_there_are_no_buttons_that_change_anything(visit):
     await visit(use)
 
 
-async def test_the_times_of_a_processor_can_be_read_on_a_phone(visit):
+async def test_the_times_of_a_processor_can_be_read_on_a_phone(visit, monkeypatch):
+    monkeypatch.setattr("tenure.processor._processor.EVERY", 0.1)
+
     async def handler(payload):
         pass
 
-    async with tenure.Processor(visit.store, "harvest", handler, rate=None, poll_every=0.1) as processor:
+    async with tenure.Processor(visit.store, "harvest", handler) as processor:
         await processor.submit(1)
         await processor.join()
 

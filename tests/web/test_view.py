@@ -185,9 +185,7 @@ async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_
 
     async def run():
         async with tenure.open_store(stage.engine) as store:
-            async with Processor(
-                store, "harvest", handler, workers=3, rate=None, poll_every=1.0
-            ) as processor:
+            async with Processor(store, "harvest", handler, workers=3) as processor:
                 for _ in range(10):
                     await processor.submit(0.5)
                 await anyio.sleep_forever()

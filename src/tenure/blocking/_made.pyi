@@ -180,6 +180,9 @@ class Task(Generic[P_co]):
     def late(self) -> bool:
         """True once the deadline has passed. For the worker alone."""
 
+    def limit_to_deadline(self) -> None:
+        """Let nothing but its deadline limit the time of the try. For the worker alone."""
+
     def expires_by(self, settle: Settle) -> bool:
         """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
 

@@ -19,7 +19,7 @@ def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
 
 
 async def in_thread(
-    threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
+    threads: Threads, function: Callable[..., Any], *arguments: Any, timeout: float | None = None
 ) -> Any:
     """The return value of a handler that runs in a thread, for at most `timeout` seconds. Raises what the handler
     raises.
@@ -30,7 +30,7 @@ async def in_thread(
     # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
     def boxed() -> tuple[Any, BaseException | None]:
         try:
-            return function(argument), None
+            return function(*arguments), None
         except BaseException as error:  # noqa: BLE001 raised again below
             return None, error
 

@@ -1,4 +1,4 @@
-"""The convention for handlers: which parameter gets the payload, the task or the processor's context.
+"""The convention for handlers: which parameter gets the payload, the task, or what a manager of `around` returned.
 
 Annotations decide, and names do not. If an annotation cannot be resolved, because its names are imported for type
 checkers alone, its text decides: `Task`, `tenure.Task` and `list[Task[int]]` are then tenure's.
@@ -7,10 +7,10 @@ checkers alone, its text decides: `Task`, `tenure.Task` and `list[Task[int]]` ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
 
 from anyio.lowlevel import checkpoint
@@ -25,47 +25,87 @@ _OFFERED = {
     "tenure.store.Store": "Store",
 }
 _UNRESOLVED = re.compile(r"(?:[\w.]*?(\w+)\[)?['\"]?(?:tenure\.(?:\w+\.)?)?(Task|Context|Store)\b(?!\.)")
+_CLASSES = re.compile(r"(?:^|\||Optional\[)[\s'\"]*(?:\w+\.)*+(?!Optional\b)(\w+)")
 _LISTS = ("list", "List", "Sequence", "MutableSequence", "Collection", "Iterable")
-_WORK, _CONTEXT = 0, 1
+_WORK = -1
+"""The source of the argument that is the payload or the task; other sources are places among the `Wanted`."""
 
 
 class NotBegun(Exception):
     """The handler was not called: its task goes back, and no try counts."""
 
 
+class Wanted:
+    """A parameter that gets the value of a manager, if the value is an instance of one of its classes."""
+
+    def __init__(self, handler: str, parameter: Parameter, classes: set[type | str]) -> None:
+        self._handler = handler
+        self._parameter = parameter
+        self._types = tuple(each for each in classes if isinstance(each, type) and each is not NoneType)
+        self._names = {each for each in classes if isinstance(each, str)} - {"None"}
+        self._default = parameter.default
+        if self._default is parameter.empty and not classes.isdisjoint((NoneType, "None")):
+            self._default = None
+
+    @property
+    def is_possible(self) -> bool:
+        """True if there is a class of which a value could be."""
+        return bool(self._types or self._names)
+
+    def taken(self, values: list[Any]) -> Any:
+        """Take the first value that fits out of `values`; else the default. Raises `TypeError` without a default."""
+        for number, value in enumerate(values):
+            if isinstance(value, self._types) or (
+                self._names and any(each.__name__ in self._names for each in type(value).__mro__)
+            ):
+                return values.pop(number)
+        if self._default is Parameter.empty:
+            there = ", ".join(type(value).__name__ for value in values) or "nothing"
+            raise TypeError(
+                f"handler {self._handler}: nothing fills its parameter {self._parameter}: the managers of around "
+                f"returned {there}"
+            )
+        return self._default
+
+
 def adapted(
     handler: Callable[..., Any],
     *,
     batch: bool = False,
-    context: bool = False,
+    around: bool = False,
     instead: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """The handler as a function of a task and, with `context`, of a context; with `batch`, of a list of tasks.
+    """The handler as a function of a task; with `batch`, of a list of tasks; with `around`, of a task and values.
 
-    It returns what the handler returns, or `instead`, which is then called in its place, in another process for
-    instance: with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does not say
-    whether it is for the task.
+    Each of the values goes to the first parameter that is annotated with a class of it, and has none yet. The function
+    returns what the handler returns, or `instead`, which is then called in its place, in another process for instance:
+    with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does not say whether it is for
+    the task.
     """
     name = name_of(handler)
     order: list[int] = []  # the sources of the positional arguments
     by_name: dict[str, int] = {}
+    wanted: list[Wanted] = []
+    names = _globals_of(handler)
     first = None
     called = ""
     skipped = False
     for parameter, offered, many in parameters_of(handler):
         kind = parameter.kind
         is_variable = kind in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD)
+        want = Wanted(name, parameter, _classes_of(parameter.annotation, names) if around else set())
         if first is None and offered in ("", "Task") and kind not in (kind.KEYWORD_ONLY, kind.VAR_KEYWORD):
             _check_first(name, parameter, offered, many, batch)
             called = parameter.name
             first, source = offered, _WORK
-        elif context and offered == "Context" and not many and not is_variable:
-            source = _CONTEXT
+        elif want.is_possible and offered in ("", "Context") and not is_variable:
+            source = len(wanted)
+            wanted.append(want)
         elif parameter.default is parameter.empty and not is_variable:
             raise TypeError(
                 f"handler {name}: nothing fills its parameter {parameter.name}; the first parameter gets the payload, "
-                "or the task if it is annotated tenure.Task, and a parameter annotated tenure.processor.Context gets "
-                "the context of a Processor"
+                "or the task if it is annotated tenure.Task, and a parameter annotated with a class gets what a "
+                "manager of around returns: the context of a Processor, if it is annotated tenure.processor.Context"
             )
         else:
             skipped = True
@@ -78,22 +118,24 @@ def adapted(
         raise TypeError(
             f"handler {name} must take the payload, or the task as a parameter annotated tenure.Task"
         )
-    if first and instead is not None:
+    if instead is not None and (first or wanted):
+        problem = "since a task stays in the process of its worker" if first else "and nothing else"
         raise TypeError(
-            f'handler {name}: executor="process" hands over the payload, since a task stays in the process of its '
-            f"worker: annotate {called} with the type of the payload instead of Task"
+            f'handler {name}: executor="process" hands over the payload, {problem}: '
+            f"{f'annotate {called} with the type of the payload instead of Task' if first else 'remove the others'}"
         )
     target = instead or handler
     get: Callable[[Any], Any] = (_tasks if first else _payloads) if batch else _task if first else _payload
 
-    def call(work: Any, *context: Any) -> Any:
-        values = (get(work), *context)
-        if get is _payloads and not values[0]:
+    def call(work: Any, values: Sequence[Any] = ()) -> Any:
+        value, left = get(work), list(values)
+        if get is _payloads and not value:
             return checkpoint()  # no payload can be decoded
-        named = {name: values[source] for name, source in by_name.items()}
-        return target(*[values[source] for source in order], **named)
+        found = [*(each.taken(left) for each in wanted), value]
+        named = {name: found[source] for name, source in by_name.items()}
+        return target(*[found[source] for source in order], **named)
 
-    def call_with_work(work: Any, *_: Any) -> Any:
+    def call_with_work(work: Any, _: object = None) -> Any:
         value = get(work)
         return checkpoint() if get is _payloads and not value else target(value)
 
@@ -109,7 +151,7 @@ def _check_first(name: str, parameter: Parameter, offered: str, many: bool, batc
         problem += "payloads" if batch else "payload"
     elif offered and many != batch:
         problem = f"is for {'a list of tasks' if many else 'a single task'}; "
-        problem += f"annotate it {wanted}, or {'leave out batch' if batch else 'set batch'}"
+        problem += f"annotate it {wanted}, or use {'Worker' if batch else 'BatchWorker'}"
     else:
         return
     raise TypeError(f"handler {name}: its parameter {parameter.name} {problem}")
@@ -158,6 +200,31 @@ def _offered(annotation: Any, names: dict[str, Any]) -> tuple[str, bool]:
         return _offered(parts[0], names)[0], True
     path = f"{getattr(kind, '__module__', None)}.{getattr(kind, '__qualname__', None)}"
     return _OFFERED.get(path, ""), False
+
+
+def _classes_of(annotation: Any, names: dict[str, Any]) -> set[type | str]:
+    """The classes that an annotation names; of an annotation that cannot be resolved, the names of classes."""
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        try:
+            return _classes_of(eval(annotation, names), names)  # noqa: S307 as `inspect.get_annotations` does
+        except Exception:  # noqa: BLE001 an annotation may be any expression
+            return set(_CLASSES.findall(annotation))
+    if annotation is None:
+        return {NoneType}
+    annotation = getattr(annotation, "__value__", annotation)  # of a `type` statement
+    kind, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if kind in (Union, UnionType, Annotated):
+        parts = parts[:1] if kind is Annotated else parts
+        return {each for part in parts for each in _classes_of(part, names)}
+    if kind in (Any, object, Parameter.empty) or not isinstance(kind, type):
+        return set()
+    try:
+        isinstance(None, kind)
+    except TypeError:  # a protocol whose instances cannot be told
+        return set()
+    return {kind}
 
 
 def _globals_of(function: Any) -> dict[str, Any]:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from ._adaptive import Adaptive
-from ._context import Context, MeasuredLock
+from ._context import Context
 from ._fleet import Fleet, Member, Report
 from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, latencies
 from ._monitor import Monitor
 from ._presets import PRESETS, Preset
 from ._processor import Processor
+from ._settings import Claims
 from ._sketch import Sketch
 from ._window import Tally
 
 __all__ = (
     "PRESETS",
     "Adaptive",
+    "Claims",
     "Context",
     "Errors",
     "Fleet",
     "Latencies",
     "Latency",
     "LockTimes",
-    "MeasuredLock",
     "Member",
     "Metrics",
     "Monitor",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.errors import AcquireTimeout
 from tenure.shared import Claim, Lease, Lock
 from tenure.store import Store
@@ -14,53 +13,14 @@ from tenure.store import Store
 from ._meter import Meter
 
 
-class MeasuredLock(AsyncBlock, NotAwaited):
-    """A shared lock for a block, which receives its `Lease`. For one use: `async with context.lock(name) as lease`."""
-
-    __slots__ = ("_hold", "_meter", "_name", "_since")
-
-    def __init__(self, hold: AbstractAsyncContextManager[Lease, None], name: str, meter: Meter) -> None:
-        self._hold = hold
-        self._name = name
-        self._meter = meter
-        self._since = 0.0
-
-    async def __aenter__(self) -> Lease:
-        """Hold the lock. Raises `AcquireTimeout`, `RuntimeError` if this task holds it already, `StoreClosed`,
-        `EngineError`. Cancellation: nothing is held and no place is kept.
-        """
-        meter, name = self._meter, self._name
-        since = meter.lock_awaited(name)
-        try:
-            lease = await self._hold.__aenter__()
-            self._since = meter.lock_entered(name, since)
-        except AcquireTimeout as error:
-            meter.report("lock_timeouts", lock=name, seconds=error.seconds)
-            raise
-        finally:
-            meter.lock_no_longer_awaited(name)
-        return lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
-        """
-        self._meter.lock_left(self._name, self._since)
-        await self._hold.__aexit__(kind, error, trace)
-
-
 class Context:
     """A handler's context for as long as it runs: `claim`, `connection`, and named locks."""
 
-    __slots__ = ("_claim", "_connection", "_lock_timeout", "_meter", "_store", "kind")
+    __slots__ = ("_claim", "_connection", "_meter", "_store", "kind")
 
-    def __init__(self, store: Store, kind: str | None, meter: Meter, lock_timeout: float | None) -> None:
+    def __init__(self, store: Store, kind: str | None, meter: Meter) -> None:
         self._store = store
         self._meter = meter
-        self._lock_timeout = lock_timeout
         self._claim: Claim | None = None
         self._connection: tuple[Any, ...] = ()
         self.kind: str | None = kind
@@ -79,15 +39,27 @@ class Context:
             raise RuntimeError("context.connection: this processor was made without pool=")
         return self._connection[0]
 
-    def lock(self, name: str, timeout: float | None = None) -> MeasuredLock:
+    @asynccontextmanager
+    async def lock(self, name: str, timeout: float | None = None) -> AsyncGenerator[Lease]:
         """Hold the shared `Lock` of that name for a block: `async with context.lock("cache") as lease`.
 
-        It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: the
-        processor's `lock_timeout`). Entering and leaving raise as `Lock.hold` does.
+        It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: for
+        ever). Entering and leaving raise as `Lock.hold` does.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        limit = self._lock_timeout if timeout is None else timeout
-        return MeasuredLock(Lock(self._store, name).hold(limit), name, self._meter)
+        meter = self._meter
+        async with AsyncExitStack() as stack:
+            since = meter.lock_awaited(name)
+            try:
+                lease = await stack.enter_async_context(Lock(self._store, name).hold(timeout))
+                since = meter.lock_entered(name, since)
+            except AcquireTimeout as error:
+                meter.report("lock_timeouts", lock=name, seconds=error.seconds)
+                raise
+            finally:
+                meter.lock_no_longer_awaited(name)
+            stack.callback(meter.lock_left, name, since)
+            yield lease
 
     def check(self) -> None:
         """Raise `LeaseLost` if the time of the claim has passed. For the processor alone."""

@@ -55,7 +55,7 @@ class Fleet:
     """The processors of one name, in all processes (at most 1,000 of them).
 
     `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up what each process has
-    last reported, which it does every `poll_every` seconds; the quantiles of `latency` cover all tasks together.
+    last reported, which it does every five seconds; the quantiles of `latency` cover all tasks together.
     """
 
     members: tuple[Member, ...]

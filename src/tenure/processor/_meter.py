@@ -30,7 +30,6 @@ class Meter:
         """A task was taken; returns when."""
         at = now()
         self._depth -= 1
-        self.window.change("busy", 1, at)
         return at
 
     def ran(self, at: float, queued: float, running: float) -> None:

@@ -11,6 +11,9 @@ from tenure.shared import WorkQueue
 
 from ._meter import Meter
 
+EVERY = 5.0
+"""Seconds between two questions to the engine, and between two reports to the fleet."""
+
 
 async def poll(read: Callable[[], Awaitable[object]], every: float) -> None:
     """Call `read` every `every` seconds, until cancelled or the store is closed; a failure is retried the next time."""

@@ -45,9 +45,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 """The presets by name."""
 
 
-def preset_of(preset: str | Preset) -> Preset:
+def preset_of(preset: str | Preset | None) -> Preset | None:
     """The preset that is meant. Raises `ValueError` if there is none of that name."""
-    if isinstance(preset, Preset):
+    if preset is None or isinstance(preset, Preset):
         return preset
     if not isinstance(preset, str) or preset not in PRESETS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, or a Preset, not {preset!r}")

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, check_seconds, check_timeout, shows_options
-from tenure.errors import DuplicateTask, StoreUnavailable
-from tenure.handlers import adapted
+from tenure.arguments import AsyncBlock, check_number, check_seconds, check_timeout, shows_options
+from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
-from tenure.local import CircuitBreaker, Pool
-from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
+from tenure.local import Bulkhead, CircuitBreaker, Pool
+from tenure.observe import LoggingObserver, Sample
 from tenure.shared import (
-    DeadLetters,
     PutOptions,
     RateLimiter,
     ResourcePool,
-    Retry,
     Semaphore,
+    Worker,
     WorkQueue,
-    dead_letter_worker,
+    check_around,
 )
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -36,67 +32,52 @@ from tenure.waiting import now
 
 from ._adaptive import Adaptive
 from ._fleet import Fleet, Fleets, Report
-from ._kind_workers import KindWorkers, Parts, Where
+from ._kind_worker import KindWorker, Parts
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
 from ._monitor import Monitor
-from ._permits import agree_on
-from ._places import SharedSlots
-from ._polling import poll, watch_heartbeats
+from ._polling import EVERY, poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
 from ._settings import (
-    Handler,
+    Around,
+    Claims,
+    WorkerOptions,
     check_adaptive,
     check_claims,
-    check_connections,
-    check_functions,
     check_lend,
+    check_maker,
     check_type,
     shares,
 )
 from ._window import Tally, total_of
 
 
-class Overrides(TypedDict, total=False):
-    """The fields of a preset to override."""
-
-    workers: int
-    connections: int
-    rate: float | None
-    queue_size: int
-
-
 class Processor(AsyncBlock, AsyncContextManagerMixin):
-    """Runs `handler` for each task that is submitted, here or in any process with one of the same name.
+    """A `Worker` for each kind of task, around whose handler there are claims, connections, a rate and more, measured.
 
     `async with Processor(...) as processor` runs its workers; leaving the block drains them. Tasks wait in a
     `WorkQueue` of the processor's name, so they are leased and fenced, survive this process, and submitters wait while
-    it is full.
+    it is full. `handler` is as of a `Worker`; a parameter annotated `Context` gets the context.
 
-    `handler` gets the payload or the task, as the handler of a `Worker` does. A parameter annotated `Context` gets the
-    context.
+    | option | meaning |
+    |---|---|
+    | `preset` | a name of `PRESETS` or a `Preset`: sizes, and a rate, for what is not given otherwise |
+    | `workers` | tasks at once: by default as many as `kinds` have, or 10 |
+    | `kinds` | bulkheads: the number of workers of each kind, which has the queue `name/kind` |
+    | `lend` | idle workers of a kind are lent to kinds that have work, and come back with the end of a task |
+    | `claims` | a `ResourcePool`, or `Claims`: each task has a claim |
+    | `pool` | makes a `local.Pool`, as `partial(Pool, connect, close=...)`: each task has a connection |
+    | `rate` | starts per second of all processes together |
+    | `breaker` | makes a circuit breaker for each kind, given `name=` |
+    | `limit` | a `Semaphore`: no more tasks at once in all processes than it has permits |
+    | `adaptive` | True or an `Adaptive`: fewer tasks at once when they take longer than they need to |
+    | `around` | functions of the task that return managers, as of a `Worker` |
+    | `queue_options` | options of `WorkQueue` |
 
-    `preset` is a name of `PRESETS` or a `Preset`. It limits the rate too: without any argument, to 100 tasks a second
-    in all processes; the log says so at level INFO. `workers`, `connections`, `rate` (None: no limit) and `queue_size`
-    override its fields. The rate is one for all processes, the rest for each process. A task enters, in this order,
-    what there is of: a claim of `claims` that matches `where` (a mapping, or a function of the task), a connection of
-    `pool`, the rate, the circuit breaker; and leaves it in the opposite order, however it ends. `pool` makes a
-    `local.Pool`, given `max_size=`, as `partial(Pool, connect, close=...)` does; `breaker` makes a circuit breaker for
-    each kind, given `name=`. A task that the breaker does not let start waits until it does.
-
-    `kinds` are bulkheads: each kind has a queue (`name/kind`) and that many of the workers for itself; the workers that
-    no kind has are for tasks of no kind. With `lend`, those that are idle are lent to kinds that have work, and come
-    back with the end of a task. `limit` is a `Semaphore`: a worker holds one of its permits before it takes a task, so
-    no more tasks run at once in all processes than it has permits.
-
-    `adaptive` lowers the number of tasks at once when they take longer than they need to. `timeout` limits the handler,
-    `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for ever), `grace` how long `drain` waits
-    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are options of `WorkQueue`. Every
-    `poll_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
-    the events that begin with `processor.`. `on_dead` is a handler of dead letters, as of a `Worker`; each kind
-    has a queue for them, such as `name/kind.dead`.
+    The options of `Worker` are `timeout`, which limits the handler and none of the waits, `retry`, `prefetch` and
+    `on_dead`. The observer of the store (else the log) gets the events that begin with `processor.`.
 
     Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
     `CapacityMismatch` if others use the limit with another number of permits.
@@ -106,70 +87,55 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self,
         store: Store,
         name: str,
-        handler: Handler,
+        handler: Callable[..., Any],
         *,
-        preset: str | Preset = "medium",
+        preset: str | Preset | None = None,
+        workers: int | None = None,
         kinds: Mapping[str, int] | None = None,
         lend: bool = False,
-        limit: Semaphore | None = None,
-        claims: ResourcePool | None = None,
-        where: Where | None = None,
-        claim_timeout: float | None = None,
+        claims: ResourcePool | Claims | None = None,
         pool: Callable[..., Pool[Any]] | None = None,
-        connection_timeout: float | None = None,
+        rate: float | None = None,
         breaker: Callable[..., CircuitBreaker] | None = None,
-        timeout: float | None = None,
-        lock_timeout: float | None = None,
+        limit: Semaphore | None = None,
         adaptive: bool | Adaptive = False,
-        grace: float | None = None,
-        retry: Retry | None = None,
-        poll_every: float = 5.0,
-        observer: Observer | None = None,
+        around: Sequence[Around] = (),
         queue_options: Mapping[str, Any] | None = None,
-        on_dead: Callable[[Any], Any] | None = None,
-        **overrides: Unpack[Overrides],
+        **worker_options: Unpack[WorkerOptions],
     ) -> None:
-        check_functions(handler, {"pool": pool, "breaker": breaker})
-        check_claims(claims, where)
-        check_type("retry", retry, Retry)
+        check_maker("pool", pool)
+        check_maker("breaker", breaker)
         check_type("limit", limit, Semaphore)
-        # a rate that nobody has asked for by its number
-        self._rate_of = preset if isinstance(preset, str) and "rate" not in overrides else None
-        if overrides.get("rate", 1) is None:
-            overrides["rate"] = inf
-        self.preset: Preset = replace(preset_of(preset), **overrides)
+        check_type("queue_options", queue_options, Mapping)
+        sizes = preset_of(preset)
+        queue_options = dict(queue_options or {})
+        if sizes is not None:
+            workers, rate = workers or sizes.workers, rate or sizes.rate
+            queue_options.setdefault("max_size", sizes.queue_size)
+            pool = pool and partial(pool, max_size=sizes.connections)
         self.name = name
         self._store = store
-        self._handler = adapted(handler, context=True)
-        self._shares = shares(self.preset.workers, kinds or {})
+        self._handler = handler
+        self._shares = shares(workers, kinds or {})
+        self.workers: int = sum(self._shares.values())
+        self._rate = None if rate in (None, inf) else check_number("rate", rate)
         self._lend = check_lend(lend, kinds)
         self._limit = limit
-        check_type("queue_options", queue_options, Mapping)
-        options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
         self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **queue_options)
             for kind in self._shares
         }
-        self._claims = claims
-        self._where = where
-        self._claim_timeout = check_timeout("claim_timeout", claim_timeout)
+        self._claims = check_claims(claims)
         self._make_pool = pool
-        self._connection_timeout = check_timeout("connection_timeout", connection_timeout)
+        self._pool: Pool[Any] | None = None
         self._make_breaker = breaker
-        self._timeout = check_timeout("timeout", timeout, least=None)
-        self._lock_timeout = check_timeout("lock_timeout", lock_timeout)
         self._adaptive = check_adaptive(adaptive)
-        self._grace = check_timeout("grace", grace)
-        self._retry = retry
-        self._poll_every = check_seconds("poll_every", poll_every, least=None)
-        self._observer = check_observer(observer) or store.observer or LoggingObserver()
-        if pool is not None:
-            check_connections(self.preset, self._connection_timeout, self._timeout)
-        self._dead = {
-            kind: DeadLetters(queue, partial(dead_letter_worker, on_dead)) if on_dead is not None else None
-            for kind, queue in self._queues.items()
-        }
-        self._workers: dict[str | None, KindWorkers] = {}
+        self._around = check_around(around)
+        self._options = worker_options
+        for queue in self._queues.values():  # a worker refuses what does not fit
+            Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
+        self._observer = store.observer or LoggingObserver()
+        self._workers: dict[str | None, KindWorker] = {}
         self._resources = self._polls = 0
         self._fleets = Fleets(store, name, self._report)
         self._minutes = Minutes()
@@ -180,7 +146,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     def __repr__(self) -> str:
         busy = sum(workers.busy for workers in self._workers.values())
-        return f"<Processor {self.name!r} {self._state} busy={busy}/{self.preset.workers}>"
+        return f"<Processor {self.name!r} {self._state} busy={busy}/{self.workers}>"
 
     # submitting
 
@@ -244,13 +210,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         async with self:
             await self._draining.wait()
 
-    async def drain(self) -> None:
+    async def drain(self, grace: float | None = None) -> None:
         """Take no more tasks, give back those that have not started, finish the others, and return.
 
-        After `grace` seconds the handlers that still run are cancelled and their tasks given back, without counting an
-        attempt. Tasks may still be submitted, for other processes. `RuntimeError` if the processor was not entered.
+        After `grace` seconds (None: never) the handlers that still run are cancelled and their tasks given back,
+        without counting an attempt. Tasks may still be submitted, for other processes. `RuntimeError` if the processor
+        was not entered.
         Cancellation: it goes on draining.
         """
+        check_timeout("grace", grace)
         if self._state == "new":
             self._check_entered()
         self._state = "draining"
@@ -258,10 +226,10 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         all_workers = list(self._workers.values())
         for workers in all_workers:
             workers.begin_draining()
-        with anyio.move_on_after(self._grace) as grace:
+        with anyio.move_on_after(grace) as limit:
             for workers in all_workers:
                 await workers.drain()
-        if grace.cancelled_caught:
+        if limit.cancelled_caught:
             for workers in all_workers:
                 workers.scope.cancel("the grace is over")
             for workers in all_workers:
@@ -281,10 +249,10 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.read(self._queues, self._claims)
+        return await self._fleets.read(self._queues, self._claims and self._claims.pool)
 
     def samples(self) -> tuple[Sample, ...]:
-        """The figures as they were last taken, every `poll_every` seconds, for collectors. Works from any thread."""
+        """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
         return self._samples
 
     def monitor(self, every: float = 10.0) -> Monitor:
@@ -293,12 +261,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))
 
     def _metrics(
-        self, tally: Tally, workers: list[KindWorkers], kinds: Mapping[str | None, Metrics]
+        self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
     ) -> Metrics:
         return metrics_of(
             tally,
             workers=sum(each.size for each in workers),
-            limit=min(self.preset.workers, sum(each.allowed for each in workers)),
+            limit=min(self.workers, sum(each.allowed for each in workers)),
             busy=sum(each.busy for each in workers),
             depth=sum(each.meter.depth for each in workers),
             suspended=sum(each.meter.suspended for each in workers),
@@ -306,7 +274,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             oldest=max(each.meter.oldest for each in workers),
             figures_age=max(each.meter.since_poll for each in workers),
             resources=self._resources,
-            connections=0 if self._make_pool is None else self.preset.connections,
+            connections=0 if self._pool is None else self._pool.statistics().max_size,
             permits=0 if self._limit is None else self._limit.permits,
             kinds=MappingProxyType(kinds),
         )
@@ -319,61 +287,48 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         self._store.home.check()
         self._state = "running"
-        if self._rate_of is not None:
-            limit = f"limited to {self.preset.rate:g} tasks/s by preset {self._rate_of}"
-            log(logging.INFO, f"processor {self.name}: {limit}; rate=None lifts the limit")
         if self._limit is not None:
-            await agree_on(self._limit)
+            await _agree_on(self._limit)
         async with AsyncExitStack() as stack:
-            pool = None
             if self._make_pool is not None:
-                pool = await stack.enter_async_context(self._make_pool(max_size=self.preset.connections))
-            self._make_workers(pool)
+                self._pool = await stack.enter_async_context(self._make_pool())
+            self._make_workers()
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))
-                upkeep.start(f"processor {self.name} polls", poll, self._poll, self._poll_every)
-                upkeep.start(f"processor {self.name} reports", self._fleets.belong, self._poll_every)
+                upkeep.start(f"processor {self.name} polls", poll, self._poll, EVERY)
+                upkeep.start(f"processor {self.name} reports", self._fleets.belong, EVERY)
                 upkeep.start(
                     f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
                 )
                 try:
                     for workers in self._workers.values():
-                        group.start_soon(_run, workers, name=f"tenure processor {workers.queue.name}")
+                        group.start_soon(workers.run, name=f"tenure processor {workers.queue.name}")
                     yield self
                     await self.drain()
                 finally:
                     upkeep.cancel()
 
-    def _make_workers(self, pool: Pool[Any] | None) -> None:
-        rate = self.preset.rate
+    def _make_workers(self) -> None:
+        sizes = dict[Hashable, float](self._shares.items())
         parts = Parts(
-            handler=self._handler,
-            timeout=self._timeout,
-            claims=self._claims,
-            where=self._where,
-            claim_timeout=self._claim_timeout,
-            pool=pool,
-            connection_timeout=self._connection_timeout,
-            limiter=None if rate == inf else RateLimiter(self._store, self.name, Limit(rate)),
-            lock_timeout=self._lock_timeout,
-            places=SharedSlots(self._shares) if self._lend else None,
+            places=Bulkhead(self.workers, shares=sizes) if self._lend else None,
             limit=self._limit,
+            claims=self._claims,
+            pool=self._pool,
+            limiter=None if self._rate is None else RateLimiter(self._store, self.name, Limit(self._rate)),
         )
         for kind, size in self._shares.items():
             queue = self._queues[kind]
-            self._workers[kind] = KindWorkers(
-                queue,
-                kind,
-                size,
-                parts,
-                Meter(self.name, kind, self._observer),
-                retry=self._retry,
+            self._workers[kind] = KindWorker(
+                *(queue, self._handler, kind, size, parts, Meter(self.name, kind, self._observer)),
+                workers=self.workers if self._lend else size,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
                 adaptive=self._adaptive,
-                dead=self._dead[kind],
+                around=self._around,
+                options=self._options,
             )
 
     def _end(self) -> None:
@@ -386,7 +341,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                 workers.meter.polled(await workers.queue.statistics())
             # that lists the whole pool, and changes seldom
             if self._claims is not None and self._polls % 12 == 0:
-                self._resources = (await self._claims.statistics()).size
+                self._resources = (await self._claims.pool.statistics()).size
             self._polls += 1
         finally:
             self._samples = samples_of(self.name, self.metrics())
@@ -397,7 +352,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         done = tally.counts["done"]
         throughput = done / tally.seconds if tally.seconds else 0.0
         return Report(
-            self.preset.workers,
+            self.workers,
             sum(workers.busy for workers in self._workers.values()),
             throughput,
             tally,
@@ -413,6 +368,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: use `async with` to enter it first")
 
 
-async def _run(workers: KindWorkers) -> None:
-    with workers.scope:
-        await workers.run()
+async def _agree_on(limit: Semaphore) -> None:
+    """Raise `CapacityMismatch` if others use another number of permits; `StoreClosed`, `EngineError`."""
+    with suppress(AcquireTimeout):
+        async with limit.hold(timeout=0):
+            pass

@@ -1,71 +1,88 @@
-"""Checks of the settings of a processor."""
+"""The settings of a processor, and their checks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, TypedDict, cast
 
-from tenure.arguments import check_count, check_flag, check_name
-from tenure.handlers import is_async, name_of
+from tenure.arguments import check_count, check_flag, check_name, check_timeout
 from tenure.local import CircuitBreaker
-from tenure.shared import ResourcePool
+from tenure.shared import Claim, ResourcePool, Retry, Task
 
 from ._adaptive import Adaptive
-from ._context import Context
-from ._presets import Preset
+
+_WORKERS = 10
+
+Around = Callable[[Task], AbstractAsyncContextManager[Any]]
+"""A function of a task that returns a manager for it."""
 
 
-class _WithContextByName(Protocol):
-    def __call__(self, work: Any, /, *, context: Context) -> Awaitable[Any]: ...
+class WorkerOptions(TypedDict, total=False):
+    """The options of `Worker` that a processor takes."""
+
+    timeout: float | None
+    retry: Retry | None
+    prefetch: int
+    on_dead: Callable[[Any], Any] | None
 
 
-Handler = (
-    Callable[[Any], Awaitable[Any]]
-    | Callable[[Any, Context], Awaitable[Any]]
-    | Callable[[Context, Any], Awaitable[Any]]
-    | _WithContextByName
-)
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claim of each task: of `pool`, a resource that matches `where`, within `timeout` seconds (None: for ever).
+
+    `where` is a mapping, or a function that returns a mapping for a task. Raises `TypeError`, `ValueError`.
+    """
+
+    pool: ResourcePool
+    where: Mapping[str, Any] | Callable[[Task], Mapping[str, Any]] | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_type("pool", self.pool, ResourcePool, optional=False)
+        where = cast("object", self.where)
+        if not (where is None or callable(where) or isinstance(where, Mapping)):
+            raise TypeError(
+                f"where must be a mapping, or a function that returns one for a task, not {where!r}"
+            )
+        object.__setattr__(self, "timeout", check_timeout("timeout", self.timeout))
+
+    def claim(self, task: Task) -> AbstractAsyncContextManager[Claim, None]:
+        """The block that has the claim of the task."""
+        return self.pool.claim(self.timeout, self.where(task) if callable(self.where) else self.where)
 
 
-def check_functions(handler: Callable[..., object], makers: Mapping[str, object]) -> None:
-    """Refuse a handler that would block the loop, and functions that cannot be called. Raises `TypeError`."""
-    if not is_async(handler):
-        raise TypeError(
-            f"handler must be an async function, and {name_of(handler)} is none: have an async function call it with "
-            "tenure.local.Threads"
-        )
-    for name, make in makers.items():
-        # a breaker can be called too, but guards what it is given
-        if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
-            raise TypeError(f"{name} must be a function that makes one, not {make!r}")
+def check_maker(name: str, make: object) -> None:
+    """Refuse what cannot be called to make one. Raises `TypeError`."""
+    # a breaker can be called too, but guards what it is given
+    if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
+        raise TypeError(f"{name} must be a function that makes one, not {make!r}")
 
 
-def check_claims(claims: object, where: object) -> None:
-    """Refuse a value that is not a pool, and a `where` without a pool. Raises `TypeError`, `ValueError`."""
-    check_type("claims", claims, ResourcePool)
-    if where is None:
-        return
-    if claims is None:
-        raise ValueError(f"where needs claims=, not only {where!r}")
-    if not (callable(where) or isinstance(where, Mapping)):
-        raise TypeError(f"where must be a mapping, or a function that returns one for a task, not {where!r}")
+def check_claims(claims: ResourcePool | Claims | None) -> Claims | None:
+    """The claims of tasks. Raises `TypeError`."""
+    if isinstance(claims, ResourcePool):
+        return Claims(claims)
+    if claims is not None and not isinstance(claims, Claims):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"claims must be a ResourcePool or Claims, not {claims!r}")
+    return claims
 
 
-def shares(workers: int, kinds: object) -> dict[str | None, int]:
+def shares(workers: int | None, kinds: object) -> dict[str | None, int]:
     """The number of workers of each kind; the workers that are left are for tasks of no kind.
 
-    Raises `TypeError`, `ValueError`.
+    None stands for as many workers as the kinds have, or for 10 without kinds. Raises `TypeError`, `ValueError`.
     """
     if not isinstance(kinds, Mapping):
         raise TypeError(f"kinds must be a mapping of names to numbers of workers, not {kinds!r}")
     shares: dict[str | None, int] = {}
     for kind, share in cast("Mapping[object, object]", kinds).items():
         shares[check_name("kinds: a name", kind)] = check_count(f"kinds: {kind}", share)
-    left = workers - sum(shares.values())
+    taken = sum(shares.values())
+    left = (taken or _WORKERS) - taken if workers is None else check_count("workers", workers) - taken
     if left < 0:
-        raise ValueError(
-            f"kinds must not have more than the {workers} workers together, not {workers - left}"
-        )
+        raise ValueError(f"kinds must not have more than the {workers} workers together, not {taken}")
     if left:
         shares[None] = left
     return shares
@@ -86,26 +103,7 @@ def check_adaptive(value: object) -> Adaptive | None:
     return Adaptive() if value is True else value or None
 
 
-def check_type(name: str, value: object, kind: type) -> None:
-    """Refuse a value that is neither None nor of that type. Raises `TypeError`."""
-    if value is not None and not isinstance(value, kind):
+def check_type(name: str, value: object, kind: type, *, optional: bool = True) -> None:
+    """Refuse a value of another type; None is no value. Raises `TypeError`."""
+    if not isinstance(value, kind) and not (optional and value is None):
         raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
-
-
-def check_connections(preset: Preset, limit: float | None, timeout: float | None) -> None:
-    """Refuse settings that would fail under full load although nothing is wrong. Raises `ValueError`."""
-    workers, connections = preset.workers, preset.connections
-    rounds = -(-workers // connections) - 1
-    if limit is None or not rounds:
-        return
-    if timeout is None:
-        raise ValueError(
-            f"connections: {workers} workers share {connections}, and without timeout= nothing bounds how long one is "
-            f"kept, so the rest may wait for more than the connection_timeout of {limit:g} s"
-        )
-    if rounds * timeout > limit:
-        raise ValueError(
-            f"connections: {workers} workers share {connections}, so one may wait {rounds} times the timeout of "
-            f"{timeout:g} s, which is more than the connection_timeout of {limit:g} s; have at least "
-            f"{-(-workers // (int(limit / timeout) + 1))} connections, or wait for longer"
-        )

@@ -40,8 +40,8 @@ class Tally:
 
     __slots__ = ("counts", "means", "seconds", "sketches", "totals")
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds: float = seconds
+    def __init__(self) -> None:
+        self.seconds: float = 0.0
         self.counts: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.means: defaultdict[str, float] = defaultdict(float)
@@ -126,7 +126,8 @@ class Window:
         """Add up the slices in the window."""
         self.at(now)
         first = self._slices[0]
-        tally = Tally(now - first.began)
+        tally = Tally()
+        tally.seconds = now - first.began
         tally.totals.update(self.totals)
         for each in self._slices:
             tally.counts.update(each.counts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._around import check_around
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
     from .queue._children import Child, Children
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
     from .queue._options import Item, PutOptions
     from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
-    from .queue._retry import Dead, Discard, Retry, RetryLater, decisive, is_failure
+    from .queue._retry import Dead, Discard, Retry, RetryLater, decisive, is_failure, out_of_time
     from .queue._runners import Runners
     from .queue._schedule import Schedule, schedules_in
     from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
-    from .queue._task import Task
-    from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
+    from .queue._task import Task, event_of
+    from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
 
 __all__ = (
     "Arrival",
@@ -48,6 +49,7 @@ __all__ = (
     "Available",
     "Barrier",
     "BarrierStatistics",
+    "BatchWorker",
     "Child",
     "ChildPage",
     "ChildRecord",
@@ -99,14 +101,17 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "check_around",
     "check_group",
     "check_selection",
     "dead_letter_worker",
     "decisive",
     "edit_task",
+    "event_of",
     "group_statistics",
     "is_failure",
     "move_selected",
+    "out_of_time",
     "queue_of",
     "read_children",
     "read_workers",
@@ -124,6 +129,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._barrier": "Arrival Barrier BarrierStatistics",
         "holds._claim": "Claim",
         "holds._election": "Election Term",
+        "queue._around": "check_around",
         "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
         "queue._children": "Child Children",
@@ -143,15 +149,15 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._options": "Item PutOptions",
         "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
-        "queue._retry": "Dead Discard Retry RetryLater decisive is_failure",
+        "queue._retry": "Dead Discard Retry RetryLater decisive is_failure out_of_time",
         "queue._runners": "Runners",
         "holds._rwlock": "RWLock",
         "queue._schedule": "Schedule schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
         "queue._selecting": "Selection check_selection move_selected",
-        "queue._task": "Task",
-        "queue._worker": "Worker WorkerStatistics dead_letter_worker",
+        "queue._task": "Task event_of",
+        "queue._worker": "BatchWorker Worker WorkerStatistics dead_letter_worker",
     },
 )
 

@@ -537,8 +537,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
             "annotate it: task: tenure.Task, or rename it, as a handler gets the payload",
         ),
         (["bare_batches", "--queue", "q", "--batch", "9"], "annotate it: tasks: list[tenure.Task]"),
-        (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or set batch"),
-        (["batches", "--queue", "q"], "is for a list of tasks"),
+        (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or use BatchWorker"),
         (
             ["quick", "--queue", "q", "--log", "json:loud"],
             "'json:loud' is not text or json, nor one of these",

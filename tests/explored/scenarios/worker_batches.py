@@ -12,7 +12,7 @@ from explored.scenarios.queues import all_is_done
 from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import pause
 
-from tenure import Retry, Task, Worker, WorkQueue
+from tenure import BatchWorker, Retry, Task, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 RETRY = Retry(attempts=2, backoff=0.05, jitter=0)
@@ -27,7 +27,7 @@ def on_all(work, tasks):
         yield
 
 
-@on_every_engine("shared.Worker.run", "shared.Worker.drain")
+@on_every_engine("shared.BatchWorker.run", "shared.BatchWorker.drain")
 async def batches_of_a_cancelled_worker_go_to_others(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
@@ -41,9 +41,12 @@ async def batches_of_a_cancelled_worker_go_to_others(world):
             for task in tasks:
                 task.set_result(task.payload)
 
-        options = {"batch": 3, "concurrency": 2}
-        workers = [Worker(queue, handle, linger=0.02, **options), Worker(other, handle, linger=0, **options)]
-        dying = Worker(queue, handle, linger=0.02, prefetch=2, **options)
+        options = {"size": 3, "concurrency": 2}
+        workers = [
+            BatchWorker(queue, handle, linger=0.02, **options),
+            BatchWorker(other, handle, **options),
+        ]
+        dying = BatchWorker(queue, handle, linger=0.02, prefetch=2, **options)
 
         async def victim():
             with cancellable():
@@ -82,7 +85,7 @@ async def each_task_of_a_batch_ends_in_its_own_way(world):
             with cancellable():
                 await pause()
 
-        worker = Worker(queue, handle, batch=3, linger=0.01, concurrency=2)
+        worker = BatchWorker(queue, handle, size=3, linger=0.01, concurrency=2)
 
         async def canceller():
             await queue.cancel(ids[-1])  # False if the answer was lost
@@ -106,7 +109,7 @@ async def each_task_of_a_batch_ends_in_its_own_way(world):
         await all_is_done(queue, store, dead=1)
 
 
-@on_every_engine("shared.Worker.run", "shared.Worker.drain", "shared.WorkQueue.take")
+@on_every_engine("shared.BatchWorker.run", "shared.BatchWorker.drain", "shared.WorkQueue.take")
 async def nobody_waits_behind_a_batch_that_has_begun(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
@@ -118,7 +121,7 @@ async def nobody_waits_behind_a_batch_that_has_begun(world):
                 with anyio.move_on_after(world.patience):
                     await taken.wait()
 
-        drained = Worker(queue, handle, batch=5, linger=0.02, concurrency=1)
+        drained = BatchWorker(queue, handle, size=5, linger=0.02, concurrency=1)
 
         async def taker():
             await do_one(other, work)
@@ -160,7 +163,7 @@ async def no_task_is_kept_for_a_batch_that_has_begun(world):
                 handling.set()
                 await over.wait()
 
-        worker = Worker(queue, handle, batch=5, linger=0.02, concurrency=1)
+        worker = BatchWorker(queue, handle, size=5, linger=0.02, concurrency=1)
 
         async def taker():
             await do_one(other, work)
@@ -202,8 +205,8 @@ async def a_batch_that_was_lost_is_done_by_another(world):
                 finally:
                     ends.append([task.lost for task in tasks])
 
-        loser = Worker(queue, handle, batch=4, linger=2, concurrency=1)
-        winner = Worker(other, handle, batch=2, concurrency=1)
+        loser = BatchWorker(queue, handle, size=4, linger=2, concurrency=1)
+        winner = BatchWorker(other, handle, size=2, concurrency=1)
 
         async def victim():
             with cancellable():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.lowlevel
@@ -11,7 +11,19 @@ from explored.scenarios.queues import all_is_done
 from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import block, pause
 
-from tenure import Discard, LeaseLost, Lock, Retry, RetryLater, Task, TaskCancelled, Worker, WorkQueue
+from tenure import (
+    Claim,
+    Discard,
+    LeaseLost,
+    Lock,
+    ResourcePool,
+    Retry,
+    RetryLater,
+    Task,
+    TaskCancelled,
+    Worker,
+    WorkQueue,
+)
 from tenure.testing import cancellable, newcomer
 
 
@@ -47,6 +59,52 @@ async def tasks_of_a_cancelled_worker_go_to_others(world):
         done = sum(worker.statistics().done for worker in [*workers, dying])
         assert done == 8 and all(worker.statistics().busy == 0 for worker in [*workers, dying])
         await all_is_done(queue, store, elsewhere, done=8, put=8)
+
+
+@on_every_engine("shared.Worker.run", "shared.Worker.drain", "shared.ResourcePool.claim")
+async def managers_of_a_cancelled_worker_are_left(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
+        keys, open_sessions = ResourcePool(store, "keys"), set()
+
+        @asynccontextmanager
+        async def session(task: Task):
+            await pause()
+            open_sessions.add(task.token)
+            try:
+                yield task.token
+            finally:
+                open_sessions.remove(task.token)
+
+        async def handle(task: Task, claim: Claim, token: int):
+            assert token in open_sessions and task.attempt == 1
+            claim.check()
+            with work.on(task):
+                await pause()
+
+        def worker(store, queue):
+            pool = ResourcePool(store, "keys")
+            return Worker(queue, handle, concurrency=2, around=[lambda task: pool.claim(), session])
+
+        dying, living = worker(store, queue), worker(elsewhere, other)
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        await keys.add("a")
+        await keys.add("b")
+        async with world.group() as group:
+            group.start_soon(victim)
+            group.start_soon(living.run)
+            await queue.put_many(list("abcde"))
+            await queue.join()
+            for each in (dying, living):
+                group.start_soon(each.drain)
+        assert set(work.done) == set("abcde") and open_sessions == set()
+        counts = await keys.statistics()
+        assert (counts.claimed, counts.waiting) == (0, 0)
+        await all_is_done(queue, store, elsewhere, done=5, put=5)
 
 
 @on_every_engine("shared.Worker.drain", "shared.Worker.run")

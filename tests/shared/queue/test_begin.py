@@ -7,7 +7,7 @@ import pytest
 from workers import work_off
 
 import tenure
-from tenure import LeaseLost, Retry, Worker, WorkQueue
+from tenure import BatchWorker, LeaseLost, Retry, Worker, WorkQueue
 from tenure.shared.queue._family import Family
 
 ONCE = Retry(attempts=1)
@@ -65,7 +65,7 @@ async def test_a_batch_is_not_begun_behind_another(store, virtual_clock, begun):
             begun(task)
         await anyio.sleep(0)
 
-    worker = Worker(queue, handler, concurrency=2, batch=2)
+    worker = BatchWorker(queue, handler, concurrency=2, size=2)
     await work_off(queue, worker)
     stale = [payload for payload, in_force in begun if not in_force]
     assert stale == [begun[0][0] + 1]  # of the batch that blocked

@@ -10,7 +10,18 @@ import pytest
 import workers
 
 import tenure
-from tenure import Item, Job, Key, Retry, TaskCancelled, TaskFailed, TooManyChildren, Worker, WorkQueue
+from tenure import (
+    BatchWorker,
+    Item,
+    Job,
+    Key,
+    Retry,
+    TaskCancelled,
+    TaskFailed,
+    TooManyChildren,
+    Worker,
+    WorkQueue,
+)
 
 AT_ONCE = Retry(attempts=3, backoff=0, jitter=0)
 ONCE = Retry(attempts=1)
@@ -402,7 +413,7 @@ async def test_no_children_in_batches_and_take_blocks(store):
             task.children()
         with pytest.raises(RuntimeError, match="take\\(\\) block"):
             await task.wait_for("x")
-    await workers.work_off(queue, Worker(queue, batch, batch=2))
+    await workers.work_off(queue, BatchWorker(queue, batch, size=2))
     assert problems
     with pytest.raises(tenure.LeaseLost, match="released"):
         task.children()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from contextvars import ContextVar
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -11,7 +12,7 @@ import pytest
 from workers import work_off
 
 import tenure
-from tenure import Lock, Retry, Worker, WorkQueue
+from tenure import BatchWorker, Lock, Retry, Worker, WorkQueue
 from tenure.processor import Processor
 from tenure.waiting import this_task_end
 
@@ -43,8 +44,8 @@ async def run(queue, worker):
         await worker.drain()
 
 
-@pytest.mark.parametrize("options", [{}, {"batch": 1, "linger": 0}])
-async def test_what_a_handler_sets_is_not_there_in_later_tries(store, options):
+@pytest.mark.parametrize("make", [Worker, partial(BatchWorker, size=1)])
+async def test_what_a_handler_sets_is_not_there_in_later_tries(store, make):
     queue, seen, inside = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=0)), [], []
 
     async def handler(payload):
@@ -67,7 +68,7 @@ async def test_what_a_handler_sets_is_not_there_in_later_tries(store, options):
         tenant.set("of a child")
 
     await queue.put_many(["a", "fails", "b"])
-    await run(queue, Worker(queue, handler, concurrency=1, **options))
+    await run(queue, make(queue, handler, concurrency=1))
     assert seen == [FRESH] * 4
     assert inside == ["set at once", "set behind an await", "set behind an await"] * 4
 
@@ -134,7 +135,7 @@ async def test_what_the_handler_of_a_processor_sets_is_not_there_in_later_tries(
         leave("a processor")
 
     tenant.set("the worker")
-    async with Processor(store, "jobs", handler, rate=None, workers=1) as processor:
+    async with Processor(store, "jobs", handler, workers=1) as processor:
         await processor.submit_many(range(3))
         await processor.join()
     assert seen == [FRESH] * 3

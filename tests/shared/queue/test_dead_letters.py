@@ -7,7 +7,7 @@ import pytest
 from workers import work_off, working
 
 import tenure
-from tenure import Dead, Job, Retry, Task, TaskRecord, Worker, WorkQueue
+from tenure import BatchWorker, Dead, Job, Retry, Task, TaskRecord, Worker, WorkQueue
 from tenure.engine import Count, Exchange, Scan
 
 FIRST = Retry(attempts=1)
@@ -137,7 +137,7 @@ async def test_batches_jobs_and_any_codec(store, virtual_clock):
         raise ValueError
 
     queue = WorkQueue(store, "batch", codec=Upside(), retry=FIRST)
-    async with working(queue, Worker(queue, fail_all, batch=10, on_dead=told)):
+    async with working(queue, BatchWorker(queue, fail_all, size=10, on_dead=told)):
         await queue.put_many(["a", "ü"])
         await told.until(2)
 

@@ -9,6 +9,7 @@ import pytest
 
 import tenure
 from tenure import (
+    BatchWorker,
     Item,
     Job,
     Processor,
@@ -176,14 +177,14 @@ async def test_a_handler_of_batches_goes_on_until_no_task_is_left(queue, virtual
 
     start = virtual_clock.now()
     ids = await queue.put_many([Item(n, deadline=deadline) for n, deadline in enumerate((5, 10))])
-    worker = Worker(queue, handler, batch=2, linger=0)
+    worker = BatchWorker(queue, handler, size=2, linger=0)
     async with working(queue, worker):
         pass
     assert ended == [(2, 10)]
     assert [await expired(queue, task_id) for task_id in ids] == [True, True]
     assert worker.statistics().expired == 2
     late, lasting = await queue.put_many([Item(1, deadline=5), Item(2)])
-    async with working(queue, Worker(queue, handler, batch=2, linger=0)):
+    async with working(queue, BatchWorker(queue, handler, size=2, linger=0)):
         pass
     assert ended[1:] == [(2, 40)]
     assert await expired(queue, late)
@@ -222,7 +223,7 @@ async def test_a_task_of_a_processor(store, virtual_clock):
     async def handler(payload):
         await anyio.sleep(10)
 
-    async with Processor(store, "books", handler, pool=None) as processor:
+    async with Processor(store, "books", handler) as processor:
         task_id = await processor.submit(1, deadline=5)
         assert await expired(processor.queue(), task_id)
         await processor.queue().join()

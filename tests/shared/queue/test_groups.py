@@ -437,9 +437,7 @@ async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
         ended[task.group].append(task.payload)
 
     options = {"per_group": 1, "weights": {"a": 2}}
-    async with Processor(
-        store, "work", handler, preset="small", rate=None, queue_options=options
-    ) as processor:
+    async with Processor(store, "work", handler, queue_options=options) as processor:
         await processor.submit_many(item for n in range(6) for g in "abc" for item in items(g, 1, n))
         await processor.join()
         assert ended == {g: [f"{g}{n}" for n in range(6)] for g in "abc"}

@@ -28,6 +28,7 @@ from transactions import (
 
 import tenure
 from tenure import (
+    BatchWorker,
     Discard,
     DuplicateTask,
     EngineError,
@@ -571,7 +572,7 @@ async def test_handlers_in_threads_do_too(queue, connect, path):
 
 
 async def run_batches(queue, handler):
-    worker = Worker(queue, handler, batch=10, concurrency=1)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         await queue.join()

@@ -70,7 +70,7 @@ async def by_schedule(queue, **options):
 
 
 async def by_submitting(queue, **options):
-    processor = Processor(queue.store, "books", handle, pool=None)
+    processor = Processor(queue.store, "books", handle)
     return await processor.submit({}, **options)
 
 
@@ -78,11 +78,7 @@ WAYS = [by_put, by_try_put, by_many, by_job, by_schedule, by_submitting]
 
 
 def queue_of(store, way):
-    return (
-        Processor(store, "books", handle, pool=None).queue()
-        if way is by_submitting
-        else WorkQueue(store, "books")
-    )
+    return Processor(store, "books", handle).queue() if way is by_submitting else WorkQueue(store, "books")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Item, Key, Processor, Retry, TaskFailed, Worker, WorkQueue
+from tenure import BatchWorker, Item, Key, Processor, Retry, TaskFailed, Worker, WorkQueue
 
 AT_ONCE = Retry(attempts=3, backoff=0)
 
@@ -130,7 +130,7 @@ async def test_a_batch_goes_on_for_tasks_that_have_time_left(queue, virtual_cloc
         seen.append("end")
 
     await queue.put_many([Item(1, timeout=2, retry=Retry(attempts=1)), Item(2, timeout=30), 3])
-    worker = Worker(queue, handler, batch=10, concurrency=1, timeout=20, retry=AT_ONCE)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1, timeout=20, retry=AT_ONCE)
     async with working(queue, worker):
         pass
     assert seen == [[1, 2, 3], "end"]
@@ -150,13 +150,13 @@ async def test_a_processor_and_children_take_them(store, virtual_clock):
             await children.put(1, timeout=3, retry=Retry(attempts=1))
         return [(child.state, child.error) for child in children]
 
-    async with Processor(store, "books", parent, pool=None) as processor:
+    async with Processor(store, "books", parent) as processor:
         task_id = await processor.submit("all", timeout=5, retry=Retry(attempts=1))
         async with working(pages, Worker(pages, slow, timeout=1)):
             result = await processor.queue().result(task_id)
         assert result == [["dead", "TimeoutError: not done within 3 s"]]
 
-    async with Processor(store, "books", slow, pool=None, timeout=60) as processor:
+    async with Processor(store, "books", slow, timeout=60) as processor:
         late = await processor.submit("one", timeout=5, retry=Retry(attempts=1))
         with pytest.raises(TaskFailed, match="not done within 5 s"):
             await processor.queue().result(late)

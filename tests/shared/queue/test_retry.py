@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import (
+    BatchWorker,
     Dead,
     Discard,
     Job,
@@ -186,7 +187,7 @@ async def test_dead_ends_the_tries_and_keeps_a_dead_letter(store, virtual_clock,
         workers = {
             "worker": lambda: Worker(queue, handler),
             "thread": lambda: Worker(queue, in_thread),
-            "batch": lambda: Worker(queue, in_batch, batch=5),
+            "batch": lambda: BatchWorker(queue, in_batch, size=5),
             "job": lambda: Worker(Job(queue, function)),
         }
         worker = workers[how]()

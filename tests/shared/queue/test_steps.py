@@ -7,7 +7,7 @@ import pytest
 import workers
 
 import tenure
-from tenure import LeaseLost, PayloadTooLarge, Retry, TaskCancelled, Worker, WorkQueue
+from tenure import BatchWorker, LeaseLost, PayloadTooLarge, Retry, TaskCancelled, Worker, WorkQueue
 from tenure.engine import ENTRIES, Scan, SetEntry
 from tenure.errors import EngineError
 from tenure.testing import Fault, FaultyEngine
@@ -156,7 +156,7 @@ async def test_in_a_batch(store):
             seen.append(await task.step("double", lambda task=task: 2 * task.payload))
 
     await queue.put_many([1, 2])
-    await workers.work_off(queue, Worker(queue, handle, batch=10))
+    await workers.work_off(queue, BatchWorker(queue, handle, size=10))
     assert sorted(seen) == [2, 4]
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Processor, Worker, WorkQueue
+from tenure import BatchWorker, Processor, Worker, WorkQueue
 from tenure.engine import Taken
 from tenure.shared.queue._suspects import PATIENCE, Suspects, room
 
@@ -78,7 +78,7 @@ async def given_up(queue, handler, *, within=300):
 KINDS = {
     "one by one": lambda queue, handler: Worker(queue, handler, concurrency=10),
     "prefetched": lambda queue, handler: Worker(queue, handler, concurrency=2, prefetch=4),
-    "batches": lambda queue, handler: Worker(queue, handler.batch, batch=4, concurrency=2, linger=0.2),
+    "batches": lambda queue, handler: BatchWorker(queue, handler.batch, size=4, concurrency=2, linger=0.2),
     "processor": lambda queue, handler: Processor(
         queue.store, "jobs", handler, workers=10, queue_options={"max_deliveries": 3}
     ),

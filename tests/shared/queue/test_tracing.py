@@ -259,7 +259,7 @@ async def test_the_span_is_current_in_a_processor(open_store_on, spans, virtual_
             seen.append(trace.get_current_span().get_span_context().span_id)
 
     async with open_store_on(observer=spans.observer()) as store:
-        async with Processor(store, "p", handler, preset="small") as processor:
+        async with Processor(store, "p", handler) as processor:
             await processor.submit("x")
             await processor.join()
     (span,) = spans.tries

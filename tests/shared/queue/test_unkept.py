@@ -9,7 +9,7 @@ import pytest
 from workers import work_off
 
 import tenure
-from tenure import PayloadTooLarge, Retry, TaskFailed, Worker, WorkQueue
+from tenure import BatchWorker, PayloadTooLarge, Retry, TaskFailed, Worker, WorkQueue
 
 VALUES = [
     (dt.datetime(2026, 1, 1), "datetime", TypeError),  # noqa: DTZ001
@@ -117,7 +117,7 @@ async def test_the_neighbours_in_a_batch_are_tried_again(store):
                 task.set_result({1})
 
     ids = await queue.put_many(["good", "bad", "good"])
-    await work_off(queue, Worker(queue, handler, batch=3, concurrency=1))
+    await work_off(queue, BatchWorker(queue, handler, size=3, concurrency=1))
     assert [(await queue.get(task_id)).state for task_id in ids] == ["done", "dead", "done"]
     assert tries == [3, 2]
 

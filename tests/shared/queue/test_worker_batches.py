@@ -11,12 +11,12 @@ from workers import work_off, working
 
 import tenure
 from tenure import (
+    BatchWorker,
     Discard,
     Job,
     LeaseLost,
     Retry,
     RetryLater,
-    Worker,
     WorkQueue,
 )
 from tenure.engine import Exchange
@@ -38,7 +38,7 @@ async def test_a_batch_of_payloads(store, virtual_clock):
         batches.append(numbers)
 
     await queue.put_many(range(5))
-    worker = Worker(queue, handler, batch=3, concurrency=1)
+    worker = BatchWorker(queue, handler, size=3, concurrency=1)
     await work_off(queue, worker)
     assert batches == [[0, 1, 2], [3, 4]]
     assert worker.statistics().done == 5
@@ -63,7 +63,7 @@ async def test_a_payload_that_cannot_be_decoded_fails_alone(store, virtual_clock
         batches.append(numbers)
 
     ids = await queue.put_many([1, 2, 3])
-    await work_off(queue, Worker(queue, handler, batch=10))
+    await work_off(queue, BatchWorker(queue, handler, size=10))
     assert batches == [[1, 3]]
     assert [(await queue.get(task_id)).state for task_id in ids] == ["done", "dead", "done"]
     assert "2 is refused" in (await queue.dead())[0].error
@@ -77,7 +77,7 @@ async def test_a_handler_is_not_called_without_a_payload(store, virtual_clock, k
         batches.append(numbers)
 
     ids = await queue.put_many([2, 2])
-    await work_off(queue, Worker(queue, handler if kind == "async" else batches.append, batch=10))
+    await work_off(queue, BatchWorker(queue, handler if kind == "async" else batches.append, size=10))
     assert batches == []
     assert [(await queue.get(task_id)).state for task_id in ids] == ["dead", "dead"]
 
@@ -88,7 +88,7 @@ async def test_a_batch_has_what_there_is_up_to_its_size(store, virtual_clock):
     async def handler(tasks: list[tenure.Task]):
         batches.append(payloads(tasks))
 
-    worker = Worker(queue, handler, batch=20, concurrency=1)
+    worker = BatchWorker(queue, handler, size=20, concurrency=1)
     await queue.put_many(range(50))
     await work_off(queue, worker)
     assert batches == [[*range(20)], [*range(20, 40)], [*range(40, 50)]]
@@ -102,7 +102,7 @@ async def test_it_waits_for_more_only_so_long(store, virtual_clock):
     async def handler(tasks: list[tenure.Task]):
         batches.append((payloads(tasks), virtual_clock.now() - start))
 
-    worker = Worker(queue, handler, batch=100, linger=2, concurrency=1)
+    worker = BatchWorker(queue, handler, size=100, linger=2, concurrency=1)
     async with working(queue, worker):
         for i in range(6):
             await anyio.sleep(1)
@@ -120,7 +120,7 @@ async def test_a_full_batch_does_not_wait(store, virtual_clock):
         batches.append(payloads(tasks))
 
     await queue.put_many(range(6))
-    await work_off(queue, Worker(queue, handler, batch=3, linger=1000, concurrency=1))
+    await work_off(queue, BatchWorker(queue, handler, size=3, linger=1000, concurrency=1))
     assert batches == [[0, 1, 2], [3, 4, 5]]
     assert virtual_clock.now() - start < 10
 
@@ -132,7 +132,7 @@ async def test_without_lingering_it_takes_what_is_there(store, virtual_clock):
         batches.append(payloads(tasks))
 
     await queue.put_many(range(6))
-    await work_off(queue, Worker(queue, handler, batch=100, linger=0))
+    await work_off(queue, BatchWorker(queue, handler, size=100, linger=0))
     assert batches == [[*range(6)]]
 
 
@@ -147,7 +147,7 @@ async def test_so_many_batches_run_at_a_time(store, virtual_clock):
         busy.append(worker.statistics().busy)
         assert len(tasks) == 10
 
-    worker = Worker(queue, handler, batch=10, concurrency=3)
+    worker = BatchWorker(queue, handler, size=10, concurrency=3)
     await queue.put_many(range(90))
     await work_off(queue, worker)
     assert len(busy) == 9 and max(busy) == 3
@@ -164,7 +164,7 @@ async def test_one_bad_of_a_hundred_fails_alone(store, virtual_clock):
             else:
                 task.set_result(2 * task.payload)
 
-    worker = Worker(queue, handler, batch=100)
+    worker = BatchWorker(queue, handler, size=100)
     ids = await queue.put_many(range(100))
     await work_off(queue, worker)
     assert (worker.statistics().done, worker.statistics().dead) == (99, 1)
@@ -184,7 +184,7 @@ async def test_each_mark_has_the_meaning_of_its_exception(store, virtual_clock):
                 task.fail(KeyError("the last call counts"))
                 task.fail(marks[task.payload])
 
-    worker = Worker(queue, handler, batch=10)
+    worker = BatchWorker(queue, handler, size=10)
     await queue.put_many([*marks, "done"])
     await work_off(queue, worker)
     assert sorted(tries) == [
@@ -206,7 +206,7 @@ async def test_what_the_handler_raises_fails_those_that_are_not_marked(store, vi
         tasks[0].fail(Discard("no"))
         raise ZeroDivisionError
 
-    worker = Worker(queue, handler, batch=10)
+    worker = BatchWorker(queue, handler, size=10)
     await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert (worker.statistics().discarded, worker.statistics().dead) == (1, 2)
@@ -223,7 +223,7 @@ async def test_retry_later_and_discard_may_be_raised_for_all(store, virtual_cloc
         times.append(virtual_clock.now())
         raise RetryLater(5) if len(times) == 1 else Discard("enough")
 
-    worker = Worker(queue, handler, batch=10)
+    worker = BatchWorker(queue, handler, size=10)
     await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert (worker.statistics().postponed, worker.statistics().discarded) == (3, 3)
@@ -237,7 +237,7 @@ async def test_a_handler_that_returns_something_is_wrong(store, virtual_clock):
         return [1, 2]
 
     await queue.put_many(list("ab"))
-    await work_off(queue, Worker(queue, handler, batch=10))
+    await work_off(queue, BatchWorker(queue, handler, size=10))
     errors = {dead.error for dead in await queue.dead()}
     assert len(errors) == 1 and "must return None, not list" in errors.pop()
 
@@ -249,7 +249,7 @@ async def test_the_list_is_the_handlers_own(store, virtual_clock):
         while tasks:
             tasks.pop()
 
-    worker = Worker(queue, handler, batch=10)
+    worker = BatchWorker(queue, handler, size=10)
     await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert worker.statistics().done == 3
@@ -265,7 +265,7 @@ async def test_a_batch_that_takes_too_long_is_a_failed_try_of_each(store, virtua
             tasks[1].fail(Discard("no"))
             await anyio.sleep(100)
 
-    worker = Worker(queue, handler, batch=3, timeout=5, concurrency=1)
+    worker = BatchWorker(queue, handler, size=3, timeout=5, concurrency=1)
     await queue.put_many(list("abcdef"))
     await work_off(queue, worker)
     state = worker.statistics()
@@ -286,7 +286,7 @@ async def test_a_sync_handler_runs_in_threads(store):
             else:
                 task.set_result(task.payload)
 
-    worker = Worker(queue, handler, batch=10, concurrency=1)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1)
     ids = await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert len(threads) == 1 and threading.current_thread() not in threads
@@ -303,7 +303,7 @@ async def test_a_task_may_be_marked_only_in_a_batch_and_until_it_has_ended(store
             tasks[0].fail(ValueError)
 
     await queue.put("job")
-    await work_off(queue, Worker(queue, handler, batch=10))
+    await work_off(queue, BatchWorker(queue, handler, size=10))
     with pytest.raises(LeaseLost, match="released"):
         seen[0].fail(ValueError())
     await queue.put("job")
@@ -321,7 +321,7 @@ async def test_one_that_is_cancelled_before_its_batch_begins_is_left_out(store, 
     async def handler(tasks: list[tenure.Task]):
         seen.append(payloads(tasks))
 
-    worker = Worker(queue, handler, batch=10, linger=10)
+    worker = BatchWorker(queue, handler, size=10, linger=10)
     async with working(queue, worker):
         ids = await queue.put_many(list("abc"))
         await anyio.sleep(5)
@@ -344,7 +344,7 @@ async def test_when_all_are_cancelled_the_handler_is_and_the_runner_goes_on(stor
         finally:
             ended.append(payloads(tasks))
 
-    worker = Worker(queue, handler, batch=10, concurrency=1)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1)
     ids = await queue.put_many(list("ab"))
     async with working(queue, worker):
         await anyio.sleep(1)
@@ -368,7 +368,7 @@ async def test_one_that_is_lost_alone_costs_the_others_nothing(store, virtual_cl
                 with pytest.raises(LeaseLost, match="replica"):
                     task.check()
 
-    worker = Worker(queue, handler, batch=10)
+    worker = BatchWorker(queue, handler, size=10)
     await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert tries == [["a", "b", "c"]]
@@ -381,7 +381,7 @@ async def test_draining_finishes_the_batches_at_hand(store, virtual_clock):
         sizes.append(len(tasks))
         await anyio.sleep(5)
 
-    worker = Worker(queue, handler, batch=10, concurrency=2)
+    worker = BatchWorker(queue, handler, size=10, concurrency=2)
     await queue.put_many(range(50))
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
@@ -399,7 +399,7 @@ async def test_draining_does_not_wait_for_more(store, virtual_clock):
     async def handler(tasks: list[tenure.Task]):
         sizes.append(len(tasks))
 
-    worker = Worker(queue, handler, batch=10, linger=1000)
+    worker = BatchWorker(queue, handler, size=10, linger=1000)
     await queue.put_many(range(5))
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
@@ -422,7 +422,7 @@ async def test_an_abandoned_batch_is_refused_whatever_it_says_later(store):
                 refused.append(error.reason)
         ended.set()
 
-    worker = Worker(queue, handler, batch=10, concurrency=1, timeout=0.4)
+    worker = BatchWorker(queue, handler, size=10, concurrency=1, timeout=0.4)
     await queue.put_many(list("ab"))
     await work_off(queue, worker)
     assert (worker.statistics().dead, worker.statistics().abandoned) == (2, 1)
@@ -453,7 +453,7 @@ async def test_a_batch_is_taken_and_settled_in_an_exchange_each(virtual_clock):
             assert len(tasks) == 100
 
         await queue.put_many(range(1000))
-        await work_off(queue, Worker(queue, handler, batch=100, concurrency=1))
+        await work_off(queue, BatchWorker(queue, handler, size=100, concurrency=1))
         assert len(engine.exchanges) <= 1000 / 100 + 3
 
 
@@ -472,9 +472,9 @@ async def test_each_task_has_a_span(open_store_on, virtual_clock):
                 tasks.clear()
 
             await queue.put_many(list("abc"))
-            await work_off(queue, Worker(queue, handler, batch=10))
+            await work_off(queue, BatchWorker(queue, handler, size=10))
             await queue.put("d")
-            await work_off(queue, Worker(queue, lambda words: 1 / 0, batch=10))
+            await work_off(queue, BatchWorker(queue, lambda words: 1 / 0, size=10))
         assert sorted(traced.verdicts) == ["dead", "dead", "done", "done"]
 
 
@@ -487,15 +487,13 @@ async def test_wrong_arguments(store):
     async def handler(tasks: list[tenure.Task]):
         pass
 
-    with pytest.raises(ValueError, match="batch must be at least 1"):
-        Worker(queue, handler, batch=0)
-    with pytest.raises(ValueError, match="batch must be at most 256"):
-        Worker(queue, handler, batch=257)
-    with pytest.raises(TypeError, match="batch must be an int"):
-        Worker(queue, handler, batch=1.5)
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        BatchWorker(queue, handler, size=0)
+    with pytest.raises(ValueError, match="size must be at most 256"):
+        BatchWorker(queue, handler, size=257)
+    with pytest.raises(TypeError, match="size must be an int"):
+        BatchWorker(queue, handler, size=1.5)
     with pytest.raises(ValueError, match="linger must be at least 0"):
-        Worker(queue, handler, batch=1, linger=-1)
-    with pytest.raises(TypeError, match="linger must not be given without batch"):
-        Worker(queue, len, linger=1)
-    with pytest.raises(TypeError, match="batch must not be given with a job"):
-        Worker(Job(queue, handler), batch=1)
+        BatchWorker(queue, handler, size=1, linger=-1)
+    with pytest.raises(TypeError, match="queue must be a WorkQueue"):
+        BatchWorker(Job(queue, handler), handler, size=1)

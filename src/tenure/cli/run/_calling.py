@@ -60,7 +60,7 @@ class Calling:
 
     async def _call(self, task: Task, threads: Threads | None) -> Any:
         if threads is not None:
-            return await in_thread(threads, self._function, task, self._timeout)
+            return await in_thread(threads, self._function, task, timeout=self._timeout)
         if self._timeout is None:
             return await self._function(task)
         with CancelScope(deadline=anyio.current_time() + self._timeout):

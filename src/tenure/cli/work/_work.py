@@ -177,7 +177,7 @@ def _parser() -> Parser:
         metavar="N[:S]",
         type=_batch,
         default=(None, None),
-        help="hand the handler lists of up to N tasks, and wait for S seconds after the first (default: 0.05)",
+        help="hand the handler lists of up to N tasks, and wait for S seconds after the first (default: 0)",
     )
     add(
         "--every",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +23,7 @@ from tenure.engines import open_store
 from tenure.errors import EngineError
 from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import BatchWorker, QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
@@ -34,7 +35,6 @@ _STALLED = 10.0
 _CONCURRENCY = 10
 _ENDS = ("done", "retried", "dead", "given_back")
 _RARE_ENDS = ("discarded", "cancelled", "expired", "postponed", "suspended", "lost")
-_LINGER = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,17 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
 
 
 def _check_executor(options: Options, handler: Handler) -> None:
-    make = partial(
-        Worker, WorkQueue(open_store("memory:"), "any"), handler.function, executor=options.executor
-    )
+    make = _worker_class(options)
     try:
-        make() if options.batch is None else make(batch=options.batch)
+        make(WorkQueue(open_store("memory:"), "any"), handler.function, executor=options.executor)
     except TypeError as problem:
         raise UsageError(f"--executor {options.executor}: {problem}") from problem
+
+
+def _worker_class(options: Options) -> Callable[..., Worker | BatchWorker]:
+    if options.batch is None:
+        return Worker
+    return partial(BatchWorker, size=options.batch, linger=options.linger or 0.0)
 
 
 def _check_schedule(options: Options) -> None:
@@ -200,7 +204,7 @@ class _Working:
         self._handler = handler
         self._on_dead = on_dead
         self._store: Store | None = None
-        self._worker: Worker | None = None
+        self._worker: Worker | BatchWorker | None = None
         self._figures: QueueFigures | None = None
         self._scope = CancelScope()
 
@@ -267,8 +271,7 @@ class _Working:
             return
         concurrency = options.concurrency or _CONCURRENCY
         queue = await queue_to_fill(store, options.queue, options.max_deliveries or 5)
-        worker = partial(
-            Worker,
+        worker = self._worker = _worker_class(options)(
             queue,
             self._handler.function,
             concurrency=concurrency,
@@ -277,13 +280,7 @@ class _Working:
             executor=options.executor,
             on_dead=None if self._on_dead is None else self._on_dead.function,
         )
-        if options.batch is None:
-            self._worker = worker()
-            batches = ""
-        else:
-            linger = _LINGER if options.linger is None else options.linger
-            self._worker = worker(batch=options.batch, linger=linger)
-            batches = f" batches of up to {options.batch}"
+        batches = "" if options.batch is None else f" batches of up to {options.batch}"
         log(
             logging.INFO,
             f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
@@ -293,7 +290,7 @@ class _Working:
             group.start_soon(queue.schedules.run)
             if (schedule := _schedule(options, queue)) is not None:
                 group.start_soon(schedule.run)
-            await self._worker.run()
+            await worker.run()
             group.cancel_scope.cancel()
 
 

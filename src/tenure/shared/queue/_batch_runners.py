@@ -16,8 +16,8 @@ from tenure.waiting import now
 
 from ._batch import Batch
 from ._queue import WorkQueue
-from ._retry import Retry
-from ._runners import Handle, Runners, Slot
+from ._retry import Retry, out_of_time
+from ._runners import Handle, Runners
 from ._takes import Dismissed
 from ._task import Task
 
@@ -54,8 +54,7 @@ class BatchRunners(Runners):
         self._batch = batch
         self._linger = linger
 
-    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
-        assert slot is None  # a processor has none of batches
+    async def _take_tasks(self, number: int, handle: Handle) -> None:
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
             while not (self.draining or scope.cancel_called):
@@ -97,7 +96,7 @@ class BatchRunners(Runners):
             for task in batch.tasks:
                 own = batch.failures.get(task.token, failure)
                 if own is None and self._is_out_of_time(task, ended - begun, interruption):
-                    own = TimeoutError(f"not done within {self._timeout_of(task):g} s")
+                    own = TimeoutError(out_of_time(self._timeout_of(task) or 0.0))
                     own.__cause__ = interruption  # its traceback says where the handler was
                 task.settle(self._verdict_on(task, own, interruption), self._settled, own)
             if interruption is not None:

@@ -27,9 +27,10 @@ class Source(Protocol):
 class HandlerScope:
     """The cancel scope of a runner, together with the task of the event loop that runs its handlers."""
 
-    __slots__ = ("cancel", "host")
+    __slots__ = ("cancel", "host", "scope")
 
     def __init__(self, scope: CancelScope) -> None:
+        self.scope: CancelScope = scope
         self.cancel: Callable[[str], None] = scope.cancel
         self.host: object = this_task()
 

@@ -193,3 +193,8 @@ def _shown(option: object, name_of: Callable[[type], str] = _full_name) -> str:
         return repr(option)
     names = [name_of(kind) for kind in cast("tuple[type[BaseException], ...]", option)]
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def out_of_time(seconds: float) -> str:
+    """The message of a try that took longer than it may."""
+    return f"not done within {seconds:g} s"

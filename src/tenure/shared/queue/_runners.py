@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from copy import copy
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.engine import Settle, Taken
+from tenure.engine import Settle
 from tenure.errors import CapacityMismatch, EngineError, StoreClosed
 from tenure.handlers import NotKept, is_closing, split_failure
-from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, apart, now
 
 from ._family import HandlerScope
 from ._queue import WorkQueue
-from ._retry import CANNOT_BE_RESULT, Dead, Retry
+from ._retry import CANNOT_BE_RESULT, Dead, Retry, out_of_time
 from ._ring import Crew, at_work
 from ._takes import Dismissed
 from ._task import Task, event_of
@@ -37,27 +35,14 @@ Handle = Callable[[Any], Awaitable[Any]]
 """A handler of a task; in `BatchRunners`, of a list of tasks."""
 
 
-class Slot(Protocol):
-    """The slot of a runner, entered before it takes tasks, and kept from one task to the next."""
-
-    def time_limit(self) -> float | None:
-        """The seconds to wait for the next task; None: the slot is over."""
-        ...
-
-    def idled(self) -> None:
-        """No task has come in that time. The slot ends."""
-        ...
-
-
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are as of `Worker`.
 
     `name` is the name of the user's function, for messages. Without `limits`, the handlers limit the time of tries
     themselves.
 
-    Callers may pass five functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
-    it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
-    to wait first, and it is asked again afterwards; None: for nothing.
+    Callers may pass four functions more, which must not raise. `pause(number)` is asked before that runner takes a
+    task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
     `prepare(number)` is awaited once that runner has a task, before the time of the try begins; what it raises fails
     the try. `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
     `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
@@ -74,7 +59,6 @@ class Runners:
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
-        slots: Callable[[], AbstractAsyncContextManager[Slot]] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
         prepare: Callable[[int], Awaitable[object]] | None = None,
@@ -99,7 +83,6 @@ class Runners:
         self._prefetch = prefetch
         self._allowed = 0  # of `prefetch`, at present
         self._pause = pause
-        self._slots = slots
         self._judge = judge
         self._prepare = prepare
         self._on_settled = on_settled
@@ -170,28 +153,13 @@ class Runners:
         handle = apart(handle)
         try:
             while not self.draining:
-                if self._slots is None:
-                    await self._take_tasks(number, handle, None)
-                else:
-                    await self._take_in_slot(number, handle, self._slots())
+                await self._take_tasks(number, handle)
         except (StoreClosed, EngineError, CapacityMismatch) as problem:
             # it hits all runners alike: one of them reports it, the others end
             self._problem = problem
             everybody.cancel()
 
-    async def _take_in_slot(
-        self, number: int, handle: Handle, entered: AbstractAsyncContextManager[Slot]
-    ) -> None:
-        with CancelScope() as scope:
-            self._pausing.add(scope)
-            try:
-                async with entered as slot:
-                    self._pausing.discard(scope)
-                    await self._take_tasks(number, handle, slot)
-            finally:
-                self._pausing.discard(scope)
-
-    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
+    async def _take_tasks(self, number: int, handle: Handle) -> None:
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
             handler_scope = HandlerScope(scope)
@@ -199,24 +167,11 @@ class Runners:
                 if pause is not None and (first := pause(number)) is not None:
                     await self._wait_for(first, scope)
                     continue
-                limit = inf if slot is None else slot.time_limit()
-                if limit is None:
-                    return
                 try:
-                    delivery = await (takers.take(self) if limit == inf else self._take_within(limit))
+                    session, taken = await takers.take(self)
                 except Dismissed:
                     continue
-                if delivery is None:
-                    if slot is not None:
-                        slot.idled()
-                    return
-                session, taken = delivery
                 await self._work(number, Task(self._source, session, taken, handler_scope), handle, scope)
-
-    async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
-        with anyio.move_on_after(seconds):
-            return await self._queue.takers.take(self)
-        return None
 
     async def _wait_for(self, first: Awaitable[object], scope: CancelScope) -> None:
         self._pausing.add(scope)
@@ -250,7 +205,7 @@ class Runners:
             scope.deadline = inf
         try:
             if failure is None and interruption is not None and timeout and _is_timed_out(task, scope):
-                failure = TimeoutError(f"not done within {timeout:g} s")
+                failure = TimeoutError(out_of_time(timeout))
                 failure.__cause__ = interruption  # its traceback says where the handler was
             settle = self._verdict(task, failure, interruption)
             task.settle(settle, self._settled, failure)

@@ -540,6 +540,11 @@ class Task(Guarded, Held, Generic[P_co]):
         """True once the deadline has passed. For the worker alone."""
         return self.deadline is not None and now() >= self.deadline
 
+    def limit_to_deadline(self) -> None:
+        """Let nothing but its deadline limit the time of the try. For the worker alone."""
+        assert isinstance(self._scope, HandlerScope)
+        self._scope.scope.deadline = inf if self.deadline is None else self.deadline
+
     def expires_by(self, settle: Settle) -> bool:
         """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
         return settle.verdict is not Verdict.DONE and self.late

@@ -1,8 +1,8 @@
-"""The worker: as many runners as its concurrency, each with its handler, in a thread if that is a sync function."""
+"""The workers: as many runners as their concurrency, each with its handler, in a thread if that is a sync function."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, cast, overload
@@ -13,6 +13,7 @@ from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_o
 from tenure.local import Threads
 from tenure.observe import Sample
 
+from ._around import Around, Surroundings, check_around
 from ._batch_runners import BatchRunners
 from ._dead_letters import DeadLetters
 from ._job import Job
@@ -55,107 +56,26 @@ class WorkerStatistics:
     expired: int = 0
 
 
-class Worker:
-    """Takes the tasks of a queue, `concurrency` at a time, and calls `handler` for each.
+class AnyWorker:
+    """The common part of workers of tasks and of batches."""
 
-    The first parameter of `handler` gets the payload, or the task if it is annotated `Task`. `TypeError` for a handler
-    with a parameter that nothing fills, or with a parameter named `task` that has no annotation.
+    _is_timeout_for_all: bool = True
+    """False if the timeout is for the handler, and not for what is around it."""
 
-    What the handler returns is the result (None: what `task.set_result` has set). A result that cannot be encoded, or
-    that is too large, makes the task a dead letter at once. Whatever the handler raises fails the try, as
-    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater`, `Discard` and `Dead` say it
-    themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
-    handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
-    takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
-    which there are as many as `concurrency`; a call that cannot be stopped is abandoned and its outcome refused, and it
-    keeps its thread until it ends. With an `executor` of "process", it runs in one of as many processes instead, which
-    gets the payload and is killed when the try is cancelled, its time is over or its lease is lost; the function,
-    payloads and results have to be pickled. If a task's lease is lost, or it is cancelled, its handler is cancelled.
-
-    With `batch`, the handler gets a list of up to so many payloads (or tasks, annotated `list[Task]`), at most 256:
-    those that there are, and those that come within `linger` seconds after the first. `concurrency` batches are handled
-    at a time. Each task keeps its own lease and gets its own verdict: `task.fail(error)` fails one, and what the
-    handler raises fails all others; else they are done, with the results that `task.set_result` has set; the handler
-    returns None. If one is lost or cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and
-    the handler goes on for the others; it is cancelled when none is left. A cancelled one ends as cancelled, unless a
-    transaction has completed it. `timeout` is for the batch.
-
-    `Worker(job)` calls the function of a `Job` instead; not in batches.
-
-    `on_dead` is a handler for what has to follow when a task dies. It gets the `TaskRecord` of the dead letter, and is
-    called for a task of its own, in the queue `<name>.dead`: each dead letter gets one such task once on record,
-    however the task died, also while no worker ran, and before a worker had `on_dead`. The handler is tried again as
-    any other, and gets up to 10 dead letters at a time. A task that was discarded or cancelled, or that has expired, is
-    not dead.
-
-    While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
-    not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
-    if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
-    queue is seen to be paused.
-    """
-
-    @overload
     def __init__(
         self,
-        queue: WorkQueue[P],
-        handler: Callable[[P], Any] | Callable[[Task[P]], Any],
+        queue: WorkQueue[Any],
+        handler: object,
+        adapt: Callable[[Callable[..., Any] | None], Callable[..., Any]],
         *,
-        concurrency: int = 10,
-        timeout: float | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
-        executor: Executor | None = None,
-        on_dead: OnDead | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        queue: WorkQueue[P],
-        handler: Callable[[list[P]], Awaitable[None] | None]
-        | Callable[[list[Task[P]]], Awaitable[None] | None],
-        *,
-        batch: int,
-        linger: float = 0.05,
-        concurrency: int = 10,
-        timeout: float | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
-        executor: Executor | None = None,
-        on_dead: OnDead | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        queue: Job[..., Any],
-        *,
-        concurrency: int = 10,
-        timeout: float | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
-        executor: Executor | None = None,
-        on_dead: OnDead | None = None,
-    ) -> None: ...
-    def __init__(
-        self,
-        queue: WorkQueue[Any] | Job[..., Any],
-        handler: Callable[[Any], Any] | None = None,
-        *,
-        batch: int | None = None,
-        linger: float | None = None,
-        concurrency: int = 10,
-        timeout: float | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
-        executor: Executor | None = None,
-        on_dead: OnDead | None = None,
+        concurrency: int,
+        timeout: float | None,
+        retry: Retry | None,
+        prefetch: int,
+        executor: Executor | None,
+        on_dead: OnDead | None,
+        around: Sequence[Around] = (),
     ) -> None:
-        job = queue if isinstance(queue, Job) else None
-        if isinstance(queue, Job):
-            if handler is not None:
-                raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
-            if batch is not None:
-                raise TypeError(f"batch must not be given with a job: {queue!r} is a call for each task")
-            queue, handler = queue.queue, queue.function
         check_queue(queue)
         if not callable(handler):
             raise TypeError(f"handler must be a function, not {handler!r}")
@@ -166,14 +86,7 @@ class Worker:
             raise TypeError(
                 f"executor is for synchronous handlers, and {name_of(handler)} is a coroutine function"
             )
-
-        def call(instead: Callable[..., Any] | None = None) -> Callable[[Any], Any]:
-            return adapted(
-                job.handler(instead) if job else handler,
-                batch=batch is not None,
-                instead=None if job else instead,
-            )
-
+        timeout = check_timeout("timeout", timeout, least=None)
         self._name = queue.name
         self._store = queue.store
         self._concurrency = concurrency
@@ -181,36 +94,37 @@ class Worker:
         self._processes: list[HandlerProcess] = []
         if executor == "process":
             self._processes = [HandlerProcess(handler) for _ in range(concurrency)]
-            handles = [call(process.call) for process in self._processes]
+            handles = [adapt(process.call) for process in self._processes]
         elif is_async(handler):
-            handles = [call()] * concurrency
+            handles = [adapt(None)] * concurrency
         else:
             # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
             self._threads = [Threads(1) for _ in range(concurrency)]
-            handles = [partial(in_thread, threads, call()) for threads in self._threads]
-        make = partial(Runners, name=name_of(job.handler() if job else handler))
-        if batch is not None:
-            most = check_count("batch", batch, most=CAP)
-            seconds = check_seconds("linger", 0.05 if linger is None else linger)
-            make = partial(BatchRunners, batch=most, linger=seconds, name=name_of(handler))
-        elif linger is not None:
-            raise TypeError("linger must not be given without batch")
+            handles = [partial(in_thread, threads, adapt(None)) for threads in self._threads]
+        self._surroundings: Surroundings | None = None
+        if around:
+            self._surroundings = Surroundings(around, timeout, whole=self._is_timeout_for_all)
+            handles = [partial(self._surroundings.handle, handle) for handle in handles]
         self._dead = None if on_dead is None else DeadLetters(queue, partial(dead_letter_worker, on_dead))
-        self._runners = make(
+        self._runners = self._make_runners(
             queue,
             cast("list[Handle]", handles),
-            timeout=check_timeout("timeout", timeout, least=None),
+            timeout=timeout,
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
             pause=self._pause if self._threads or self._processes else None,
             prepare=self._prepare if self._processes else None,
             on_settled=None if self._dead is None else partial(_wake, self._dead),
+            name=name_of(handler),
         )
+
+    def _make_runners(self, queue: WorkQueue[Any], handles: list[Handle], **options: Any) -> Runners:
+        return Runners(queue, handles, **options)
 
     def __repr__(self) -> str:
         runners = self._runners
         state = "draining" if runners.draining else "running" if runners.running else "idle"
-        return f"<Worker {self._name!r} {state} busy={runners.busy}/{self._concurrency}>"
+        return f"<{type(self).__name__} {self._name!r} {state} busy={runners.busy}/{self._concurrency}>"
 
     def _pause(self, number: int) -> Awaitable[None] | None:
         if self._processes:
@@ -255,8 +169,10 @@ class Worker:
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and no task is leased.
 
-        Cancellation: the worker goes on draining.
+        Tasks that wait for what is `around` are given back. Cancellation: the worker goes on draining.
         """
+        if self._surroundings is not None:
+            self._surroundings.drain()
         await self._runners.drain()
         if self._dead is not None:
             await self._dead.drained()
@@ -292,6 +208,171 @@ class Worker:
                 if name not in ("concurrency", "busy", "abandoned")
             ),
         )
+
+
+class Worker(AnyWorker):
+    """Takes the tasks of a queue, `concurrency` at a time, and calls `handler` for each.
+
+    The first parameter of `handler` gets the payload, or the task if it is annotated `Task`. `TypeError` for a handler
+    with a parameter that nothing fills, or with a parameter named `task` that has no annotation.
+
+    What the handler returns is the result (None: what `task.set_result` has set). A result that cannot be encoded, or
+    that is too large, makes the task a dead letter at once. Whatever the handler raises fails the try, as
+    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater`, `Discard` and `Dead` say it
+    themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
+    handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
+    takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
+    which there are as many as `concurrency`; a call that cannot be stopped is abandoned and its outcome refused, and it
+    keeps its thread until it ends. With an `executor` of "process", it runs in one of as many processes instead, which
+    gets the payload and is killed when the try is cancelled, its time is over or its lease is lost; the function,
+    payloads and results have to be pickled. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+
+    `Worker(job)` calls the function of a `Job` instead.
+
+    `around` is a list of functions of the task, each of which returns an async context manager: a claim, a connection,
+    a permit, a database session, a circuit breaker. They are entered in order for each task, and left in the opposite
+    order, however the handler ends; its exception passes through them, a timeout too. What a manager returns on
+    entering goes to the first parameter of the handler that is annotated with its class. An exception on entering fails
+    the try; but a task that a circuit breaker refuses rests, and after `OutcomeUnknown` and `StoreClosed` the task goes
+    back, without counting an attempt. `timeout` limits the whole.
+
+    `on_dead` is a handler for what has to follow when a task dies. It gets the `TaskRecord` of the dead letter, and is
+    called for a task of its own, in the queue `<name>.dead`: each dead letter gets one such task once on record,
+    however the task died, also while no worker ran, and before a worker had `on_dead`. The handler is tried again as
+    any other, and gets up to 10 dead letters at a time. A task that was discarded or cancelled, or that has expired, is
+    not dead.
+
+    While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
+    not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
+    if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
+    queue is seen to be paused.
+    """
+
+    @overload
+    def __init__(
+        self,
+        queue: WorkQueue[P],
+        handler: Callable[[P], Any] | Callable[[Task[P]], Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        executor: Executor | None = None,
+        on_dead: OnDead | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: WorkQueue[Any],
+        handler: Callable[..., Any],
+        *,
+        around: Sequence[Around],
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        executor: Executor | None = None,
+        on_dead: OnDead | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: Job[..., Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        executor: Executor | None = None,
+        on_dead: OnDead | None = None,
+        around: Sequence[Around] = (),
+    ) -> None: ...
+    def __init__(
+        self,
+        queue: WorkQueue[Any] | Job[..., Any],
+        handler: Callable[..., Any] | None = None,
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        executor: Executor | None = None,
+        on_dead: OnDead | None = None,
+        around: Sequence[Around] = (),
+    ) -> None:
+        job = queue if isinstance(queue, Job) else None
+        if isinstance(queue, Job):
+            if handler is not None:
+                raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
+            queue, handler = queue.queue, queue.function
+        around = check_around(around)
+
+        def adapt(instead: Callable[..., Any] | None) -> Callable[..., Any]:
+            assert handler is not None
+            if job is not None:
+                return adapted(job.handler(instead), around=bool(around))
+            return adapted(handler, around=bool(around), instead=instead)
+
+        super().__init__(
+            *(queue, handler, adapt),
+            concurrency=concurrency,
+            timeout=timeout,
+            retry=retry,
+            prefetch=prefetch,
+            executor=executor,
+            on_dead=on_dead,
+            around=around,
+        )
+
+
+class BatchWorker(AnyWorker):
+    """Takes the tasks of a queue in batches, `concurrency` batches at a time, and calls `handler` for each batch.
+
+    The handler gets a list of up to `size` payloads (or tasks, if its parameter is annotated `list[Task]`), at most
+    256: those that there are, and those that come within `linger` seconds after the first. Each task keeps its own
+    lease and gets its own verdict: `task.fail(error)` fails one, and what the handler raises fails all others; else
+    they are done, with the results that `task.set_result` has set; the handler returns None. If a task is lost or
+    cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and the handler goes on for the
+    others; it is cancelled when none is left. A cancelled task ends as cancelled, unless a transaction has completed
+    it. `timeout` is for the batch. The other options are as of a `Worker`.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[P],
+        handler: Callable[[list[P]], Awaitable[None] | None]
+        | Callable[[list[Task[P]]], Awaitable[None] | None],
+        *,
+        size: int,
+        linger: float = 0.0,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        executor: Executor | None = None,
+        on_dead: OnDead | None = None,
+    ) -> None:
+        self._size = check_count("size", size, most=CAP)
+        self._linger = check_seconds("linger", linger)
+        super().__init__(
+            *(queue, handler, partial(_adapted_to_batches, handler)),
+            concurrency=concurrency,
+            timeout=timeout,
+            retry=retry,
+            prefetch=prefetch,
+            executor=executor,
+            on_dead=on_dead,
+        )
+
+    def _make_runners(self, queue: WorkQueue[Any], handles: list[Handle], **options: Any) -> Runners:
+        return BatchRunners(queue, handles, batch=self._size, linger=self._linger, **options)
+
+
+def _adapted_to_batches(
+    handler: Callable[..., Any], instead: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    return adapted(handler, batch=True, instead=instead)
 
 
 def dead_letter_worker(handler: OnDead, queue: WorkQueue[Any]) -> Worker:

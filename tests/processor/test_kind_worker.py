@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 import anyio
@@ -12,10 +11,9 @@ import tenure
 from tenure import OutcomeUnknown, RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.engines.memory import MemoryEngine
 from tenure.local import CircuitBreaker
-from tenure.processor import Context, Preset, Processor
+from tenure.processor import Claims, Context, Processor
 
 ONCE = Retry(attempts=1)
-THREE = Preset(workers=3, connections=1, rate=1.0, queue_size=10)
 # whoever waits until the time of a probe is over waits for ever
 BREAKER = partial(CircuitBreaker, min_calls=1, window=1, open_seconds=1, probes=1, probe_seconds=1e6)
 
@@ -60,7 +58,7 @@ async def test_the_chance_to_probe_goes_to_the_next_if_the_woken_task_is_cancell
         asked.append(task.id)
         return {}
 
-    parts = {"breaker": BREAKER, "claims": keys, "where": where, "retry": ONCE, "rate": None, "preset": THREE}
+    parts = {"breaker": BREAKER, "claims": Claims(keys, where), "retry": ONCE, "workers": 3}
     async with Processor(memory, "p", handler, **parts) as processor:
         probe, *others = await handler.begin(processor)
         queue = processor.queue()
@@ -80,23 +78,6 @@ async def test_the_chance_to_probe_goes_to_the_next_if_the_woken_task_is_cancell
     assert handler.calls[2:] == others
 
 
-@pytest.mark.backends("asyncio")
-async def test_the_chance_to_probe_goes_to_the_next_if_the_woken_is_cancelled_at_once(memory):
-    """W3, natively: the only cancellation that still reaches one that was woken."""
-    async with Processor(memory, "p", Probe(), breaker=BREAKER, rate=None, preset=THREE) as processor:
-        (workers,) = processor._workers.values()
-        workers._breaker._states._begin("half_open")
-        await workers._breaker.__aenter__()
-        first, second = (asyncio.ensure_future(workers._until_admitted()) for _ in range(2))
-        await anyio.sleep(1)
-        await workers._breaker.__aexit__(anyio.BusyResourceError, anyio.get_cancelled_exc_class()(), None)
-        workers._pass_on()
-        first.cancel()
-        with anyio.fail_after(10):
-            await second
-        assert first.cancelled()
-
-
 async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(memory, monkeypatch):
     acquire, problems, attempts = RateLimiter.acquire, [OutcomeUnknown("rate", "spending")], []
 
@@ -109,7 +90,7 @@ async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(m
         attempts.append(task.attempt)
 
     monkeypatch.setattr(RateLimiter, "acquire", acquire_or_not)
-    async with Processor(memory, "p", handler, retry=ONCE, preset=THREE) as processor:
+    async with Processor(memory, "p", handler, retry=ONCE, workers=3, rate=1) as processor:
         await processor.submit(1)
         await processor.join()
         metrics = processor.metrics()
@@ -174,7 +155,7 @@ async def test_tasks_that_wait_for_a_claim_when_the_store_closes_are_given_back(
         raise AssertionError
 
     async def work(store):
-        parts = {"claims": ResourcePool(store, "none"), "rate": None, "retry": ONCE, "preset": THREE}
+        parts = {"claims": ResourcePool(store, "none"), "retry": ONCE, "workers": 3}
         with pytest.raises(tenure.StoreClosed):
             async with Processor(store, "p", handler, **parts) as processor:
                 await processor.submit_many(range(4))

@@ -1,0 +1,385 @@
+"""The worker of one kind of task: a `Worker` around whose handler are the parts of the processor.
+
+What a task enters, in the order of `_enter`, the processor's `around` and `_start`: a place, if kinds lend each other
+theirs; a permit of the fleet's limit; a claim; a connection; what the user has put around; the rate, which is spent
+last; and the circuit breaker, which measures the handler and not the waits.
+
+A task that waits for a part is leased, so how many do is bounded: a runner that would take one more rests first
+(`_room`). While the breaker is open all runners rest, and then one task after the other is let in as a probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.engine import Settle, Verdict
+from tenure.errors import AcquireTimeout, BulkheadFull, CapacityMismatch, LeaseLost, PoolTimeout
+from tenure.handlers import NotBegun, describe, is_closing, split_failure
+from tenure.local import Bulkhead, CircuitBreaker, Pool
+from tenure.shared import (
+    Lease,
+    RateLimiter,
+    RetryLater,
+    Runners,
+    Semaphore,
+    Task,
+    Worker,
+    WorkQueue,
+    event_of,
+    is_failure,
+    out_of_time,
+)
+from tenure.waiting import Line, now
+
+from ._adaptive import Adaptive, Limit
+from ._context import Context
+from ._meter import Meter
+from ._settings import Around, Claims, WorkerOptions
+
+AHEAD = 4
+"""The largest number of tasks that wait for a place or a permit, beyond the places that the kind has."""
+_PAUSES = (0.02, 0.1, 1.0)
+"""Seconds after which a limit is asked again whose number of permits was another one: it may be being resized."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of the processor that tasks of all kinds enter; None for a missing part."""
+
+    places: Bulkhead | None = None
+    limit: Semaphore | None = None
+    claims: Claims | None = None
+    pool: Pool[Any] | None = None
+    limiter: RateLimiter | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Try:
+    """A task in hand: its context, when it was taken, when its handler began, the permit, and the levels it raises."""
+
+    context: Context
+    taken: float
+    started: float | None = None
+    permit: Lease | None = None
+    levels: list[str] = field(default_factory=list[str])
+
+
+class KindWorker(Worker):
+    """The worker of one kind of task: `size` runners of its own, and as many more as other kinds may lend it."""
+
+    _is_timeout_for_all = False
+
+    def __init__(
+        self,
+        queue: WorkQueue[Any],
+        handler: Any,
+        kind: str | None,
+        size: int,
+        parts: Parts,
+        meter: Meter,
+        *,
+        workers: int,
+        breaker: CircuitBreaker | None,
+        adaptive: Adaptive | None,
+        around: Sequence[Around],
+        options: WorkerOptions,
+    ) -> None:
+        self.queue = queue
+        self.kind = kind
+        self.size = size
+        self.meter = meter
+        self.scope = CancelScope()
+        most = size if parts.places is None else workers + AHEAD
+        self.allowed = most
+        self._parts = parts
+        self.breaker = breaker
+        self._adaptive = None if adaptive is None else Limit(adaptive, workers, now())
+        if self._adaptive is not None:
+            self.allowed = self._adaptive.allowed
+        self._seconds = options.get("timeout")
+        self._tries: dict[int, Try] = {}
+        self._taking: set[int] = set()
+        self._starting = 0
+        self._resting: Line[None, None] = Line(lambda _: None)
+        self._problem: CapacityMismatch | None = None
+        has_parts = breaker or adaptive or around or parts != Parts()
+        self._is_bare = not has_parts
+        self._is_scarce = parts != Parts(limiter=parts.limiter)
+        around = [self._enter if self._is_scarce else self._give, *around, partial(Start, self)]
+        super().__init__(queue, handler, concurrency=most, around=around, **options)
+
+    def _make_runners(self, queue: WorkQueue[Any], handles: list[Any], **options: Any) -> Runners:
+        self._tell_dead = options["on_settled"]
+        options.update(judge=self._judge, on_settled=self._on_settled)
+        if self._adaptive or self.breaker or self._parts.places or self._parts.limit:
+            options["pause"] = self._pause
+        if self._is_bare:  # the handles are those of `Surroundings`, which have nothing to do then
+            return Runners(queue, [partial(self._call, handle.args[0]) for handle in handles], **options)
+        # what is around the handler limits the time of a try
+        options.update(timeout=None, limits=False)
+        return Runners(queue, [partial(self._handle, *each) for each in enumerate(handles)], **options)
+
+    @property
+    def busy(self) -> int:
+        """The number of tasks that have what is scarce, and are entering the rest or in the handler."""
+        return self.meter.window.level("busy")
+
+    @property
+    def stalled(self) -> str | None:
+        """The reason why nothing is taken although the engine can be reached; None if there is none."""
+        return self._runners.stalled or self._hanging
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`, `CapacityMismatch`.
+
+        Cancellation: as that of a `Worker`.
+        """
+        unregister = None if self.breaker is None else self.breaker.on_change(self._on_breaker)
+        try:
+            with self.scope:
+                await super().run()
+        finally:
+            if unregister is not None:
+                unregister()
+
+    def begin_draining(self) -> None:
+        """Take no more tasks, and give back those whose handlers have not begun. Synchronous."""
+        if self._surroundings is not None:
+            self._surroundings.drain()
+        self._runners.begin_draining()
+
+    # before a task is taken
+
+    def _pause(self, number: int) -> Awaitable[None] | None:
+        self._taking.discard(number)
+        if (first := super()._pause(number) if self._threads else None) is not None:
+            return first
+        if len(self._taking) >= self._room() or self._problem is not None:
+            return self._rest()
+        self._taking.add(number)
+        return None
+
+    def _room(self) -> int:
+        """The number of runners that may take tasks at once at present."""
+        in_hand, parts, breaker = len(self._tries), self._parts, self.breaker
+        room = self.allowed - in_hand
+        if parts.places is not None or parts.limit is not None:
+            own = self.size if parts.limit is None else 0
+            room = min(room, max(own - in_hand, self.busy + AHEAD - in_hand))
+        if breaker is not None and breaker.state in ("open", "half_open", "forced_open"):
+            room = min(room, 0 if breaker.retry_after() > 0 else 1 - self._starting)
+        return room
+
+    async def _rest(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+        seconds = 0.0 if self.breaker is None else self.breaker.retry_after()
+        with anyio.move_on_after(seconds or inf):
+            await self._resting.wait(self._resting.join(None))
+
+    def _changed(self) -> None:
+        """Let runners ask again that rest: as many as may take a task."""
+        for _ in range(self._room() - len(self._taking)):
+            if (runner := self._resting.head()) is None:
+                break
+            self._resting.grant(runner, None)
+
+    def _on_breaker(self, old: object, new: object) -> None:
+        del old
+        self.meter.report("breaker", state=new)
+        self._runners.recheck()
+        self._changed()
+
+    # one task
+
+    async def _call(self, handle: Any, task: Task) -> Any:
+        """Handle a task without any part, which is what most of the costs would be."""
+        tried = Try(Context(self._store, self.kind, self.meter), self.meter.taken())
+        tried.started = tried.taken
+        self.meter.change("busy", 1)
+        try:
+            result = await handle(task, (tried.context,))
+        except BaseException as error:
+            seconds = self._seconds_of(task)
+            if seconds is not None and now() - tried.taken >= seconds:  # it was cancelled for that
+                self._ended(task, tried)
+            else:
+                self._failed(error, task, tried)
+            raise
+        finally:
+            self.meter.change("busy", -1)
+        self._ended(task, tried)
+        return result
+
+    async def _handle(self, number: int, handle: Any, task: Task) -> Any:
+        meter = self.meter
+        self._taking.discard(number)
+        context = Context(self._store, self.kind, meter)
+        tried = self._tries[task.token] = Try(context, meter.taken())
+        self._starting += 1
+        if not self._is_scarce:
+            self._use(tried, "busy")
+        try:
+            return await handle(task)
+        except LeaseLost as lost:
+            if task.lost is None:
+                meter.report("leases_lost", key=lost.key, reason=lost.reason)
+            if tried.permit is not None and lost.key == tried.permit.key:
+                raise NotBegun("the permit was lost") from lost
+            raise
+        except (AcquireTimeout, PoolTimeout, BulkheadFull) as error:
+            if tried.started is None:
+                meter.report("exhaustion", id=task.id, attempt=task.attempt, error=str(error))
+            raise
+        except RetryLater:
+            if tried.started is None and self.breaker is not None:
+                meter.count("refused")
+            raise
+        finally:
+            del self._tries[task.token]
+            if tried.started is None:
+                self._starting -= 1
+            for level in tried.levels:
+                meter.change(level, -1)
+            self._changed()
+
+    def _give(self, task: Task) -> nullcontext[Context]:
+        return nullcontext(self._tries[task.token].context)
+
+    @asynccontextmanager
+    async def _enter(self, task: Task) -> AsyncGenerator[Context]:
+        parts, meter, tried = self._parts, self.meter, self._tries[task.token]
+        async with AsyncExitStack() as stack:
+            since = tried.taken
+            if parts.places is not None:
+                await stack.enter_async_context(parts.places.enter(self.kind))
+                since = meter.record("place", since)
+            if parts.limit is not None:
+                tried.permit = await self._permit(stack, parts.limit)
+                since = meter.record("limit", since)
+                self._use(tried, "permits")
+            self._use(tried, "busy")
+            self._changed()
+            if parts.claims is not None:
+                tried.context.has(await stack.enter_async_context(parts.claims.claim(task)))
+                self._use(tried, "claims")
+                since = meter.record("claim", since)
+            if parts.pool is not None:
+                tried.context.has_connection(await stack.enter_async_context(parts.pool.acquire()))
+                self._use(tried, "connections")
+                meter.record("connection", since)
+            yield tried.context
+
+    def _use(self, tried: Try, level: str) -> None:
+        tried.levels.append(level)
+        self.meter.change(level, 1)
+
+    async def _permit(self, stack: AsyncExitStack, limit: Semaphore) -> Lease:
+        for seconds in _PAUSES:
+            with suppress(CapacityMismatch):
+                return await stack.enter_async_context(limit.hold())
+            await anyio.sleep(seconds)
+        try:
+            return await stack.enter_async_context(limit.hold())
+        except CapacityMismatch as problem:
+            self._problem = problem
+            raise NotBegun("the limit has another number of permits") from problem
+
+    async def begin(self, task: Task) -> None:
+        """Spend the rate, and enter the breaker."""
+        meter, tried = self.meter, self._tries[task.token]
+        if self._parts.limiter is not None:
+            since = now()
+            await self._parts.limiter.acquire()
+            meter.record("rate", since)
+        task.begin()  # before the breaker, which would count it
+        try:
+            tried.context.check()
+            if tried.permit is not None:
+                tried.permit.check()
+        except LeaseLost as lost:
+            raise NotBegun(f"{lost.key} was lost before the handler began") from lost
+        if self.breaker is not None:
+            await self.breaker.__aenter__()
+        tried.started = now()
+        self._starting -= 1
+        self._changed()
+
+    def end(self, task: Task, error: BaseException | None) -> None:
+        """Measure the handler, which has ended."""
+        tried = self._tries[task.token]
+        if error is None:
+            self._ended(task, tried)
+        else:
+            self._failed(error, task, tried)
+
+    def _failed(self, error: BaseException, task: Task, tried: Try) -> None:
+        if not is_closing(error) and split_failure(error)[0] is not None:
+            self._ended(task, tried)
+
+    def _ended(self, task: Task, tried: Try) -> None:
+        at, started = now(), tried.started or 0.0
+        self.meter.ran(at, task.waited + started - tried.taken, at - started)
+        if self._adaptive is not None:
+            allowed = self._adaptive.note(at - started, self.busy, at)
+            if allowed != self.allowed:
+                self.meter.report("limit", allowed=allowed)
+                if allowed < self.allowed:
+                    self._runners.recheck()
+                self.allowed = allowed
+
+    def _seconds_of(self, task: Task) -> float | None:
+        return self._seconds if task.timeout is None else task.timeout
+
+    # what becomes of it
+
+    def _judge(self, task: Task, failure: BaseException) -> BaseException | None:
+        seconds = self._seconds_of(task)
+        if isinstance(failure, TimeoutError) and seconds and str(failure) == out_of_time(seconds):
+            self.meter.report("timeouts", id=task.id, attempt=task.attempt, seconds=seconds)
+        if is_failure(failure) and task.lost is None:
+            self.meter.report("failures", id=task.id, attempt=task.attempt, error=describe(failure))
+        return failure
+
+    def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        if self._tell_dead is not None:
+            self._tell_dead(task, settle, refused)
+        if refused:
+            self.meter.count("leases_lost")  # the event is `task.lost`
+            self.meter.count("lost")
+        else:
+            outcome = event_of(task, settle, None).removeprefix("task.")
+            self.meter.count("retried" if outcome == "retry" else outcome)
+            if outcome == "expired":
+                return
+        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
+            self.meter.queued(1)
+
+
+class Start:
+    """The last manager around a handler: the rate, the breaker, and the measuring."""
+
+    __slots__ = ("_task", "_worker")
+
+    def __init__(self, worker: KindWorker, task: Task) -> None:
+        self._worker = worker
+        self._task = task
+
+    async def __aenter__(self) -> None:
+        await self._worker.begin(self._task)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.end(self._task, error)
+        if (breaker := self._worker.breaker) is not None:
+            await breaker.__aexit__(kind, error, trace)
