@@ -13,7 +13,16 @@ import pytest
 from trio._core._run import SystemClock
 
 from tenure import CircuitOpen
-from tenure.local import Barrier, Bulkhead, CircuitBreaker, Queue, RWLock, SingleFlight, TokenBucket
+from tenure.local import (
+    Barrier,
+    Bulkhead,
+    CircuitBreaker,
+    KeyedLock,
+    Queue,
+    RWLock,
+    SingleFlight,
+    TokenBucket,
+)
 
 
 @pytest.mark.parametrize("offsets", [(1e6, 1e4), (1e4, 1e6)])
@@ -62,6 +71,7 @@ async def spend(bucket):
 OBJECTS = {
     "bulkhead": (lambda: Bulkhead(1), lambda it: enter(it.enter())),
     "rwlock": (RWLock, lambda it: enter(it.write())),
+    "keyed lock": (KeyedLock, lambda it: enter(it.hold("key"))),
     "barrier": (lambda: Barrier(3), lambda it: it.wait()),
     "queue": (lambda: Queue(1), lambda it: it.get()),
     "bucket": (lambda: TokenBucket(1e-3), spend),

@@ -21,7 +21,7 @@ from typing import Generic, Literal, TypeVar
 from tenure.arguments import check_count, check_flag
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
-from tenure.local._limits import check_callable, seconds
+from tenure.local._limits import check_callable, check_key, seconds
 from tenure.local._pool_hooks import Hooks, bounded
 from tenure.local._pool_state import PoolState
 from tenure.local._subpool import Asked, KeyedEntry, SlotQueue, SubPool, Want
@@ -185,11 +185,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         body, see `KeyedPool`. Leaving is not cancelled.
         """
         limit = seconds("timeout", timeout, zero=True)
-        try:
-            hash(key)
-        except TypeError:
-            raise TypeError(f"key must be hashable, not {key!r}") from None
-        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), limit)
+        return Loan(self, Asked(check_key(key), check_flag("exclusive", exclusive)), limit)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""
