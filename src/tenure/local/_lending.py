@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 import anyio
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
-from tenure.errors import BulkheadFull
+from tenure.errors import BulkheadFull, PoolTimeout
 from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
 from tenure.local._pool_loans import Loans
-from tenure.waiting import Expired, checkpoint, now
+from tenure.waiting import Expired, checkpoint, now, this_task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tenure.errors import PoolTimeout
     from tenure.local._pool_hooks import Hooks
     from tenure.local._pool_loans import Borrower, Leak
     from tenure.local._pool_state import PoolState
@@ -56,6 +55,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._reaper: Job | None = None
+        self._last_error: Exception | None = None
         self._created: int = 0
         self._create_failures: int = 0
         self._closed = self._timeouts = self._refused = 0
@@ -79,7 +79,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """Hand a resource in order to the next waiter, or keep it."""
 
     @abstractmethod
-    def _timed_out(self, want: W, timeout: float) -> PoolTimeout:
+    def _timed_out(self, want: W, timeout: float) -> str:
         """Describe why nothing could be had."""
 
     @abstractmethod
@@ -113,7 +113,10 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         with suppress(Expired):
             return await self._stand_in_line(want, remaining)
         self._timeouts += 1
-        raise self._timed_out(want, timeout)
+        task = this_task()
+        held = sum(entry.tasks.count(task) for entry in self._state.lent)
+        itself = f"; this task holds {held} of them itself" if held else ""
+        raise PoolTimeout(f"{self._timed_out(want, timeout)}{itself}") from self._last_error
 
     async def _checked(self, want: W, entry: E | None) -> E | None:
         while entry is not None and self._is_due(entry):
@@ -160,20 +163,22 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._give_back(entry)
 
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
-        """Take back a resource that needs a reset, or whose body raised.
+        """Take back a resource that needs a reset, or a body of which raised: `since` is -inf then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
         """
         hooks = self._hooks
         closing = self._phase == "closing"
+        if error is not None:
+            entry.since = -inf
         if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):
             self._drop(entry, "cancelled")
-        elif error is not None and hooks.check is None:
+        elif entry.since == -inf and hooks.check is None:
             self._drop(entry, "unhealthy")
-        elif error is None or closing or await self._passes("check", entry, shield=True):
+        elif entry.since > -inf or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
     # closing, many at a time
@@ -229,7 +234,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     """The return value of `acquire`: a block with a resource."""
 
-    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
+    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_task", "_timeout", "_want")
 
     def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float) -> None:
         self._pool: Lending[T, Any, Any] = pool
@@ -238,6 +243,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         self._entered = False
         self._entry: Entry[T] | None = None
         self._borrower: Borrower | None = None
+        self._task: object = None
 
     async def __aenter__(self) -> T:
         """Borrow a resource. Cancellation: nothing is borrowed."""
@@ -255,8 +261,10 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
                 pool._give_back(entry)
                 raise
         self._entry = entry
+        self._task = this_task()
+        entry.tasks.append(self._task)
         if pool._loans.noted:
-            self._borrower = pool._loans.begin(2, entry.fields)
+            self._borrower = pool._loans.begin(entry.fields)
         return entry.resource
 
     async def __aexit__(
@@ -266,10 +274,11 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")
+        entry.tasks.remove(self._task)
         pool = self._pool
         if self._borrower is not None:
             pool._loans.end(self._borrower)
-        if error is None and pool._hooks.reset is None:
+        if error is None and pool._hooks.reset is None and entry.since > -inf:
             pool._come_back(entry)
         else:
             await pool._come_back_from(self._want, entry, error)
