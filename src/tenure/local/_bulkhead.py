@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._limits import seconds
-from tenure.waiting import Expired, Home, Line, checkpoint
+from tenure.waiting import Expired, Home, Line, checkpoint, this_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -190,8 +190,8 @@ class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None])
         bulkhead, state = self._bulkhead, self._state
         # while a call waits nothing is free, so a call that finds a free place overtakes none
         if bulkhead._in_use < bulkhead._limit:
-            if not bulkhead._home.thread:  # a waiter elsewhere has to know
-                bulkhead._home.bind()
+            if not bulkhead._in_use and bulkhead._home.run is not this_loop():
+                bulkhead._home.hold()  # a waiter elsewhere has to know
             bulkhead._take(state)
             try:
                 await checkpoint()

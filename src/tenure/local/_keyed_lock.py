@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.errors import AcquireTimeout
 from tenure.local._limits import check_key, seconds
-from tenure.waiting import Expired, Home, Line, checkpoint, this_task
+from tenure.waiting import Expired, Home, Line, checkpoint, this_loop, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -100,7 +100,8 @@ class _Hold(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
             raise RuntimeError("the result of hold() is for one block: call it again for another")
         self._holds = False
         if key not in lock._holders:
-            lock._home.bind()
+            if not lock._holders and lock._home.run is not this_loop():
+                lock._home.hold()  # a waiter elsewhere has to know
             lock._holders[key] = task
             try:
                 await checkpoint()

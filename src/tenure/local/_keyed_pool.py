@@ -240,7 +240,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     def _subpool(self, key: K) -> SubPool[K, T]:
         subpool = self._subpools.get(key)
         if subpool is None:
-            subpool = self._subpools[key] = SubPool(key, self._left)
+            subpool = self._subpools[key] = SubPool(key, self._left, self._home)
         return subpool
 
     def _take(self, want: Asked[K]) -> KeyedEntry[K, T] | None:

@@ -163,7 +163,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             checks=check is not None,
         )
         super().__init__(hooks, state, max_waiting=max_waiting, leak_after=leak_after)
-        self._line: Line[None, Entry[T]] = Line(self._left)
+        self._line: Line[None, Entry[T]] = Line(self._left, self._home)
         self._creator: Job | None = None
         self._resting: CancelScope | None = None
 

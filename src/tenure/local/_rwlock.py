@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import BrokenResourceError, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.waiting import NOTHING, Home, Line, TaskEnd, checkpoint, this_task_end
+from tenure.waiting import NOTHING, Home, Line, TaskEnd, checkpoint, this_loop, this_task_end
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -185,8 +185,8 @@ class RWLock:
         if not self._goes_in(task, line):
             await line.wait(self._join(line, task))
             return
-        if not line.home.thread:  # a waiter elsewhere has to know
-            line.home.bind()
+        if len(self._holders) == 1 and line.home.run is not this_loop():
+            line.home.hold()  # a waiter elsewhere has to know
         try:
             await checkpoint()
         except BaseException:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from tenure.upkeep import Job
-    from tenure.waiting import Waiter
+    from tenure.waiting import Home, Waiter
 
 __all__ = ("Asked", "KeyedEntry", "SlotQueue", "SubPool", "Want")
 
@@ -57,9 +57,11 @@ class SubPool(Generic[K, T]):
 
     __slots__ = ("closing", "creator", "idle", "key", "lent", "line", "probing", "shared")
 
-    def __init__(self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None]) -> None:
+    def __init__(
+        self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None], home: Home
+    ) -> None:
         self.key = key
-        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave)
+        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave, home)
         self.idle: dict[KeyedEntry[K, T], None] = {}
         """The idle ones, the most recently used last."""
         self.lent: dict[KeyedEntry[K, T], None] = {}
