@@ -67,6 +67,14 @@ async def enter(block):
         await anyio.sleep_forever()
 
 
+async def take_or_wait(lock):
+    try:
+        taken = lock.write_nowait()
+    except anyio.WouldBlock:
+        taken = lock.write()
+    await enter(taken)
+
+
 async def spend(bucket):
     while True:
         await bucket.acquire()
@@ -75,6 +83,7 @@ async def spend(bucket):
 OBJECTS = {
     "bulkhead": (lambda: Bulkhead(1), lambda it: enter(it.enter())),
     "rwlock": (RWLock, lambda it: enter(it.write())),
+    "rwlock taken": (RWLock, lambda it: take_or_wait(it)),
     "keyed lock": (KeyedLock, lambda it: enter(it.hold("key"))),
     "barrier": (lambda: Barrier(3), lambda it: it.wait()),
     "queue": (lambda: Queue(1), lambda it: it.get()),
@@ -180,6 +189,39 @@ def test_what_is_in_use_on_another_loop_refuses_waiters_by_its_name(name):
     there = work_for_ever if name == "router" else use
     with elsewhere("asyncio", lambda: use(it) if name == "threads" else hold_open(it, there)):
         anyio.run(main)
+
+
+@pytest.mark.parametrize("name", ["bulkhead", "rwlock", "keyed lock"])
+def test_a_holder_of_a_later_loop_of_the_same_thread_is_known(name):
+    make, use = OBJECTS[name]
+    it, held, over = make(), threading.Event(), threading.Event()
+
+    async def alone():
+        with anyio.move_on_after(0.01):
+            await use(it)
+
+    async def hold():
+        async with anyio.create_task_group() as group:
+            group.start_soon(use, it)
+            await anyio.wait_all_tasks_blocked()
+            held.set()
+            while not over.is_set():
+                await anyio.sleep(0.005)
+            group.cancel_scope.cancel()
+
+    def one_after_the_other():
+        anyio.run(alone)
+        anyio.run(hold)
+
+    thread = threading.Thread(target=one_after_the_other)
+    thread.start()
+    assert held.wait(20)
+    try:
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            anyio.run(use, it)
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -6,6 +6,7 @@ holds up the light ones behind it, so it cannot starve, and no newcomer takes a 
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from anyio import WouldBlock
@@ -97,8 +98,13 @@ class Slots:
         return f"<Slots {self._in_use}/{self._limit} in use, {len(self._line)} waiting>"
 
     def _begin(self, n: int) -> None:
-        if not self._in_use and self._line.home.run is not this_loop():
-            self._line.home.hold()  # a waiter elsewhere has to know
+        # a waiter elsewhere has to know; on trio by the thread, since asking for the loop costs more
+        if (
+            not self._in_use
+            and self._line.home.run is not (loop := this_loop())
+            and (loop is not None or self._line.home.thread != get_ident())
+        ):
+            self._line.home.hold()
         self._in_use += n
 
     def _let_in(self) -> None:

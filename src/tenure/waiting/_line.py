@@ -108,8 +108,10 @@ class Waiter(Generic[T, V]):
 class Home:
     """The event loop of the waiters of an object, and its thread. Lines of one object share it.
 
-    A later loop may take over; a loop in another thread only when the loop before has ended. What is taken without
-    waiting is noted with the first holder (`hold`), so that a waiter learns at once of a holder elsewhere.
+    A later loop may take over; a loop in another thread only when the loop before has ended. An object that is taken
+    without waiting notes the loop of its first holder (`hold`), so that a waiter elsewhere is refused at once. On trio
+    the thread alone is looked at: after a loop that has ended, a later loop of that thread is not noted, and a waiter
+    in another thread is only woken.
     """
 
     __slots__ = ("_call", "_owner", "run", "thread")
