@@ -83,7 +83,7 @@ async def spend(bucket):
 OBJECTS = {
     "bulkhead": (lambda: Bulkhead(1), lambda it: enter(it.enter())),
     "rwlock": (RWLock, lambda it: enter(it.write())),
-    "rwlock taken": (RWLock, lambda it: take_or_wait(it)),
+    "rwlock taken": (RWLock, take_or_wait),
     "keyed lock": (KeyedLock, lambda it: enter(it.hold("key"))),
     "barrier": (lambda: Barrier(3), lambda it: it.wait()),
     "queue": (lambda: Queue(1), lambda it: it.get()),
