@@ -7,13 +7,12 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.errors import AcquireTimeout
 from tenure.local._limits import check_key, seconds
-from tenure.waiting import Expired, Home, Line, checkpoint, this_loop, this_task
+from tenure.waiting import Expired, Home, Line, checkpoint, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -101,13 +100,8 @@ class _Hold(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
             raise RuntimeError("the result of hold() is for one block: call it again for another")
         self._holds = False
         if key not in lock._holders:
-            # a waiter elsewhere has to know; on trio by the thread, since asking for the loop costs more
-            if (
-                not lock._holders
-                and lock._home.run is not (loop := this_loop())
-                and (loop is not None or lock._home.thread != get_ident())
-            ):
-                lock._home.hold()
+            if not lock._holders:
+                lock._home.hold()  # a waiter elsewhere has to know
             lock._holders[key] = task
             try:
                 await checkpoint()

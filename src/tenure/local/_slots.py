@@ -6,13 +6,12 @@ holds up the light ones behind it, so it cannot starve, and no newcomer takes a 
 
 from __future__ import annotations
 
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 from anyio import WouldBlock
 
 from tenure.arguments import check_count
-from tenure.waiting import Home, Line, checkpoint, this_loop
+from tenure.waiting import Home, Line, checkpoint
 
 if TYPE_CHECKING:
     from tenure.waiting import Waiter
@@ -98,13 +97,8 @@ class Slots:
         return f"<Slots {self._in_use}/{self._limit} in use, {len(self._line)} waiting>"
 
     def _begin(self, n: int) -> None:
-        # a waiter elsewhere has to know; on trio by the thread, since asking for the loop costs more
-        if (
-            not self._in_use
-            and self._line.home.run is not (loop := this_loop())
-            and (loop is not None or self._line.home.thread != get_ident())
-        ):
-            self._line.home.hold()
+        if not self._in_use:
+            self._line.home.hold()  # a waiter elsewhere has to know
         self._in_use += n
 
     def _let_in(self) -> None:
