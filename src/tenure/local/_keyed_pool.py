@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import count
-from math import inf
-from typing import Generic, Literal, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from tenure.arguments import check_count, check_flag
 from tenure.errors import PoolClosed
-from tenure.local._lending import Lending, Loan
+from tenure.local._lending import SPOILT, Lending, Loan
 from tenure.local._limits import check_callable, check_key, seconds
 from tenure.local._pool_hooks import Hooks, bounded
 from tenure.local._pool_state import PoolState
@@ -185,7 +185,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         body, see `KeyedPool`. Leaving is not cancelled.
         """
         limit = seconds("timeout", timeout, zero=True)
-        return Loan(self, Asked(check_key(key), check_flag("exclusive", exclusive)), limit)
+        want = Asked(check_key(key), check_flag("exclusive", exclusive))
+        return Loan(self, want, limit) if exclusive else SharedLoan(self, want, limit)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""
@@ -381,9 +382,11 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             await super()._come_back_from(want, entry, error)
             return
         if error is not None:
-            entry.since = -inf
+            entry.since = SPOILT
         hooks, subpool, last = self._hooks, entry.subpool, entry.users == 1
-        if subpool.shared is entry and (last or (entry.since == -inf and hooks.check is hooks.reset is None)):
+        if subpool.shared is entry and (
+            last or (entry.since == SPOILT and hooks.check is hooks.reset is None)
+        ):
             subpool.shared = None  # no further task joins
         if last and entry in subpool.lent:
             # a task that was cancelled may have been one of many
@@ -484,3 +487,27 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         self._evicted += reason == "room"
         entry.subpool.closing -= 1
         self._look_at(entry.subpool)
+
+
+class SharedLoan(Loan[T]):
+    """A loan of a resource that other tasks may have too."""
+
+    __slots__ = ("_sharer",)
+
+    async def __aenter__(self) -> T:
+        """Borrow a resource. Cancellation: nothing is borrowed."""
+        resource = await super().__aenter__()
+        entry = cast("KeyedEntry[Any, T]", self._entry)
+        self._sharer = entry.task
+        entry.task = None
+        entry.sharers.append(self._sharer)
+        return resource
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the resource back. Cancellation: as for a `Loan`."""
+        entry = cast("KeyedEntry[Any, T] | None", self._entry)
+        if entry is not None:
+            entry.sharers.remove(self._sharer)
+        await super().__aexit__(kind, error, trace)

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from tenure.local._pool_state import PoolState
     from tenure.upkeep import Job
 
-__all__ = ("Lending", "Loan")
+__all__ = ("SPOILT", "Lending", "Loan")
 
 T = TypeVar("T")
 W = TypeVar("W")
 E = TypeVar("E", bound=Entry[Any])
+SPOILT = -inf
+"""The time at which a resource was last known to be good, when a body raised."""
 
 
 class Lending(PoolLifecycle, Generic[T, W, E]):
@@ -114,7 +116,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
             return await self._stand_in_line(want, remaining)
         self._timeouts += 1
         task = this_task()
-        held = sum(entry.tasks.count(task) for entry in self._state.lent)
+        held = sum(entry.held_by(task) for entry in self._state.lent)
         itself = f"; this task holds {held} of them itself" if held else ""
         raise PoolTimeout(f"{self._timed_out(want, timeout)}{itself}") from self._last_error
 
@@ -163,22 +165,22 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._give_back(entry)
 
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
-        """Take back a resource that needs a reset, or a body of which raised: `since` is -inf then.
+        """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
         """
         hooks = self._hooks
         closing = self._phase == "closing"
         if error is not None:
-            entry.since = -inf
+            entry.since = SPOILT
         if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):
             self._drop(entry, "cancelled")
-        elif entry.since == -inf and hooks.check is None:
+        elif entry.since == SPOILT and hooks.check is None:
             self._drop(entry, "unhealthy")
-        elif entry.since > -inf or closing or await self._passes("check", entry, shield=True):
+        elif entry.since > SPOILT or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
     # closing, many at a time
@@ -234,7 +236,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     """The return value of `acquire`: a block with a resource."""
 
-    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_task", "_timeout", "_want")
+    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
 
     def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float) -> None:
         self._pool: Lending[T, Any, Any] = pool
@@ -243,7 +245,6 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         self._entered = False
         self._entry: Entry[T] | None = None
         self._borrower: Borrower | None = None
-        self._task: object = None
 
     async def __aenter__(self) -> T:
         """Borrow a resource. Cancellation: nothing is borrowed."""
@@ -261,8 +262,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
                 pool._give_back(entry)
                 raise
         self._entry = entry
-        self._task = this_task()
-        entry.tasks.append(self._task)
+        entry.task = this_task()
         if pool._loans.noted:
             self._borrower = pool._loans.begin(entry.fields)
         return entry.resource
@@ -274,11 +274,11 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")
-        entry.tasks.remove(self._task)
+        entry.task = None
         pool = self._pool
         if self._borrower is not None:
             pool._loans.end(self._borrower)
-        if error is None and pool._hooks.reset is None and entry.since > -inf:
+        if error is None and pool._hooks.reset is None and entry.since > SPOILT:
             pool._come_back(entry)
         else:
             await pool._come_back_from(self._want, entry, error)

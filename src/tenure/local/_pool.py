@@ -261,7 +261,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         state = self._state
         while state.idle:
             time = now()
-            entry = state.newest()
+            entry = next(reversed(state.idle))  # the most recently used, so that unneeded ones grow idle
             worn = state.worn(entry, time)
             if worn is None:
                 state.lend(entry, time)

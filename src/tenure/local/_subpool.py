@@ -24,12 +24,18 @@ T = TypeVar("T")
 class KeyedEntry(Entry[T], Generic[K, T]):
     """A resource of a keyed pool."""
 
-    __slots__ = ("subpool", "users")
+    __slots__ = ("sharers", "subpool", "users")
 
     def __init__(self, subpool: SubPool[K, T], resource: T, *, now: float, expires: float) -> None:
         super().__init__(resource, now=now, expires=expires)
         self.subpool = subpool
         self.users = 1
+        self.sharers: list[object] = []
+        """The tasks that share it."""
+
+    def held_by(self, task: object) -> int:
+        """Count the loans of this resource to a task."""
+        return super().held_by(task) + self.sharers.count(task)
 
     @property
     def fields(self) -> Mapping[str, object]:
