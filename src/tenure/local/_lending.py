@@ -279,6 +279,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         if self._borrower is not None:
             pool._loans.end(self._borrower)
         if error is None and pool._hooks.reset is None and entry.since > SPOILT:
-            pool._come_back(entry)
+            entry.since = entry.idle_from = now()  # `_come_back`, without the call
+            pool._give_back(entry)
         else:
             await pool._come_back_from(self._want, entry, error)
