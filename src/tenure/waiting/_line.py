@@ -125,6 +125,8 @@ class Home:
 
     def bind(self) -> None:
         """Note the running loop. RuntimeError if the loop noted before runs in another thread."""
+        if this_run() is self.run:
+            return
         if self.thread not in (0, get_ident()) and runs(self.run):
             owner = getattr(getattr(self._owner, "func", self._owner), "__self__", self._owner)
             raise RuntimeError(
