@@ -46,6 +46,7 @@ BLOCKS = {
     "local.CircuitBreaker": lambda store: local.CircuitBreaker(),
     "local.Pool": lambda store: local.Pool(nothing, close=nothing),
     "local.acquire": lambda store: local.Pool(nothing, close=nothing).acquire(),
+    "local.hold": lambda store: local.KeyedLock().hold("a"),
     "local.KeyedPool": lambda store: local.KeyedPool(nothing, close=nothing),
     "local.acquire of a key": lambda store: local.KeyedPool(nothing, close=nothing).acquire("a"),
     "local.Router": lambda store: local.Router({"a": 1}, nothing, max_size=1),

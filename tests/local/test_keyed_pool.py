@@ -3,6 +3,7 @@
 import gc
 import logging
 import weakref
+from contextlib import suppress
 
 import anyio
 import depth
@@ -370,9 +371,76 @@ async def test_how_the_body_ends_decides_what_becomes_of_it(virtual_clock):
             async with pool.acquire("a", exclusive=False) as thing:
                 thing.healthy = False
                 raise KeyError
-        assert thing.checks == 0 and not thing.closed, "others may be using it"
-        await works.use(pool.acquire("a"))
+        await virtual_clock.settle()
         assert thing.checks == 1 and thing.closed
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_without_check_and_reset_a_body_that_raises_has_its_resource_closed(virtual_clock, exclusive):
+    works, evictions = Works(), Evictions()
+    async with pool_of(works, on_evict=evictions) as pool:
+        with pytest.raises(KeyError):
+            async with pool.acquire("a", exclusive=exclusive):
+                raise KeyError
+        await virtual_clock.settle()
+        assert evictions == [("a", 0, "unhealthy")] and works.things[0].closed
+        async with pool.acquire("a", exclusive=exclusive, timeout=1) as fresh:
+            assert fresh.number == 1
+
+
+async def test_a_shared_resource_whose_body_raised_is_closed_by_its_last_user_and_joined_by_none(
+    virtual_clock,
+):
+    works, evictions = Works(), Evictions()
+    async with pool_of(works, on_evict=evictions) as pool:
+        async with pool.acquire("a", exclusive=False) as first:
+            with pytest.raises(KeyError):
+                async with pool.acquire("a", exclusive=False) as same:
+                    raise KeyError
+            assert same is first and not first.closed, "another task uses it"
+            async with pool.acquire("a", exclusive=False) as other:
+                assert other is not first
+            await virtual_clock.settle()
+            assert not first.closed
+        await virtual_clock.settle()
+        assert evictions == [("a", 0, "unhealthy")] and first.closed and not other.closed
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+async def test_a_shared_resource_whose_body_raised_is_checked_before_a_waiting_task_gets_it(
+    virtual_clock, healthy
+):
+    works = Works(check=1)
+    async with pool_of(works, max_per_key=1, check=works.check) as pool, anyio.create_task_group() as group:
+        with anyio.fail_after(10):
+            async with pool.acquire("a", exclusive=False) as first:
+                with suppress(KeyError):
+                    async with pool.acquire("a", exclusive=False):
+                        group.start_soon(works.use, pool.acquire("a"), 3)
+                        await virtual_clock.settle()
+                        raise KeyError
+                first.healthy = healthy
+            assert (virtual_clock.now(), first.checks) == (1, 1)
+            thing = await works.use(pool.acquire("a"))
+        assert (thing is first, virtual_clock.now()) == (healthy, 4)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_a_task_that_waits_for_itself_is_told(virtual_clock, exclusive):
+    works = Works()
+    async with pool_of(works, max_total=2) as pool, pool.acquire("a", exclusive=exclusive):
+        async with pool.acquire("b", exclusive=False), pool.acquire("b", exclusive=False):
+            with pytest.raises(PoolTimeout, match="this task holds 3 of them itself$"):
+                await works.use(pool.acquire("c", timeout=1))
+        with pytest.raises(PoolTimeout, match="this task holds 1 of them itself$"):
+            await works.use(pool.acquire("a", timeout=0))
+
+        async def other():
+            with pytest.raises(PoolTimeout, match="by 1 keys$"):
+                await works.use(pool.acquire("a", timeout=0))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(other)
 
 
 async def test_a_callback_that_fails_stops_nothing(virtual_clock, caplog):

@@ -13,7 +13,20 @@ import pytest
 from trio._core._run import SystemClock
 
 from tenure import CircuitOpen
-from tenure.local import Barrier, Bulkhead, CircuitBreaker, Queue, RWLock, SingleFlight, TokenBucket
+from tenure.local import (
+    Barrier,
+    Bulkhead,
+    CircuitBreaker,
+    KeyedLock,
+    KeyedPool,
+    Pool,
+    Queue,
+    Router,
+    RWLock,
+    SingleFlight,
+    Threads,
+    TokenBucket,
+)
 
 
 @pytest.mark.parametrize("offsets", [(1e6, 1e4), (1e4, 1e6)])
@@ -54,6 +67,14 @@ async def enter(block):
         await anyio.sleep_forever()
 
 
+async def take_or_wait(lock):
+    try:
+        taken = lock.write_nowait()
+    except anyio.WouldBlock:
+        taken = lock.write()
+    await enter(taken)
+
+
 async def spend(bucket):
     while True:
         await bucket.acquire()
@@ -62,6 +83,8 @@ async def spend(bucket):
 OBJECTS = {
     "bulkhead": (lambda: Bulkhead(1), lambda it: enter(it.enter())),
     "rwlock": (RWLock, lambda it: enter(it.write())),
+    "rwlock taken": (RWLock, take_or_wait),
+    "keyed lock": (KeyedLock, lambda it: enter(it.hold("key"))),
     "barrier": (lambda: Barrier(3), lambda it: it.wait()),
     "queue": (lambda: Queue(1), lambda it: it.get()),
     "bucket": (lambda: TokenBucket(1e-3), spend),
@@ -98,24 +121,107 @@ def elsewhere(backend, use):
 def test_a_task_that_would_wait_for_another_loop_is_refused(name, other):
     make, use = OBJECTS[name]
 
-    async def main():
-        with anyio.fail_after(20), pytest.raises(RuntimeError, match="belongs to another event loop"):
-            await use(it)
-
-    for backend in ("asyncio", "trio"):
-        it = make()
-        with elsewhere(other, lambda: use(it)):  # noqa: B023 - it ends before the next
-            anyio.run(main, backend=backend)
-
-    if name == "barrier":
-        it.reset()  # the party elsewhere was cancelled
-
     async def alone():
         with anyio.move_on_after(0.01) as scope:
             await use(it)
         assert scope.cancelled_caught
 
+    async def main():
+        named = f"^<{type(it).__name__}.* belongs to another event loop"
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match=named):
+            await use(it)
+
+    for backend in ("asyncio", "trio"):
+        it = make()
+        anyio.run(alone)  # a loop that has ended
+        if name == "barrier":
+            it.reset()
+        with elsewhere(other, lambda: use(it)):  # noqa: B023 - it ends before the next
+            anyio.run(main, backend=backend)
+
+    if name == "barrier":
+        it.reset()  # the party elsewhere was cancelled
     anyio.run(alone)  # when the other loop has ended, the object is free
+
+
+async def hold_open(block, use):
+    async with block as it:
+        await use(it)
+
+
+async def create(*_):
+    return object()
+
+
+async def for_ever(*_):
+    await anyio.sleep_forever()
+
+
+async def work_for_ever(router):
+    await router.put("a", 1)
+    await anyio.sleep_forever()
+
+
+OPENED = {
+    "pool": (
+        lambda: Pool(create, close=create, max_size=1, close_timeout=0.1),
+        lambda it: enter(it.acquire()),
+    ),
+    "keyed pool": (
+        lambda: KeyedPool(create, close=create, max_total=1, close_timeout=0.1),
+        lambda it: enter(it.acquire("k")),
+    ),
+    "router": (lambda: Router({"a": 1}, for_ever, max_size=1), lambda it: it.join()),
+    "threads": (lambda: Threads(1), lambda it: it.run(time.sleep, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_what_is_in_use_on_another_loop_refuses_waiters_by_its_name(name):
+    make, use = OPENED[name]
+    it = make()
+
+    async def main():
+        named = f"^<{type(it).__name__}.* belongs to another event loop"
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match=named):
+            await use(it)
+
+    there = work_for_ever if name == "router" else use
+    with elsewhere("asyncio", lambda: use(it) if name == "threads" else hold_open(it, there)):
+        anyio.run(main)
+
+
+@pytest.mark.parametrize("name", ["bulkhead", "rwlock", "keyed lock"])
+def test_a_holder_of_a_later_loop_of_the_same_thread_is_known(name):
+    make, use = OBJECTS[name]
+    it, held, over = make(), threading.Event(), threading.Event()
+
+    async def alone():
+        with anyio.move_on_after(0.01):
+            await use(it)
+
+    async def hold():
+        async with anyio.create_task_group() as group:
+            group.start_soon(use, it)
+            await anyio.wait_all_tasks_blocked()
+            held.set()
+            while not over.is_set():
+                await anyio.sleep(0.005)
+            group.cancel_scope.cancel()
+
+    def one_after_the_other():
+        anyio.run(alone)
+        anyio.run(hold)
+
+    thread = threading.Thread(target=one_after_the_other)
+    thread.start()
+    assert held.wait(20)
+    try:
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            anyio.run(use, it)
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

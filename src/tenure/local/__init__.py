@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._breaker import CircuitBreaker, CircuitBreakerStatistics
     from ._bulkhead import Bulkhead, BulkheadKindStatistics, BulkheadStatistics
     from ._coalescer import Coalescer, CoalescerStatistics
+    from ._keyed_lock import KeyedLock, KeyedLockStatistics
     from ._keyed_pool import KeyedPool, KeyedPoolStatistics
     from ._pool import Pool, PoolStatistics
     from ._pool_hooks import passes_check
@@ -39,6 +40,8 @@ __all__ = (
     "CoalescerStatistics",
     "Done",
     "Finished",
+    "KeyedLock",
+    "KeyedLockStatistics",
     "KeyedPool",
     "KeyedPoolStatistics",
     "Leak",
@@ -74,6 +77,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_breaker": "CircuitBreaker CircuitBreakerStatistics",
         "_bulkhead": "Bulkhead BulkheadKindStatistics BulkheadStatistics",
         "_coalescer": "Coalescer CoalescerStatistics",
+        "_keyed_lock": "KeyedLock KeyedLockStatistics",
         "_keyed_pool": "KeyedPool KeyedPoolStatistics",
         "_pool": "Pool PoolStatistics",
         "_pool_hooks": "passes_check",

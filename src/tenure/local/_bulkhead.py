@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
+from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._limits import seconds
-from tenure.waiting import Expired, Home, Line, checkpoint
+from tenure.waiting import Expired, Home, Line, checkpoint, this_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -190,8 +191,13 @@ class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None])
         bulkhead, state = self._bulkhead, self._state
         # while a call waits nothing is free, so a call that finds a free place overtakes none
         if bulkhead._in_use < bulkhead._limit:
-            if not bulkhead._home.thread:  # a waiter elsewhere has to know
-                bulkhead._home.bind()
+            # a waiter elsewhere has to know; on trio by the thread, since asking for the loop costs more
+            if (
+                not bulkhead._in_use
+                and bulkhead._home.run is not (loop := this_loop())
+                and (loop is not None or bulkhead._home.thread != get_ident())
+            ):
+                bulkhead._home.hold()
             bulkhead._take(state)
             try:
                 await checkpoint()

@@ -66,6 +66,9 @@ class _Batch(Generic[K, V]):
         self.due = last_due
         self.full = False
 
+    def __repr__(self) -> str:
+        return f"<Coalescer: a batch of {len(self.line)}>"
+
     def join(self, key: K, value: V) -> Waiter[tuple[K, V], Outcome[None]]:
         self.keys[key] += 1
         return self.line.join((key, value))

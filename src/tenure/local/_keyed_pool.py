@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import count
-from math import inf
-from typing import Generic, Literal, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from tenure.arguments import check_count, check_flag
-from tenure.errors import PoolClosed, PoolTimeout
-from tenure.local._lending import Lending, Loan
-from tenure.local._limits import check_callable, seconds
+from tenure.errors import PoolClosed
+from tenure.local._lending import SPOILT, Lending, Loan
+from tenure.local._limits import check_callable, check_key, seconds
 from tenure.local._pool_hooks import Hooks, bounded
 from tenure.local._pool_state import PoolState
 from tenure.local._subpool import Asked, KeyedEntry, SlotQueue, SubPool, Want
@@ -102,16 +102,16 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`, or closed with neither; a
-    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource
-    is reset when the last of its users has left; without `reset`, and if a body raised, it is checked before it is lent
-    again, or closed if there is no `check`. After a fork the child has to open a pool of its own.
+    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. For a
+    shared resource this is done when the last of its users has left, and a body that was cancelled is one that raised.
+    After a fork the child has to open a pool of its own.
 
     `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that dependent
     code can be informed of the reason: "idle", "lifetime", "room" (another key needed its slot), "unhealthy" (failed
     its check), "reset failed" or "cancelled" (a body, check or reset was, and its state is unknown). It may be async;
     `close_timeout` limits it too.
 
-    What a function raises is logged with its traceback, as a warning of the logger "tenure". `observer` gets the events
+    What a function raises is logged as a warning of the logger "tenure". `observer` gets the events
     `pool.created` (key, seconds), `pool.closed` (key, reason, age), `pool.create_failed`, `pool.check_failed`,
     `pool.reset_failed`, `pool.close_failed` and `pool.on_evict_failed` (key, error), and `pool.leak` (key, task,
     seconds, where), which is logged too. Besides the above, reasons are "closed" and "closed while lent".
@@ -185,11 +185,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         body, see `KeyedPool`. Leaving is not cancelled.
         """
         limit = seconds("timeout", timeout, zero=True)
-        try:
-            hash(key)
-        except TypeError:
-            raise TypeError(f"key must be hashable, not {key!r}") from None
-        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), limit)
+        want = Asked(check_key(key), check_flag("exclusive", exclusive))
+        return Loan(self, want, limit) if exclusive else SharedLoan(self, want, limit)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""
@@ -244,7 +241,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     def _subpool(self, key: K) -> SubPool[K, T]:
         subpool = self._subpools.get(key)
         if subpool is None:
-            subpool = self._subpools[key] = SubPool(key, self._left)
+            subpool = self._subpools[key] = SubPool(key, self._left, self._home)
         return subpool
 
     def _take(self, want: Asked[K]) -> KeyedEntry[K, T] | None:
@@ -279,8 +276,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     def _is_due(self, entry: KeyedEntry[K, T]) -> bool:
         return entry.subpool.shared is not entry and super()._is_due(entry)
 
-    def _timed_out(self, want: Asked[K], timeout: float) -> PoolTimeout:
-        return PoolTimeout(f"{want.key!r}: no resource within {timeout:g} s: {self._summary_of(want.key)}")
+    def _timed_out(self, want: Asked[K], timeout: float) -> str:
+        return f"{want.key!r}: no resource within {timeout:g} s: {self._summary_of(want.key)}"
 
     def _summary_of(self, key: K) -> str:
         subpool = self._subpools.get(key)
@@ -385,19 +382,18 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             await super()._come_back_from(want, entry, error)
             return
         if error is not None:
-            entry.since = -inf  # to be checked when it is lent next
-        hooks, subpool = self._hooks, entry.subpool
-        spoilt = entry.since == -inf and hooks.check is None and hooks.reset is None
-        if spoilt and subpool.shared is entry:
+            entry.since = SPOILT
+        hooks, subpool, last = self._hooks, entry.subpool, entry.users == 1
+        if subpool.shared is entry and (
+            last or (entry.since == SPOILT and hooks.check is hooks.reset is None)
+        ):
             subpool.shared = None  # no further task joins
-        if entry.users > 1 or not (spoilt or hooks.reset) or entry not in subpool.lent:
-            self._give_back(entry)
-        elif spoilt:
-            self._drop(entry, "unhealthy")
+        if last and entry in subpool.lent:
+            # a task that was cancelled may have been one of many
+            ended = error if isinstance(error, Exception | GeneratorExit) else None
+            await super()._come_back_from(want, entry, ended)
         else:
-            if subpool.shared is entry:
-                subpool.shared = None  # no task joins during a reset
-            await super()._come_back_from(want, entry, error)
+            self._give_back(entry)
 
     # slots
 
@@ -459,7 +455,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
 
     def _failed(self, subpool: SubPool[K, T], error: Exception) -> None:
         self._create_failures += 1
-        self._reporter.warn("pool.create_failed", key=subpool.key, error=error)
+        self._reporter.warn_briefly("pool.create_failed", key=subpool.key, error=error)
         subpool.line.fail_all(lambda: error)
 
     # closing
@@ -491,3 +487,27 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         self._evicted += reason == "room"
         entry.subpool.closing -= 1
         self._look_at(entry.subpool)
+
+
+class SharedLoan(Loan[T]):
+    """A loan of a resource that other tasks may have too."""
+
+    __slots__ = ("_sharer",)
+
+    async def __aenter__(self) -> T:
+        """Borrow a resource. Cancellation: nothing is borrowed."""
+        resource = await super().__aenter__()
+        entry = cast("KeyedEntry[Any, T]", self._entry)
+        self._sharer = entry.task
+        entry.task = None
+        entry.sharers.append(self._sharer)
+        return resource
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the resource back. Cancellation: as for a `Loan`."""
+        entry = cast("KeyedEntry[Any, T] | None", self._entry)
+        if entry is not None:
+            entry.sharers.remove(self._sharer)
+        await super().__aexit__(kind, error, trace)

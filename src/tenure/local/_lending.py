@@ -16,27 +16,28 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 import anyio
 
 from tenure.arguments import AsyncBlock, NotAwaited, check_count
-from tenure.errors import BulkheadFull
+from tenure.errors import BulkheadFull, PoolTimeout
 from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
 from tenure.local._pool_loans import Loans
-from tenure.waiting import Expired, checkpoint, now
+from tenure.waiting import Expired, checkpoint, now, this_task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tenure.errors import PoolTimeout
     from tenure.local._pool_hooks import Hooks
     from tenure.local._pool_loans import Borrower, Leak
     from tenure.local._pool_state import PoolState
     from tenure.upkeep import Job
 
-__all__ = ("Lending", "Loan")
+__all__ = ("SPOILT", "Lending", "Loan")
 
 T = TypeVar("T")
 W = TypeVar("W")
 E = TypeVar("E", bound=Entry[Any])
+SPOILT = -inf
+"""The time at which a resource was last known to be good, when a body raised."""
 
 
 class Lending(PoolLifecycle, Generic[T, W, E]):
@@ -56,6 +57,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._reaper: Job | None = None
+        self._last_error: Exception | None = None
         self._created: int = 0
         self._create_failures: int = 0
         self._closed = self._timeouts = self._refused = 0
@@ -79,7 +81,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         """Hand a resource in order to the next waiter, or keep it."""
 
     @abstractmethod
-    def _timed_out(self, want: W, timeout: float) -> PoolTimeout:
+    def _timed_out(self, want: W, timeout: float) -> str:
         """Describe why nothing could be had."""
 
     @abstractmethod
@@ -113,7 +115,10 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         with suppress(Expired):
             return await self._stand_in_line(want, remaining)
         self._timeouts += 1
-        raise self._timed_out(want, timeout)
+        task = this_task()
+        held = sum(entry.held_by(task) for entry in self._state.lent)
+        itself = f"; this task holds {held} of them itself" if held else ""
+        raise PoolTimeout(f"{self._timed_out(want, timeout)}{itself}") from self._last_error
 
     async def _checked(self, want: W, entry: E | None) -> E | None:
         while entry is not None and self._is_due(entry):
@@ -160,20 +165,22 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._give_back(entry)
 
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
-        """Take back a resource that needs a reset, or whose body raised.
+        """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
         """
         hooks = self._hooks
         closing = self._phase == "closing"
+        if error is not None:
+            entry.since = SPOILT
         if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):
             self._drop(entry, "cancelled")
-        elif error is not None and hooks.check is None:
+        elif entry.since == SPOILT and hooks.check is None:
             self._drop(entry, "unhealthy")
-        elif error is None or closing or await self._passes("check", entry, shield=True):
+        elif entry.since > SPOILT or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
     # closing, many at a time
@@ -255,8 +262,9 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
                 pool._give_back(entry)
                 raise
         self._entry = entry
+        entry.task = this_task()
         if pool._loans.noted:
-            self._borrower = pool._loans.begin(2, entry.fields)
+            self._borrower = pool._loans.begin(entry.fields)
         return entry.resource
 
     async def __aexit__(
@@ -266,10 +274,12 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")
+        entry.task = None
         pool = self._pool
         if self._borrower is not None:
             pool._loans.end(self._borrower)
-        if error is None and pool._hooks.reset is None:
-            pool._come_back(entry)
+        if error is None and pool._hooks.reset is None and entry.since > SPOILT:
+            entry.since = entry.idle_from = now()  # `_come_back`, without the call
+            pool._give_back(entry)
         else:
             await pool._come_back_from(self._want, entry, error)

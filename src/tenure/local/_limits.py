@@ -1,11 +1,14 @@
-"""The checks of durations and functions."""
+"""The checks of durations, functions and keys."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from math import inf
+from typing import TypeVar
 
-__all__ = ("check_callable", "seconds")
+__all__ = ("check_callable", "check_key", "seconds")
+
+K = TypeVar("K")
 
 
 def seconds(name: str, value: object, *, zero: bool = False) -> float:
@@ -27,3 +30,12 @@ def check_callable(name: str, value: object, *, optional: bool = False) -> None:
     """Refuse a value that cannot be called; None passes if it is optional."""
     if not (callable(value) or (optional and value is None)):
         raise TypeError(f"{name} must be a function, not {value!r}")
+
+
+def check_key(key: K) -> K:
+    """Refuse a key that cannot be hashed."""
+    try:
+        hash(key)
+    except TypeError:
+        raise TypeError(f"key must be hashable, not {key!r}") from None
+    return key

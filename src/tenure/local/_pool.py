@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 
 from tenure.arguments import check_count
-from tenure.errors import PoolClosed, PoolTimeout
+from tenure.errors import PoolClosed
 from tenure.local._lending import Lending, Loan
 from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
@@ -109,7 +109,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as
     its cause.
 
-    What a function raises is logged with its traceback, as a warning of the logger "tenure". `observer` gets the events
+    What a function raises is logged as a warning of the logger "tenure". `observer` gets the events
     `pool.created` (seconds), `pool.closed` (reason, age), `pool.create_failed`, `pool.check_failed`,
     `pool.reset_failed` and `pool.close_failed` (error), and `pool.leak` (task, seconds, where), which is logged too.
     Reasons are "idle", "lifetime", "unhealthy", "reset failed", "cancelled", "reloaded", "resized", "closed" and
@@ -163,10 +163,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             checks=check is not None,
         )
         super().__init__(hooks, state, max_waiting=max_waiting, leak_after=leak_after)
-        self._line: Line[None, Entry[T]] = Line(self._left)
+        self._line: Line[None, Entry[T]] = Line(self._left, self._home)
         self._creator: Job | None = None
         self._resting: CancelScope | None = None
-        self._last_error: Exception | None = None
 
     def acquire(self, timeout: float | None = None) -> AbstractAsyncContextManager[T]:
         """Borrow a resource for a block: ``async with pool.acquire(timeout=10) as resource``.
@@ -262,7 +261,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         state = self._state
         while state.idle:
             time = now()
-            entry = state.newest()
+            entry = next(reversed(state.idle))  # the most recently used, so that unneeded ones grow idle
             worn = state.worn(entry, time)
             if worn is None:
                 state.lend(entry, time)
@@ -287,10 +286,8 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         served = max(0, self._state.max_size - len(self._state.lent) + self._state.checking)
         return len(self._line) - served >= most and sum(1 for _ in self._line) - served >= most
 
-    def _timed_out(self, want: None, timeout: float) -> PoolTimeout:  # noqa: ARG002
-        error = PoolTimeout(f"no resource within {timeout:g} s: {self._summary()}")
-        error.__cause__ = self._last_error
-        return error
+    def _timed_out(self, want: None, timeout: float) -> str:  # noqa: ARG002
+        return f"no resource within {timeout:g} s: {self._summary()}"
 
     def _left(self, waiter: Waiter[None, Entry[T]]) -> None:
         if waiter.granted:
@@ -375,7 +372,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     def _failed(self, error: Exception) -> None:
         self._last_error = error
         self._create_failures += 1
-        self._reporter.warn("pool.create_failed", error=error)
+        self._reporter.warn_briefly("pool.create_failed", error=error)
         if not self._state.lent:
             self._line.fail_all(lambda: error)
 

@@ -115,7 +115,7 @@ class Hooks(Generic[T]):
         assert function is not None
 
         def failed(error: Exception) -> None:
-            self.reporter.warn(f"pool.{hook}_failed", **fields, error=error)
+            self.reporter.warn_briefly(f"pool.{hook}_failed", **fields, error=error)
 
         return await passes_check(
             self._check_timeout, function, resource, shield=shield, what=hook, failed=failed
@@ -126,4 +126,4 @@ class Hooks(Generic[T]):
         try:
             await bounded("close", self.close_timeout, self._close, resource)
         except Exception as error:  # noqa: BLE001 - it is gone all the same
-            self.reporter.warn("pool.close_failed", **fields, error=error)
+            self.reporter.warn_briefly("pool.close_failed", **fields, error=error)

@@ -16,7 +16,7 @@ from tenure.arguments import AsyncBlock
 from tenure.errors import PoolClosed
 from tenure.observe import Reporter
 from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line, Waiter, checkpoint
+from tenure.waiting import Home, Line, Waiter, checkpoint
 
 __all__ = ("PoolLifecycle",)
 
@@ -35,7 +35,8 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         self._phase = "new"
         self._is_of_parent = False
         self._upkeep: Upkeep | None = None
-        self._emptied: Line[None, None] = Line(_nothing)
+        self._home = Home(self)
+        self._emptied: Line[None, None] = Line(_nothing, self._home)
 
     @staticmethod
     def after_fork() -> None:
@@ -115,6 +116,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         if self._phase != "new":
             raise RuntimeError("a pool can be opened only once; make a new one")
         self._phase = "opening"
+        self._home.bind()
         _opened.add(self)
         try:
             async with in_one_task("pool"), unwrapped_task_group() as group:

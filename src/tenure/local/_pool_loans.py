@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
-import traceback
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,17 @@ import anyio
 from tenure.waiting import now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from types import CodeType
 
     from tenure.observe import Reporter
 
 __all__ = ("Borrower", "Leak", "Loans")
 
-FRAMES = 12
+FRAMES = 5
+_LIBRARIES = {"anyio", "asyncio", "contextlib", "tenure"}
+# below these frames is the call that runs the loop
+_LOOPS = ("asyncio.base_events", "asyncio.events", "asyncio.runners", "trio._core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +36,16 @@ class Leak:
     seconds: float
     """The seconds since the resource was lent."""
     where: str
-    """The place of the call: the innermost frames, as a traceback prints them."""
+    """The calls that led there, in one line, innermost last, with its line of code."""
 
 
 class Borrower:
     """The task that took a resource, recorded when it is taken; its text is made on demand."""
 
-    __slots__ = ("_stack", "_task", "fields", "reported", "since")
+    __slots__ = ("_calls", "_task", "fields", "reported", "since")
 
-    def __init__(self, frames_up: int, fields: Mapping[str, object]) -> None:
-        frames = traceback.walk_stack(sys._getframe(frames_up + 1))  # pyright: ignore[reportPrivateUsage]
-        self._stack = traceback.StackSummary.extract(frames, limit=FRAMES, lookup_lines=False)
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self._calls = list(islice(_calls_of_the_user(), FRAMES))
         self._task = anyio.get_current_task().name or "unnamed"
         self.fields = fields
         self.since = now()
@@ -49,7 +53,26 @@ class Borrower:
 
     def leak(self, time: float) -> Leak:
         """Describe the loan."""
-        return Leak(self._task, time - self.since, "".join(reversed(self._stack.format())))
+        where = " > ".join(
+            f"{code.co_filename}:{line} in {code.co_name}" for code, line in reversed(self._calls)
+        )
+        if self._calls:
+            code, line = self._calls[0]
+            where += f": {linecache.getline(code.co_filename, line).strip()}"
+        return Leak(self._task, time - self.since, where)
+
+
+def _calls_of_the_user() -> Iterator[tuple[CodeType, int]]:
+    """Go outwards through the calls of this task that are not made by a library between it and the event loop."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        package = module.partition(".")[0]
+        if module.startswith(_LOOPS):
+            return
+        if package not in _LIBRARIES:
+            yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
 
 
 class Loans:
@@ -66,9 +89,9 @@ class Loans:
         self._borrowers: dict[Borrower, None] = {}
         self.noted = leak_after < inf
 
-    def begin(self, frames_up: int, fields: Mapping[str, object]) -> Borrower:
-        """Record a loan that was taken `depth` frames above the caller."""
-        borrower = Borrower(frames_up, fields)
+    def begin(self, fields: Mapping[str, object]) -> Borrower:
+        """Record a loan of the running task."""
+        borrower = Borrower(fields)
         self._borrowers[borrower] = None
         return borrower
 

@@ -79,7 +79,7 @@ class PoolState(Generic[E]):
         """True if there are more than `max_size`, which was made smaller, even without the resources being
         closed.
         """
-        return self.size - self.closing > self.max_size
+        return len(self.idle) + len(self.lent) + self.creating > self.max_size
 
     @property
     def short(self) -> bool:
@@ -94,10 +94,6 @@ class PoolState(Generic[E]):
         """Put a new entry into the slot in which it was created; it is lent."""
         self.creating -= 1
         self.lent[entry] = None
-
-    def newest(self) -> E:
-        """Return the idle entry to be lent next: the most recently used, so that unneeded entries grow idle."""
-        return next(reversed(self.idle))
 
     def lend(self, entry: E, now: float) -> None:
         """Lend an idle entry."""

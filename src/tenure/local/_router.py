@@ -15,7 +15,7 @@ from tenure.arguments import AsyncBlock, check_count
 from tenure.local._queue import Queue
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line, apart
+from tenure.waiting import Home, Line, apart
 
 __all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
 
@@ -89,13 +89,14 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
         self._max_size = max_size
         self._workers: dict[K, _KindWorkers[T]] = self._new_workers()
         self._open = False
-        self._enlisting: Line[None, None] = Line(lambda _: None)
+        self._enlisting: Line[None, None] = Line(lambda _: None, Home(self))
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         """Start the workers; see the class for what leaving does."""
         async with in_one_task("router"), unwrapped_task_group() as group:
             self._workers = self._new_workers()
+            self._enlisting.home.bind()
             upkeep = Upkeep(group)
             for kind, workers in self._workers.items():
                 for _ in range(workers.size):

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import BrokenResourceError, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.waiting import NOTHING, Home, Line, TaskEnd, checkpoint, this_task_end
+from tenure.waiting import NOTHING, Home, Line, TaskEnd, checkpoint, this_loop, this_task_end
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -185,8 +186,13 @@ class RWLock:
         if not self._goes_in(task, line):
             await line.wait(self._join(line, task))
             return
-        if not line.home.thread:  # a waiter elsewhere has to know
-            line.home.bind()
+        # a waiter elsewhere has to know; on trio by the thread, since asking for the loop costs more
+        if (
+            len(self._holders) == 1
+            and line.home.run is not (loop := this_loop())
+            and (loop is not None or line.home.thread != get_ident())
+        ):
+            line.home.hold()
         try:
             await checkpoint()
         except BaseException:
@@ -199,6 +205,8 @@ class RWLock:
             self._refuse(None)
         if not self._goes_in(task, line):
             raise WouldBlock
+        if len(self._holders) == 1 and line.home.thread != get_ident():
+            line.home.hold()
         return TakenTurn(self, task)
 
     def _refuse(self, entered_by: object) -> None:

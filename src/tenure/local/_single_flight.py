@@ -66,6 +66,9 @@ class _Flight:
         if after is not None:
             self.begins_after = after.ended = anyio.Event()
 
+    def __repr__(self) -> str:
+        return f"<SingleFlight: the call for {self.key!r}>"
+
     def land(self, outcome: Outcome[Any] | None) -> None:
         """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
         if outcome is None:

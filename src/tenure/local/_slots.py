@@ -1,4 +1,4 @@
-"""Weighted slots over a `Line`: the counting that bulkheads, pools and thread limits have in common.
+"""Weighted slots over a `Line`: the counting that thread limits need.
 
 First come first served with weights, as tokio's semaphore has it: a heavy waiter at the head of the line
 holds up the light ones behind it, so it cannot starve, and no newcomer takes a free slot past the line.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anyio import WouldBlock
 
 from tenure.arguments import check_count
-from tenure.waiting import Line, checkpoint
+from tenure.waiting import Home, Line, checkpoint
 
 if TYPE_CHECKING:
     from tenure.waiting import Waiter
@@ -27,11 +27,11 @@ class Slots:
 
     __slots__ = ("_in_use", "_limit", "_line")
 
-    def __init__(self, limit: int) -> None:
-        """Make `limit` free slots (at least 1); outside a running loop too."""
+    def __init__(self, limit: int, owner: object = None) -> None:
+        """Make `limit` free slots (at least 1); outside a running loop too. `owner` is for messages."""
         self._limit = check_count("limit", limit)
         self._in_use = 0
-        self._line: Line[int, None] = Line(self._left)
+        self._line: Line[int, None] = Line(self._left, Home(owner or self))
 
     @property
     def limit(self) -> int:
@@ -60,7 +60,7 @@ class Slots:
             self._refuse(n)
         if not self.fits(n):
             raise WouldBlock
-        self._in_use += n
+        self._begin(n)
 
     async def take(self, n: int = 1) -> None:
         """Take `n` slots, after all earlier tasks; ValueError for an `n` that can never be had.
@@ -74,7 +74,7 @@ class Slots:
         if self._in_use + n > self._limit or self._line:
             await self._line.wait(self._line.join(n))
             return
-        self._in_use += n
+        self._begin(n)
         try:
             await checkpoint()
         except BaseException:
@@ -95,6 +95,11 @@ class Slots:
 
     def __repr__(self) -> str:
         return f"<Slots {self._in_use}/{self._limit} in use, {len(self._line)} waiting>"
+
+    def _begin(self, n: int) -> None:
+        if not self._in_use:
+            self._line.home.hold()  # a waiter elsewhere has to know
+        self._in_use += n
 
     def _let_in(self) -> None:
         line = self._line

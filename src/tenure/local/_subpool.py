@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from tenure.upkeep import Job
-    from tenure.waiting import Waiter
+    from tenure.waiting import Home, Waiter
 
 __all__ = ("Asked", "KeyedEntry", "SlotQueue", "SubPool", "Want")
 
@@ -24,12 +24,18 @@ T = TypeVar("T")
 class KeyedEntry(Entry[T], Generic[K, T]):
     """A resource of a keyed pool."""
 
-    __slots__ = ("subpool", "users")
+    __slots__ = ("sharers", "subpool", "users")
 
     def __init__(self, subpool: SubPool[K, T], resource: T, *, now: float, expires: float) -> None:
         super().__init__(resource, now=now, expires=expires)
         self.subpool = subpool
         self.users = 1
+        self.sharers: list[object] = []
+        """The tasks that share it."""
+
+    def held_by(self, task: object) -> int:
+        """Count the loans of this resource to a task."""
+        return super().held_by(task) + self.sharers.count(task)
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -57,9 +63,11 @@ class SubPool(Generic[K, T]):
 
     __slots__ = ("closing", "creator", "idle", "key", "lent", "line", "probing", "shared")
 
-    def __init__(self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None]) -> None:
+    def __init__(
+        self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None], home: Home
+    ) -> None:
         self.key = key
-        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave)
+        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave, home)
         self.idle: dict[KeyedEntry[K, T], None] = {}
         """The idle ones, the most recently used last."""
         self.lent: dict[KeyedEntry[K, T], None] = {}

@@ -148,7 +148,7 @@ class Threads:
         """Make the limit; threads are started when they are needed. Outside a running loop too."""
         check_count("max_workers", max_workers)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
-        self._slots = Slots(max_workers)
+        self._slots = Slots(max_workers, self)
         self._reporter = Reporter()
         self._abandoned = self._refused = 0
         self._returned: deque[_Call] = deque()

@@ -86,17 +86,22 @@ class Reporter:
         self._log(logging.WARNING, event, fields)
         self.notice(event, **fields)
 
+    def warn_briefly(self, event: str, /, **fields: object) -> None:
+        """Report a problem in one line, since there may be many at once; with the traceback at the level DEBUG."""
+        self._log(logging.WARNING, event, fields, brief=not _logger.isEnabledFor(logging.DEBUG))
+        self.notice(event, **fields)
+
     def settle(self) -> None:
         """Log how many lines were left out so far."""
         self._waits = False
         self._rate.settle()
 
-    def _log(self, level: int, event: str, fields: Mapping[str, object]) -> None:
+    def _log(self, level: int, event: str, fields: Mapping[str, object], *, brief: bool = False) -> None:
         if not _logger.isEnabledFor(level):
             return
         kind = f"{event} queue={fields['queue']}" if "queue" in fields else event
         if self._rate.allows(kind):
-            _write(level, event, fields)
+            _write(level, event, fields, brief=brief)
         elif not self._waits:
             self._waits = True
             if self._later is not None:
@@ -106,9 +111,9 @@ class Reporter:
                 weakref.finalize(self, self._rate.settle)
 
 
-def _write(level: int, event: str, fields: Mapping[str, object]) -> None:
+def _write(level: int, event: str, fields: Mapping[str, object], *, brief: bool = False) -> None:
     facts = [f"{name}={_shown(value)}" for name, value in fields.items()]
-    log(level, " ".join([event, *facts]), fields)
+    log(level, " ".join([event, *facts]), fields, brief=brief)
 
 
 def _left_out(kind: str, count: int) -> None:
@@ -118,11 +123,19 @@ def _left_out(kind: str, count: int) -> None:
 
 
 def log(
-    level: int, text: str, fields: Mapping[str, object] = MappingProxyType({}), *, stack: str = ""
+    level: int,
+    text: str,
+    fields: Mapping[str, object] = MappingProxyType({}),
+    *,
+    stack: str = "",
+    brief: bool = False,
 ) -> None:
-    """Log a line of tenure. Raises nothing: an exception of the user's filter or handler is printed to stderr."""
+    """Log a line of tenure, without the traceback of the error if `brief`. Raises nothing: an exception of the user's
+    filter or handler is printed to stderr.
+    """
     try:
-        write_record(_logger, level, text, fields, exc_info(fields.get("error")), stack)
+        problem = None if brief else exc_info(fields.get("error"))
+        write_record(_logger, level, text, fields, problem, stack)
     except Exception:  # noqa: BLE001 - printed, as `logging` does itself where a handler lets it
         stderr = sys.stderr
         # a service may have none, or a closed one

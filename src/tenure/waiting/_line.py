@@ -108,8 +108,10 @@ class Waiter(Generic[T, V]):
 class Home:
     """The event loop of the waiters of an object, and its thread. Lines of one object share it.
 
-    A later loop may take over; a loop in another thread only when the loop before has ended. Objects that are taken
-    without waiting `bind` at the first time at least, so that a waiter learns at once of a holder elsewhere.
+    A later loop may take over; a loop in another thread only when the loop before has ended. An object that is taken
+    without waiting notes the loop of its first holder (`hold`), so that a waiter elsewhere is refused at once. On trio
+    the thread alone is looked at: after a loop that has ended, a later loop of that thread is not noted, and a waiter
+    in another thread is only woken.
     """
 
     __slots__ = ("_call", "_owner", "run", "thread")
@@ -123,15 +125,20 @@ class Home:
 
     def bind(self) -> None:
         """Note the running loop. RuntimeError if the loop noted before runs in another thread."""
-        run, thread = this_run(), get_ident()
-        if run is self.run:
+        if this_run() is self.run:
             return
-        if self.thread not in (0, thread) and runs(self.run):
+        if self.thread not in (0, get_ident()) and runs(self.run):
             owner = getattr(getattr(self._owner, "func", self._owner), "__self__", self._owner)
             raise RuntimeError(
                 f"{owner!r} belongs to another event loop, which runs in another thread: make one for each loop"
             )
-        self.run, self.thread, self._call = run, thread, loop_caller()
+        self.hold()
+
+    def hold(self) -> None:
+        """Note the running loop, whatever was noted before: nobody waits, and nobody holds anything."""
+        run = this_run()
+        if run is not self.run and run is not None:
+            self.run, self.thread, self._call = run, get_ident(), loop_caller()
 
     def wake(self, parked: Parked) -> None:
         """Wake a task, from whatever thread."""
