@@ -15,7 +15,6 @@ FOR_OTHER_ROOMS = {
     "answering",
     "break_holder",
     "check_group",
-    "check_selection",
     "check_observer",
     "edit_task",
     "dead_letter_worker",

@@ -70,7 +70,10 @@ async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store
                 await queue.put_in(db, "a3", group="")
             await queue.put_in(db, "b0", group="b")
             await queue.put_in(db, "plain")
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0), GroupStatistics("b", 1, 0, 0)]
+    assert (await queue.groups().page()).records == [
+        GroupStatistics("a", 2, 0, 0),
+        GroupStatistics("b", 1, 0, 0),
+    ]
     async with queue.take() as one, queue.take() as two, queue.take() as three:
         taken = {task.group: task.payload for task in (one, two, three)}
         assert taken == {"a": "a1", "b": "b0", None: "plain"}
@@ -83,7 +86,7 @@ async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store
     async with queue.take(0) as task:
         assert task.payload == "a2"
     assert await state_of(queue) == {"done": 5}
-    assert await queue.groups() == []
+    assert (await queue.groups().page()).records == []
 
 
 async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begin):
@@ -95,7 +98,7 @@ async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begi
                 await task.complete_in(db)
                 await queue.put_in(db, "b0", group="b")
                 raise ZeroDivisionError
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0)]
+    assert (await queue.groups().page()).records == [GroupStatistics("a", 2, 0, 0)]
     for name in ("a0", "a1"):
         async with queue.take() as task:
             assert task.payload == name
@@ -125,4 +128,4 @@ async def test_the_commit_wakes_those_that_wait_for_the_group(store, db, begin):
             with begin():
                 await task.complete_in(db)
     assert taken == ["a1"]
-    assert await queue.groups() == [GroupStatistics("a", 1, 0, 0)]
+    assert (await queue.groups().page()).records == [GroupStatistics("a", 1, 0, 0)]

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
         BarrierStatistics,
         Child,
         ChildItem,
-        ChildPage,
         ChildRecord,
         Children,
         Claim,
@@ -76,10 +75,11 @@ if TYPE_CHECKING:
         LeasedTask,
         Limit,
         LimiterState,
+        Listing,
         Lock,
-        LockStatus,
         LuaGuard,
         MoreOptions,
+        Page,
         PooledResource,
         PutOptions,
         QueueFigures,
@@ -100,7 +100,6 @@ if TYPE_CHECKING:
         SqlGuard,
         Task,
         TaskChanges,
-        TaskPage,
         TaskRecord,
         Term,
         Worker,
@@ -121,7 +120,6 @@ __all__ = (
     "CapacityMismatch",
     "Child",
     "ChildItem",
-    "ChildPage",
     "ChildRecord",
     "Children",
     "CircuitOpen",
@@ -143,12 +141,13 @@ __all__ = (
     "LeasedTask",
     "Limit",
     "LimiterState",
+    "Listing",
     "Lock",
-    "LockStatus",
     "LuaGuard",
     "MoreOptions",
     "MsgspecCodec",
     "OutcomeUnknown",
+    "Page",
     "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
@@ -183,7 +182,6 @@ __all__ = (
     "TaskChanges",
     "TaskFailed",
     "TaskNotWaiting",
-    "TaskPage",
     "TaskRecord",
     "TenureError",
     "Term",
@@ -211,12 +209,12 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
+            Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildRecord Children Claim
             Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
-            LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
+            LeasedTask Limit LimiterState Listing Lock LuaGuard MoreOptions Page PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
             RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
-            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -821,7 +821,7 @@ def test_misuse_is_reported_in_a_line(misused, words, line):
 
 
 @pytest.mark.parametrize("listing", ["show", "dead"])
-@pytest.mark.parametrize("place", ["nowhere", "9" * 600])
+@pytest.mark.parametrize("place", ["nowhere", "9" * 1200])
 def test_a_place_that_no_page_returned_is_misuse(inhabitant, misused, url, listing, place):
     put(inhabitant)
     assert "--after: " in misused("queue", listing, "mail", f"--after={place}", "--store", url)

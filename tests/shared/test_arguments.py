@@ -100,7 +100,7 @@ async def use_everything(store):
     await queue.put_many([Item(1, two, Seconds(0))], cursor=(name, 1))
     await queue.purge("waiting")
     dead = await put_dead(queue)
-    assert len(await queue.dead(after=Number.ONE - 1, limit=two)) == 1
+    assert len((await queue.tasks("dead", limit=two).page(limit=two)).records) == 1
     assert await queue.requeue([type(one)(one)]) == 0
     assert await queue.requeue([dead]) == 1
 
@@ -236,8 +236,8 @@ COUNTS = {
     "max_deliveries": lambda store, queue, n: WorkQueue(store, "x", max_deliveries=n),
     "max_payload": lambda store, queue, n: WorkQueue(store, "x", max_payload=n),
     "priority": lambda store, queue, n: queue.put(1, priority=n or None),
-    "limit": lambda store, queue, n: queue.browse("dead", limit=n),
-    "after": lambda store, queue, n: queue.dead(after=n or None),
+    "limit": lambda store, queue, n: queue.tasks("dead").page(limit=n),
+    "limit of a listing": lambda store, queue, n: queue.tasks("dead", limit=0 if n is None else n),
     "task_id of cancel": lambda store, queue, n: queue.cancel(n),
     "task_id of result": lambda store, queue, n: queue.result(n),
     "task_ids": lambda store, queue, n: queue.requeue([n]),

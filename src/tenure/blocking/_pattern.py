@@ -19,17 +19,21 @@ from functools import partial, wraps
 from operator import methodcaller
 from threading import local
 from types import TracebackType
-from typing import Any, Generic, cast, get_origin
+from typing import Any, Generic, TypeVar, cast, get_origin
 from weakref import ref
 
+from tenure import shared
 from tenure.arguments import AsyncBlock, SyncBlock, check_timeout
 from tenure.dbapi import Completed
+from tenure.engine import CAP
 from tenure.store import Store as AsyncStore
 
 from ._block import Block
 from ._portal import Portal
 from ._request import PortalEnded
 from ._store import Store
+
+R = TypeVar("R")
 
 _LIMITED = "Raises `TimeoutError` after `{}` seconds (None: never), with the effects of an interruption."
 
@@ -168,6 +172,38 @@ class Pattern(SyncProxy):
         return blocks.pop().__exit__(*error)
 
 
+class Listing(Generic[R]):
+    """Records in an order: `for record in queue.tasks("dead")`, or page by page, as `tenure.Listing` has them.
+
+    Thread safety: any; an iterator belongs to one thread at a time.
+    """
+
+    def __init__(self, pattern: Pattern, make: Callable[[Any], shared.Listing[R]]) -> None:
+        self._pattern = pattern
+        self._make = make
+        self.limit: int = make(pattern._inside).limit
+
+    def __iter__(self) -> Iterator[R]:
+        after, left = None, self.limit
+        while left > 0:
+            page = self.page(after, min(CAP, left))
+            yield from page.records
+            after, left = page.next, left - len(page.records)
+            if after is None:
+                return
+
+    def page(self, after: str | None = None, limit: int = 100) -> shared.Page[R]:
+        """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
+
+        Raises as the asynchronous one. Interruption: no effect.
+        """
+
+        async def read(store: AsyncStore) -> shared.Page[R]:
+            return await self._make(self._pattern.inside(store)).page(after, limit)
+
+        return self._pattern._store.call(read)
+
+
 class _Exit:
     """The descriptor of `__exit__`, which makes a function for each `with lock`.
 
@@ -285,6 +321,9 @@ def _member(
         Pattern.__init__(other, self._owner, lambda owner: change(self._make(owner)))
         return other
 
+    def listed(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        return Listing(self, methodcaller(name, *args, **kwargs))
+
     made: Any
     if inspect.iscoroutinefunction(member):
         made = waits
@@ -292,6 +331,8 @@ def _member(
         made = block
     elif returned.startswith("Completed"):
         made = in_transaction
+    elif returned.startswith("Listing"):
+        made = listed
     elif returned == "Self":
         made = derived
     else:

@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 
     from ._guard import LuaGuard, SqlGuard
     from ._lease import Hold, HoldRequest, Lease
+    from ._listing import Listing, Page
     from .holds._barrier import Arrival, Barrier, BarrierStatistics
     from .holds._claim import Claim
     from .holds._election import Election, Term
     from .holds._leader_changes import LeaderChanges
-    from .holds._lock import HolderInfo, Lock, LockStatus, break_holder
+    from .holds._lock import HolderInfo, Lock, break_holder
     from .holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
-    from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
+    from .queue._child_records import ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._dead_letters import DeadLetters
     from .queue._editing import edit_task
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue, queue_of
-    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
+    from .queue._records import Audit, QueueStatistics, TaskRecord, record_of, statistics_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, is_failure
     from .queue._runners import Runners
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._schedules import Schedules
-    from .queue._selecting import Selection, check_selection, move_selected
+    from .queue._selecting import Selection, move_selected
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
@@ -51,7 +52,6 @@ __all__ = (
     "BarrierStatistics",
     "Child",
     "ChildItem",
-    "ChildPage",
     "ChildRecord",
     "Children",
     "Claim",
@@ -71,10 +71,11 @@ __all__ = (
     "LeasedTask",
     "Limit",
     "LimiterState",
+    "Listing",
     "Lock",
-    "LockStatus",
     "LuaGuard",
     "MoreOptions",
+    "Page",
     "PooledResource",
     "PutOptions",
     "QueueFigures",
@@ -96,7 +97,6 @@ __all__ = (
     "SqlGuard",
     "Task",
     "TaskChanges",
-    "TaskPage",
     "TaskRecord",
     "Term",
     "WorkQueue",
@@ -104,7 +104,6 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "check_group",
-    "check_selection",
     "dead_letter_worker",
     "edit_task",
     "group_statistics",
@@ -131,7 +130,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
-        "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
+        "queue._child_records": "ChildRecord read_children unfinished_child",
         "queue._editing": "edit_task",
         "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
@@ -139,12 +138,13 @@ __getattr__: Callable[[str], Any] = exports(
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",
+        "_listing": "Listing Page",
         "_lease": "Hold HoldRequest Lease",
         "limits._limiter": "RateLimiter",
-        "holds._lock": "HolderInfo Lock LockStatus break_holder",
+        "holds._lock": "HolderInfo Lock break_holder",
         "queue._queue": "WorkQueue queue_of",
         "queue._options": "Item MoreOptions PutOptions",
-        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
+        "queue._records": "Audit QueueStatistics TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "queue._retry": "Dead Discard Retry RetryLater is_failure",
         "queue._runners": "Runners",
@@ -153,7 +153,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
-        "queue._selecting": "Selection check_selection move_selected",
+        "queue._selecting": "Selection move_selected",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },

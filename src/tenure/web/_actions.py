@@ -15,7 +15,6 @@ from tenure.shared import (
     Selection,
     break_holder,
     check_group,
-    check_selection,
     edit_task,
     move_selected,
     queue_of,
@@ -32,7 +31,8 @@ _QUEUE_SIZE = 10_000
 """The size of a queue into which nothing was put: the default of `WorkQueue`."""
 
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
-_SELECTS = (*Selection.__annotations__, "limit", "dry_run")
+_SELECTED_BY = tuple(Selection.__dataclass_fields__)
+_SELECTS = (*_SELECTED_BY, "limit", "dry_run")
 """The fields by which tasks are selected, in place of their ids or all of them."""
 
 _SCHEDULE_ACTIONS = {
@@ -130,9 +130,9 @@ class Actions:
             raise ValueError(str(refused)) from refused
 
     async def _move_selected(self, key: str, states: Iterable[str], to: Any, body: dict[str, Any]) -> int:
-        selection = {name: body[name] for name in Selection.__annotations__ if name in body}
+        where = Selection(**{name: body[name] for name in _SELECTED_BY if name in body})
         return await move_selected(
-            *(self._store, key, states, to, check_selection(selection)),
+            *(self._store, key, states, to, where),
             ttl=_CANCELLED_TTL,
             most=body.get("limit"),
             dry_run=body.get("dry_run", False),

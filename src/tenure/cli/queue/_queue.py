@@ -19,7 +19,7 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue, statistics_of
+from tenure.shared import GroupStatistics, Page, QueueStatistics, TaskRecord, WorkQueue, statistics_of
 from tenure.store import Store, names
 from tenure.web import read_queues
 
@@ -208,7 +208,7 @@ def _groups(words: Sequence[str]) -> int:
         help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
     )
     args = p.parse_args(words)
-    groups = with_queue(args, lambda queue: queue.groups(args.limit))
+    groups = with_queue(args, lambda queue: queue.groups().page(limit=args.limit)).records
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
     rows = [
@@ -250,22 +250,23 @@ def _workers(words: Sequence[str]) -> int:
     return 0
 
 
-async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
-    of, selection = WorkQueue(store, args.name), selection_of(args)
+async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, Page[TaskRecord]]:
+    of = WorkQueue(store, args.name)
     statistics = await known(of)
     try:
-        return statistics, await of.browse(args.state, after=args.after, limit=args.limit, **selection)
+        tasks = of.tasks(args.state, where=selection_of(args))
+        return statistics, await tasks.page(args.after or None, args.limit)
     except (ValueError, EngineError) as problem:
         if args.after and not isinstance(problem, StoreUnavailable):
             raise UsageError(f"--after: {problem}") from problem
         raise
 
 
-def _page(page: TaskPage) -> dict[str, Any]:
-    return {"tasks": [described(record) for record in page.tasks], "next": page.next}
+def _page(page: Page[TaskRecord]) -> dict[str, Any]:
+    return {"tasks": [described(record) for record in page.records], "next": page.next or ""}
 
 
-def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
+def _records(page: Page[TaskRecord], wide: bool, *, nothing: str) -> str:
     show = one_line if wide else short
     rows = [
         (
@@ -278,13 +279,13 @@ def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
             show(r.key or ""),
             show("" if r.payload is None else r.payload),
         )
-        for r in page.tasks
+        for r in page.records
     ]
     header = ("id", "state", "priority", "attempts", "deliveries", "age", "key", "payload", "error")
     # errors get the rest of the terminal's width
     taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
-    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)
+    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.records)
     rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
     more = f"\nmore: --after {shlex.quote(page.next)}" if page.next else ""
     return table(header, rows, nothing=nothing) + more
@@ -297,7 +298,6 @@ def _paged(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--after",
         metavar="PLACE",
-        default="",
         help="continue after this place, printed by the previous page (of dead ones: a rank)",
     )
     p.add_argument("--wide", action="store_true", help="keys, payloads and errors in full")

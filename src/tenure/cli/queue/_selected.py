@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from tenure.arguments import LONGEST_NAME, check_text
 from tenure.cli._answer import say
@@ -15,7 +15,7 @@ from tenure.shared import Selection, WorkQueue
 
 from ._put import name
 
-_OPTIONS = tuple(Selection.__annotations__)
+_OPTIONS = tuple(Selection.__dataclass_fields__)
 _text = checked(partial(check_text, "it", most=LONGEST_NAME))
 
 
@@ -40,22 +40,22 @@ def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
-    """The selection that the options describe; empty without any."""
+    """The selection that the options describe; it selects all without any."""
     given = {"group": "" if args.no_group else args.group, "meta": dict(args.meta) if args.meta else None}
     given |= {option: getattr(args, option) for option in _OPTIONS if option not in given}
-    return cast("Selection", {option: value for option, value in given.items() if value is not None})
+    return Selection(**given)
 
 
 def is_selected(args: argparse.Namespace) -> bool:
     """True if an option of a selection is given, or the limit or the trial."""
-    return bool(selection_of(args)) or args.limit is not None or args.dry_run
+    return selection_of(args) != Selection() or args.limit is not None or args.dry_run
 
 
 def change_selected(
     args: argparse.Namespace, change: Callable[[WorkQueue, dict[str, Any]], Awaitable[int]], word: str
 ) -> int:
     """Change the tasks that the options select, and say how many. Raises `UsageError`, `TenureError`."""
-    options: dict[str, Any] = {**selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
+    options: dict[str, Any] = {"where": selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
     number = with_queue(args, lambda queue: change(queue, options))
     document = {"name": args.name, word: number, "dry_run": args.dry_run}
     return say(args, document, f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}")

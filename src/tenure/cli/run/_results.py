@@ -49,7 +49,7 @@ class Results:
     async def is_complete(self, queue: WorkQueue) -> bool:
         """True if the result of every ended task stands in the file."""
         offset, rank = await self._recorded(queue) or (-1, 0)
-        return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
+        return offset == self._size() and not (await queue.tasks("ended").page(str(rank), 1)).records
 
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write the results of ended inputs, and of inputs as they end, until the run is `over` and all are written.
@@ -76,8 +76,8 @@ class Results:
         with self.path.open("r+b", buffering=0) as file:
             while True:
                 last_round = over.is_set()
-                page = await queue.browse("ended", after=str(self._rank), limit=self._page)
-                records = page.tasks
+                page = await queue.tasks("ended").page(str(self._rank), self._page)
+                records = page.records
                 if records:
                     await self._append(queue, file, records, lease)
                 if page.next or (records and last_round):

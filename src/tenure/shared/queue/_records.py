@@ -19,7 +19,7 @@ from ._retry import Retry
 
 _META = JsonCodec()
 
-# The generic classes have no slots: with slots, Python 3.12 cannot make a frozen `TaskPage[Mail](...)`.
+# The generic class has no slots: with slots, Python 3.12 cannot make a frozen `TaskRecord[Mail](...)`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,6 @@ class TaskRecord(Generic[P_co]):
     def ended(self) -> bool:
         """True if the task is done, dead, discarded, cancelled or expired."""
         return self.rank > 0
-
-
-@dataclass(frozen=True)
-class TaskPage(Generic[P_co]):
-    """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
-
-    tasks: list[TaskRecord[P_co]]
-    next: str
 
 
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
