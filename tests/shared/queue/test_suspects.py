@@ -184,7 +184,7 @@ async def test_it_runs_when_all_others_of_the_process_have_ended(store, open_sto
             await queue.put_many(["late 1", "late 2"])
             await anyio.sleep(3)
             assert running_now == ["other 1"]
-            assert all(worker.ready for worker in workers)
+            assert all(worker.unready is None for worker in workers)
             with anyio.fail_after(60):
                 await queue.join()
                 await other.join()
