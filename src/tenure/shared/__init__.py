@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from .queue._child_records import ChildRecord, read_children, unfinished_child
     from .queue._children import Child, ChildItem, Children
     from .queue._dead_letters import DeadLetters
-    from .queue._editing import edit_task
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics, check_group, group_statistics
+    from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
     from .queue._options import Item, MoreOptions, PutOptions
     from .queue._queue import WorkQueue, queue_of
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from .queue._schedule import Schedule
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._schedules import Schedules
-    from .queue._selecting import Selection, move_selected
+    from .queue._selecting import Selection
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
@@ -103,12 +102,9 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
-    "check_group",
     "dead_letter_worker",
-    "edit_task",
     "group_statistics",
     "is_failure",
-    "move_selected",
     "queue_of",
     "read_children",
     "read_workers",
@@ -131,10 +127,9 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._figures": "QueueFigures",
         "queue._children": "Child ChildItem Children",
         "queue._child_records": "ChildRecord read_children unfinished_child",
-        "queue._editing": "edit_task",
         "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics check_group group_statistics",
+        "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",
@@ -153,7 +148,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
-        "queue._selecting": "Selection move_selected",
+        "queue._selecting": "Selection",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",
     },
