@@ -70,7 +70,7 @@ CALLS = {
     "shared.Listing.page, resources": lambda store: pool(store).resources().page(),
     "shared.Listing.page, selected": lambda store: queue(store).tasks("dead", where=GROUP).page(),
     "shared.Lock.locked": lambda store: lock(store).locked(),
-    "shared.QueueFigures.read": lambda store: tenure.shared.QueueFigures(store).read(),
+    "shared.QueueFigures.statistics": lambda store: tenure.shared.QueueFigures(store).statistics(),
     "shared.RWLock.break_holder": lambda store: rwlock(store).break_holder(1),
     "shared.RateLimiter.acquire, fail_fast": lambda store: limiter(store).acquire(fail_fast=True),
     "shared.RateLimiter.hold_off": lambda store: limiter(store).hold_off(1),

@@ -195,7 +195,7 @@ async def a_key_is_used_by_one_unfinished_task(world):
 
 @on_every_engine(
     "shared.WorkQueue.workers",
-    "shared.QueueFigures.read",
+    "shared.QueueFigures.statistics",
     "shared.QueueFigures.run",
     "shared.QueueFigures.drain",
 )
@@ -211,7 +211,7 @@ async def who_works_is_seen_and_counted(world):
 
         async def read():
             with cancellable():
-                await figures.read()
+                await figures.statistics()
 
         async with world.group() as group:
             group.start_soon(figures.run)
@@ -222,7 +222,7 @@ async def who_works_is_seen_and_counted(world):
                 (worker,) = await queue.workers()
                 assert (worker.process, [task.id for task in worker.tasks]) == (store.process, [task_id])
                 task.check()
-            assert (await figures.read())["q"].done == 1
+            assert (await figures.statistics())["q"].done == 1
             await figures.drain()
         assert set(seen) <= {task_id}
         await all_is_done(queue, store, elsewhere, done=1, put=1)

@@ -19,9 +19,8 @@ from tenure.cli._table import columns_of_terminal, one_line, short, spoken, tabl
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import GroupStatistics, Page, QueueStatistics, TaskRecord, WorkQueue, statistics_of
-from tenure.store import Store, names
-from tenure.web import read_queues
+from tenure.shared import GroupStatistics, Page, QueueFigures, QueueStatistics, TaskRecord, WorkQueue
+from tenure.store import Store
 
 from ._edit import edit
 from ._follow import follow
@@ -77,7 +76,7 @@ def queue(words: Sequence[str]) -> int:
 
 def _ls(words: Sequence[str]) -> int:
     args = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
-    queues = with_store(args, _all)
+    queues = with_store(args, lambda store: QueueFigures(store).statistics())
     if args.json:
         return answer({"queues": [_described(name, statistics) for name, statistics in queues.items()]})
     rows = [
@@ -92,11 +91,6 @@ def _ls(words: Sequence[str]) -> int:
     header = ("queue", "waiting", "delayed", "leased", "done", "dead", "oldest", "")
     print(table(header, rows, nothing="there is no queue", columns=columns_of_terminal()))
     return 0
-
-
-async def _all(store: Store) -> dict[str, QueueStatistics]:
-    queues = await read_queues(store, await names(store, "queues"))
-    return {name: statistics_of(counts) for name, counts in queues.items()}
 
 
 def _remark(s: QueueStatistics) -> str:

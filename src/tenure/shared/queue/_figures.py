@@ -27,9 +27,10 @@ _OUTCOMES = ("done", "discarded", "cancelled", "expired", "purged")
 class QueueFigures:
     """The figures of all queues of a store's namespace, from the engine: no processor and no worker is needed.
 
-    `await figures.read()` asks the engine once for the names of the queues, and once for the counts of each. `run()`
-    does so every `every` seconds, for `serve`, and `samples()` returns what was read last: an observer watches it,
-    `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is text for Prometheus.
+    `await figures.statistics()` asks the engine once for the names of the queues, and once for the counts of each;
+    `run()` does so every `every` seconds, for `serve`. `samples()` returns what was read last, for collectors: an
+    observer watches it, `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is
+    text for Prometheus.
 
     Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
     """
@@ -46,7 +47,7 @@ class QueueFigures:
     def __repr__(self) -> str:
         return f"<QueueFigures of {self._store!r} every {self._every:g} s>"
 
-    async def read(self) -> Mapping[str, QueueStatistics]:
+    async def statistics(self) -> Mapping[str, QueueStatistics]:
         """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""
         store = self._store
         keys = await names(store, "queues")
@@ -72,7 +73,7 @@ class QueueFigures:
             while True:
                 try:
                     with anyio.fail_after(_TIMEOUT):
-                        await self.read()
+                        await self.statistics()
                 except (EngineError, StoreUnavailable, TimeoutError) as problem:
                     self.problem = str(problem) or f"{self._store.url}: no answer within {_TIMEOUT:g} s"
                 await self._alarm.sleep(self._every)

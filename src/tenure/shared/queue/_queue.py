@@ -27,7 +27,6 @@ from tenure.engine import (
     TASK,
     TASKS,
     Accepted,
-    Count,
     Duplicate,
     Entry,
     Move,
@@ -35,7 +34,6 @@ from tenure.engine import (
     NewTask,
     OnDuplicate,
     PutOne,
-    QueueCounts,
     Record,
     Reply,
     Scan,
@@ -47,7 +45,7 @@ from tenure.engine import (
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.limits import Limit
 from tenure.shared._listing import Listing, Page, listing
-from tenure.store import Codec, Store, check_codec, decoded, read_pages
+from tenure.store import Codec, Store, check_codec, decoded, read_counts, read_pages
 
 from ._at_work import QueueWorker, read_workers
 from ._child_records import ChildRecord, read_children, unfinished_child
@@ -600,7 +598,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
-        return statistics_of(await self._count(Count(self.key)))
+        return statistics_of(await read_counts(self.store, self.key))
 
     async def workers(self) -> list[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
@@ -653,7 +651,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
-        counts = await self._count(Count(self.key))
+        counts = await read_counts(self.store, self.key)
         return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
@@ -661,8 +659,8 @@ class WorkQueue(Target[P], Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared.
         """
-        counted = statistics_of(await self._count(Count(self.key)))
-        return audit_of(counted, await self._count(Count(self.key, recount=True)))
+        counted = statistics_of(await read_counts(self.store, self.key))
+        return audit_of(counted, await read_counts(self.store, self.key, recount=True))
 
     def tasks(
         self, state: str | None = None, *, where: Selection | None = None, limit: int | None = None
@@ -783,8 +781,3 @@ class WorkQueue(Target[P], Generic[P]):
         moved = await self.store.call(operation)
         assert isinstance(moved, MovedCount)
         return moved
-
-    async def _count(self, operation: Count) -> QueueCounts:
-        counts = await self.store.call(operation)
-        assert isinstance(counts, QueueCounts)
-        return counts
