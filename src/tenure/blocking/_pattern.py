@@ -172,19 +172,14 @@ class Pattern(SyncProxy):
         return blocks.pop().__exit__(*error)
 
 
-class Listing(Generic[R]):
+class Listing(Pattern, Generic[R]):
     """Records in an order: `for record in queue.tasks("dead")`, or page by page, as `tenure.Listing` has them.
 
     Thread safety: any; an iterator belongs to one thread at a time.
     """
 
-    def __init__(self, pattern: Pattern, make: Callable[[Any], shared.Listing[R]]) -> None:
-        self._pattern = pattern
-        self._make = make
-        self.limit: int = make(pattern._inside).limit
-
     def __iter__(self) -> Iterator[R]:
-        after, left = None, self.limit
+        after, left = None, self._inside.limit
         while left > 0:
             page = self.page(after, min(CAP, left))
             yield from page.records
@@ -197,11 +192,7 @@ class Listing(Generic[R]):
 
         Raises as the asynchronous one. Interruption: no effect.
         """
-
-        async def read(store: AsyncStore) -> shared.Page[R]:
-            return await self._make(self._pattern.inside(store)).page(after, limit)
-
-        return self._pattern._store.call(read)
+        return self._call("page", (after, limit), {})
 
 
 class _Exit:
@@ -322,7 +313,7 @@ def _member(
         return other
 
     def listed(self: Pattern, *args: Any, **kwargs: Any) -> Any:
-        return Listing(self, methodcaller(name, *args, **kwargs))
+        return Listing[Any](self, methodcaller(name, *args, **kwargs))
 
     made: Any
     if inspect.iscoroutinefunction(member):

@@ -10,11 +10,11 @@ import anyio
 import anyio.lowlevel
 
 from tenure.arguments import check_seconds
-from tenure.engine import Count, QueueCounts
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Sample
-from tenure.store import Store, names, together
+from tenure.store import Store, names, read_counts, together
 
+from ._child_records import queue_in
 from ._records import QueueStatistics, statistics_of
 from ._schedule import Alarm
 
@@ -51,13 +51,8 @@ class QueueFigures:
         """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""
         store = self._store
         keys = await names(store, "queues")
-        counts = await together(*(partial(store.call, Count(key)) for key in keys))
-        prefix = store.prefix("queue")
-        queues = {
-            key.removeprefix(prefix): statistics_of(count)
-            for key, count in zip(keys, counts, strict=True)
-            if isinstance(count, QueueCounts)
-        }
+        counts = map(statistics_of, await together(*(partial(read_counts, store, key) for key in keys)))
+        queues = {queue_in(store, key): count for key, count in zip(keys, counts, strict=True)}
         self._samples = tuple(_samples(queues))
         self.problem = None
         return MappingProxyType(queues)
