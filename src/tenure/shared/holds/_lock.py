@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from tenure.arguments import AsyncBlock, check_count, hinted
-from tenure.engine import HOLDERS, BreakHold, Holder, Reply, Scan
+from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.shared._listing import Listing, Page, read_matching
 from tenure.store import Store, check_ttl, read_pages
@@ -68,15 +68,11 @@ class Holdable:
 
     async def _read(self, waiting: bool, after: str, most: int) -> Page[HolderInfo]:
         # holders come before waiters: the first waiter ends the listing of the holders
-        matches = _waits if waiting else None
-        page = await read_matching(self._store, Scan(HOLDERS, self._key, after), matches, most)
-        rows = [row for row in page.rows if _waits(row) is waiting]
+        scan = Scan(HOLDERS, self._key, after)
+        page = await read_matching(self._store, scan, (lambda row: not row.token) if waiting else None, most)
+        rows = [row for row in page.rows if bool(row.token) is not waiting]
         shown = [HolderInfo(row.process, row.age, row.token, row.weight) for row in rows]
         return Page(shown, page.next or None if len(rows) == len(page.rows) else None)
-
-
-def _waits(row: Holder) -> bool:
-    return row.token == 0
 
 
 class Lock(Holdable, AsyncBlock):

@@ -78,7 +78,7 @@ from ._records import (
     statistics_of,
 )
 from ._retry import Retry, check_retry
-from ._selecting import ENDED, Selection, check_where, move_selected, parts_of, read_parts
+from ._selecting import ENDED, Parts, Selection, check_where, move_selected, parts_of, read_parts
 from ._takes import Takers
 from ._task import TakeBlock, Task
 
@@ -675,13 +675,11 @@ class WorkQueue(Target[P], Generic[P]):
 
         This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
         """
-        matches = check_where(where)
+        if state not in (None, *TASKS, *ENDED):
+            raise ValueError(f"state must be one of {', '.join((*TASKS, *sorted(ENDED)))}, not {state!r}")
+        parts: Parts = dict.fromkeys(_INDEXES if state is None else (state,), check_where(where))
         if state in ENDED:
-            parts = parts_of({state}, matches)
-        else:
-            if state is not None and state not in TASKS:
-                raise ValueError(f"state must be one of {', '.join((*TASKS, *sorted(ENDED)))}, not {state!r}")
-            parts = dict.fromkeys(_INDEXES if state is None else (state,), matches)
+            parts = parts_of({state}, check_where(where))
 
         async def read(after: str, most: int) -> Page[TaskRecord[P]]:
             page = await read_parts(self.store, self.key, parts, after, most)
