@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import Any, cast
 
-from tenure.arguments import check_count, check_name, check_task_id
+from tenure.arguments import check_name, check_task_id
 from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
 from tenure.shared import Schedules, Selection, WorkQueue, break_holder, queue_of
@@ -134,8 +134,7 @@ class Actions:
         if not isinstance(kind, str) or kind not in _BREAKABLE:
             raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
         key = self._store.key(kind, check_name("name", body.get("name")))
-        token = check_count("token", body.get("token"), most=2**63 - 1)
-        return int(await break_holder(self._store, key, token))
+        return int(await break_holder(self._store, key, body.get("token", 0)))
 
 
 def _selected(body: dict[str, Any]) -> dict[str, Any]:
