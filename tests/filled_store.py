@@ -13,7 +13,7 @@ from tenure.engines.memory import MemoryEngine
 async def ids_of(queue):
     """The ids of the tasks of a queue, in the order in which they were put."""
     states = ("waiting", "delayed", "leased", "suspended", "ending", "ended")
-    return sorted([record.id for state in states for record in (await queue.browse(state)).tasks])
+    return sorted([record.id for state in states for record in (await queue.tasks(state).page()).records])
 
 
 async def fails(queue, number):
@@ -97,7 +97,7 @@ async def filled():
         group.start_soon(hold, tenure.Lock(one, "nightly report"))
         group.start_soon(work)
         group.start_soon(hold, tenure.Election(third, "scheduler", node="node-a").term())
-        while not (await tenure.Lock(eye, "nightly report").holders()).waiting[1:]:
+        while not (await tenure.Lock(eye, "nightly report").waiters().page()).records[1:]:
             await anyio.sleep(0.01)
         yield eye
         group.cancel_scope.cancel()

@@ -51,6 +51,7 @@ MADE_INSIDE = {
         "Claim",
         "LeaderChanges",
         "Lease",
+        "Listing",
         "ReadTurn",
         "Reservation",
         "TakenTurn",

@@ -71,7 +71,10 @@ async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store
                 queue.put_in_sync(db, "a3", group="")
             queue.put_in_sync(db, "b0", group="b")
             queue.put_in_sync(db, "plain")
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0), GroupStatistics("b", 1, 0, 0)]
+    assert (await queue.groups().page()).records == [
+        GroupStatistics("a", 2, 0, 0),
+        GroupStatistics("b", 1, 0, 0),
+    ]
     async with queue.take() as one, queue.take() as two, queue.take() as three:
         taken = {task.group: task.payload for task in (one, two, three)}
         assert taken == {"a": "a1", "b": "b0", None: "plain"}
@@ -84,7 +87,7 @@ async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store
     async with queue.take(0) as task:
         assert task.payload == "a2"
     assert await state_of(queue) == {"done": 5}
-    assert await queue.groups() == []
+    assert (await queue.groups().page()).records == []
 
 
 async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begin):
@@ -96,7 +99,7 @@ async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begi
                 task.complete_in_sync(db)
                 queue.put_in_sync(db, "b0", group="b")
                 raise ZeroDivisionError
-    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0)]
+    assert (await queue.groups().page()).records == [GroupStatistics("a", 2, 0, 0)]
     for name in ("a0", "a1"):
         async with queue.take() as task:
             assert task.payload == name
@@ -126,7 +129,7 @@ async def test_the_commit_wakes_those_that_wait_for_the_group(store, db, begin):
             with begin():
                 task.complete_in_sync(db)
     assert taken == ["a1"]
-    assert await queue.groups() == [GroupStatistics("a", 1, 0, 0)]
+    assert (await queue.groups().page()).records == [GroupStatistics("a", 1, 0, 0)]
 
 
 async def test_put_in_takes_all_options_of_put(store, db, begin):

@@ -177,7 +177,7 @@ class Client:
 
     async def _tell_queued(self, lock, place, process, telling) -> None:
         with telling:
-            while process not in {party.process for party in (await lock.holders()).waiting}:
+            while process not in [party.process async for party in lock.waiters()]:
                 await anyio.sleep(0.001)
             self.history.queued(place)
 

@@ -91,7 +91,7 @@ class Load:
             queue = self.queue(store, place)
             with anyio.fail_after(PATIENCE):
                 await queue.join()
-            async for record in listed(queue, "ended"):
+            async for record in queue.tasks("ended"):
                 self.history.found(queue.name, record.payload, record.state)
             wrong += (await queue.verify()).problems
             wrong += _breaches(conservation, await queue.statistics(), self.history.about(queue.name))
@@ -166,17 +166,6 @@ def _breaches(referee, *what) -> list[str]:
     except RefereeError as error:
         return [str(breach) for breach in error.breaches]
     return []
-
-
-async def listed(queue, state):
-    """All tasks of a queue in that state."""
-    after = ""
-    while True:
-        page = await queue.browse(state, after=after, limit=256)
-        for record in page.tasks:
-            yield record
-        if not (after := page.next):
-            return
 
 
 async def until(condition) -> None:

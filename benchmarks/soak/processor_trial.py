@@ -193,14 +193,14 @@ class ProcessorTrial(Judging):
             self.records = [
                 record
                 for state in ("waiting", "delayed", "leased", "ended")
-                for record in (await queue.browse(state, limit=1_000_000)).tasks
+                async for record in queue.tasks(state)
             ]
             if self.server is not None:
                 await self._look_at_the_server(queue, pool)
 
     async def _look_at_the_server(self, queue, pool) -> None:
         await queue.purge("dead", "done", "discarded")
-        for resource in await pool.resources():
+        async for resource in pool.resources():
             await pool.remove(resource.resource)
         if isinstance(self.server, PostgresServer):
             self._breach(self.server.leftovers())

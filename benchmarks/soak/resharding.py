@@ -26,7 +26,7 @@ import anyio
 from redis_servers import RedisCluster
 
 import tenure
-from benchmarks.soak.load import Load, Place, listed, until
+from benchmarks.soak.load import Load, Place, until
 from tenure.engine import Acquire, Granted, OpenSession, Release, RenewSession, Reply
 from tenure.engines.redis import RedisClusterEngine
 from tenure.engines.redis._shards import shard_of, slot_of, tags
@@ -235,7 +235,7 @@ class Resharding:
         found = set()
         for queue in self._queues:
             for state in ("waiting", "delayed"):
-                async for record in listed(queue, state):
+                async for record in queue.tasks(state):
                     number = record.payload[0]
                     if number in found or record.payload != (
                         [number, ""] if state == "delayed" else payload(number)

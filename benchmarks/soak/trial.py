@@ -168,7 +168,7 @@ class Trial(Judging):
     async def _look_at(self, queue) -> None:
         """Every task of a queue is accounted for, and then deleted."""
         for state in ("waiting", "delayed", "leased", "ended"):
-            for record in (await queue.browse(state, limit=1_000_000)).tasks:
+            async for record in queue.tasks(state):
                 subject = queue.name if record.group is None else f"{queue.name} {record.group}"
                 self.history.found(subject, record.payload, record.state)
         audit = await queue.verify()
@@ -178,7 +178,11 @@ class Trial(Judging):
         self._breach(f"{queue.name}: {name}: {n}" for name in stuck if (n := getattr(statistics, name)))
         await queue.purge("waiting", "delayed", "dead", "done")
         if queue.name in GROUPED:
-            self._breach([f"{queue.name}: groups are left: {left}"] if (left := await queue.groups()) else [])
+            self._breach(
+                [f"{queue.name}: groups are left: {left}"]
+                if (left := (await queue.groups().page()).records)
+                else []
+            )
             await queue.set_groups()
 
     def _judge(self) -> None:

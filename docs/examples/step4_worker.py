@@ -36,7 +36,7 @@ async def main(where: str = "sqlite:///pages.db") -> None:
             await queue.join()
             await worker.drain()
         print(worker.statistics())
-        for letter in await queue.dead():
+        async for letter in queue.tasks("dead"):
             print(f"dead: {letter.key} after {letter.attempts} attempts: {letter.error}")
         assert await queue.verify(), "the books must balance"
         await queue.purge("dead")  # they have been looked at

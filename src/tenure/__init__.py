@@ -59,7 +59,6 @@ if TYPE_CHECKING:
         BarrierStatistics,
         BatchWorker,
         Child,
-        ChildPage,
         ChildRecord,
         Children,
         Claim,
@@ -76,9 +75,10 @@ if TYPE_CHECKING:
         LeasedTask,
         Limit,
         LimiterState,
+        Listing,
         Lock,
-        LockStatus,
         LuaGuard,
+        Page,
         PooledResource,
         PutOptions,
         QueueFigures,
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
         SqlGuard,
         Task,
         TaskChanges,
-        TaskPage,
         TaskRecord,
         Term,
         Worker,
@@ -119,7 +118,6 @@ __all__ = (
     "BulkheadFull",
     "CapacityMismatch",
     "Child",
-    "ChildPage",
     "ChildRecord",
     "Children",
     "CircuitOpen",
@@ -141,11 +139,12 @@ __all__ = (
     "LeasedTask",
     "Limit",
     "LimiterState",
+    "Listing",
     "Lock",
-    "LockStatus",
     "LuaGuard",
     "MsgspecCodec",
     "OutcomeUnknown",
+    "Page",
     "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
@@ -179,7 +178,6 @@ __all__ = (
     "TaskChanges",
     "TaskFailed",
     "TaskNotWaiting",
-    "TaskPage",
     "TaskRecord",
     "TenureError",
     "Term",
@@ -207,12 +205,12 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildPage ChildRecord Children Claim
+            Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildRecord Children Claim
             Dead Discard Election GroupStatistics HolderInfo Item Job Key LeaderChanges Lease
-            LeasedTask Limit LimiterState Lock LockStatus LuaGuard PooledResource PutOptions
+            LeasedTask Limit LimiterState Listing Lock LuaGuard Page PooledResource PutOptions
             QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
             RetryLater RWLock Schedule Schedules Selection Semaphore Spending SqlGuard Task
-            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -102,7 +102,7 @@ def contend(lock, stop, turns):
 
 
 def nothing_is_left(store, locks, queue):
-    free = not any((*status.holders, *status.waiting) for status in (one.holders() for one in locks))
+    free = not any((*one.holders(), *one.waiters()) for one in locks)
     counts = queue.statistics()
     return free and not (counts.leased or counts.reserved or counts.producers) and not store.statistics().held
 
@@ -131,7 +131,7 @@ def main():
         # what was not withdrawn in time is found by the loop
         deadline = time.monotonic() + 10
         while not nothing_is_left(store, locks, queue):
-            assert time.monotonic() < deadline, [one.holders() for one in locks] + [queue.statistics()]
+            assert time.monotonic() < deadline, [list(one.holders()) for one in locks] + [queue.statistics()]
         assert queue.verify().problems == ()
         for call in all_calls:
             call()

@@ -29,7 +29,7 @@ def test_a_lock_is_held_for_a_block(store):
         assert lock.locked()
         assert first.remaining() > 0
         first.check()
-        (holder,) = lock.holders().holders
+        (holder,) = lock.holders().page().records
         assert holder.token == first.token
         with pytest.raises(tenure.AcquireTimeout):
             in_thread(lambda: lock.hold(timeout=0).__enter__())
@@ -100,7 +100,7 @@ def test_a_body_does_not_begin_in_a_thread_that_was_kept_from_running_for_too_lo
         assert len(judged) == 2
         if kind == "task":
             assert (held.attempt, held.deliveries) == (1, 1)
-    assert not (blocking.Lock(store, "report").holders().holders or queue.statistics().leased)
+    assert not (blocking.Lock(store, "report").holders().page().records or queue.statistics().leased)
 
 
 def test_the_error_of_a_block_is_not_kept(store):
@@ -211,6 +211,22 @@ def test_tasks_are_put_and_worked_on(store):
     assert queue.cancel(one)
     assert queue.verify().problems == ()
     assert queue.store is store
+
+
+def test_listings_are_iterated_and_paged_by_plain_calls(store):
+    queue = blocking.WorkQueue(store, "mail")
+    queue.put_many(range(300))
+    listing = queue.tasks("waiting")
+    assert [record.payload for record in listing] == list(range(300))
+    assert [record.payload for record in queue.tasks(limit=270)] == list(range(270))
+    first = listing.page(limit=10)
+    assert [record.payload for record in listing.page(first.next, 5).records] == [10, 11, 12, 13, 14]
+    assert [group.waiting for group in queue.groups()] == []
+    assert list(queue.children(1)) == list(blocking.Lock(store, "x").waiters()) == []
+    with pytest.raises(ValueError, match="state must be"):
+        queue.tasks("odd")
+    with pytest.raises(ValueError, match="limit must be"):
+        listing.page(limit=0)
 
 
 def test_a_task_that_is_cancelled_ends_no_body(store):
@@ -352,7 +368,7 @@ def test_a_wait_that_is_interrupted_is_withdrawn(store, wait):
     finally:
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *left_of_the_test)
-    assert not lock.holders().waiting
+    assert not lock.waiters().page().records
     left.set()
     holder.join()
     with lock.hold(timeout=5):

@@ -52,7 +52,7 @@ with blocking.open_store(sys.argv[1]) as store:
     def press():
         with lock:
             held.set()
-            while not lock.holders().waiting:
+            while not lock.waiters().page().records:
                 pass
             os.kill(os.getpid(), signal.SIGINT)
             interrupted.wait(20)
@@ -61,7 +61,7 @@ with blocking.open_store(sys.argv[1]) as store:
     try:
         lock.__enter__()
     except KeyboardInterrupt:
-        assert not lock.holders().waiting
+        assert not lock.waiters().page().records
         interrupted.set()
     else:
         raise AssertionError

@@ -94,7 +94,7 @@ def test_closing_ends_waits_and_leases_of_other_threads():
     holder.start()
     assert entered.wait(20)
     waiter.start()
-    while not lock.holders().waiting:
+    while not lock.waiters().page().records:
         pass
     store.close()
     closed.set()

@@ -27,6 +27,7 @@ from typing_extensions import TypeVar
 
 {imports}
 
+from ._pattern import Listing
 from ._store import Store
 
 P = TypeVar("P", default=Any)
@@ -162,7 +163,7 @@ def imports_for(body, known):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 where |= {name.name: node.module for name in node.names}
     where |= dict.fromkeys(shared.__all__, "tenure.shared")
-    needed = sorted((used | {"Any"}) - known - OWN - {"Store"} - set(dir(builtins)))
+    needed = sorted((used | {"Any"}) - known - OWN - {"Listing", "Store"} - set(dir(builtins)))
     return "\n".join(f"from {where[name]} import {name}" for name in needed)
 
 

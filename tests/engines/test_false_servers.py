@@ -191,7 +191,7 @@ async def test_replies_that_are_lost_or_added_cost_the_connection_and_not_the_st
                 async with queue.take(timeout=0.2) as task:
                     task.set_result(n)
                 await limiter.acquire()
-                assert len((await queue.browse("ended", limit=2)).tasks) <= 2
+                assert len((await queue.tasks("ended").page(limit=2)).records) <= 2
 
             async def client(n):
                 while not enough.is_set():

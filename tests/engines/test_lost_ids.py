@@ -29,7 +29,7 @@ async def check(url, kept, lost):
         queue = WorkQueue(store, "jobs")
         others = [await queue.put("of others", key="k"), *await queue.put_many(["of others"] * 9)]
         assert [kept, *lost, *others] == sorted({kept, *lost, *others})
-        assert [record.id for record in (await queue.browse("waiting")).tasks] == [kept, *others]
+        assert [record.id for record in (await queue.tasks("waiting").page()).records] == [kept, *others]
         for task in lost:
             assert await queue.get(task) is None
             assert not await queue.signal(task, "go")

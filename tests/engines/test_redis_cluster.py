@@ -128,7 +128,7 @@ def test_the_shards_are_spread_over_all_slots():
 async def test_all_processes_need_the_same_number_of_shards(redis_cluster):
     url = f"{redis_cluster.url}?shards=5"
     async with open_store(url) as store, Lock(store, "x"), open_store(url) as other:
-        assert len((await Lock(other, "x").holders()).holders) == 1
+        assert len((await Lock(other, "x").holders().page()).records) == 1
     with pytest.raises(EngineError, match="there are 5 shards, not 16: all processes need the same shards="):
         await opened(redis_cluster.url)
     with pytest.raises(ValueError, match="shards must be at least 1, not 0"):
@@ -457,7 +457,7 @@ async def test_a_waiter_follows_a_shard_that_moves(redis_cluster):
             async with anyio.create_task_group() as group:
                 async with Lock(first, name):
                     group.start_soon(wait)
-                    while not (await Lock(first, name).holders()).waiting:
+                    while not (await Lock(first, name).waiters().page()).records:
                         await anyio.sleep(0.01)
                     for _ in redis_cluster.move(slot_of(TAGS[9]), to):
                         await anyio.sleep(0)
@@ -577,12 +577,12 @@ async def test_a_hand_over_waits_for_the_replica_of_the_node(redis_cluster):
         async with anyio.create_task_group() as group:
             async with Lock(other, name):
                 group.start_soon(hold)
-                while not (await Lock(other, name).holders()).waiting:
+                while not (await Lock(other, name).waiters().page()).records:
                     await anyio.sleep(0.01)
                 os.kill(replica, signal.SIGSTOP)
             try:
                 await anyio.sleep(0.5)
-                assert (await Lock(other, name).holders()).holders
+                assert (await Lock(other, name).holders().page()).records
                 assert not granted.is_set()
             finally:
                 os.kill(replica, signal.SIGCONT)

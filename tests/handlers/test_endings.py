@@ -69,7 +69,7 @@ async def queue_with_poison(store):
 async def dead_and_done(queue):
     statistics = await queue.statistics()
     assert (statistics.done, statistics.dead, statistics.leased) == (2, 1, 0)
-    (record,) = await queue.dead()
+    (record,) = (await queue.tasks("dead").page()).records
     assert record.attempts == 2
     return record.error
 
@@ -146,7 +146,7 @@ async def test_errors_beside_a_requested_cancellation_fail_the_try_and_the_cance
         with anyio.move_on_after(1) as scope:
             await Worker(queue, handler).run()
         assert scope.cancelled_caught
-        (record,) = (await queue.browse("delayed")).tasks
+        (record,) = (await queue.tasks("delayed").page()).records
         assert (record.attempts, record.deliveries) == (1, 1)
 
 
@@ -162,7 +162,7 @@ async def test_a_requested_cancellation_alone_gives_it_back(virtual_clock):
         with anyio.move_on_after(1) as scope:
             await Worker(queue, handler).run()
         assert scope.cancelled_caught
-        (record,) = (await queue.browse("waiting")).tasks
+        (record,) = (await queue.tasks("waiting").page()).records
         assert (record.attempts, record.deliveries) == (0, 0)
 
 
@@ -180,7 +180,7 @@ async def test_a_stray_cancellation_in_a_group_fails_the_try(virtual_clock):
                 group.start_soon(worker.run)
                 await queue.join()
                 await worker.drain()
-        assert "CancelledError" in (await queue.dead())[0].error
+        assert "CancelledError" in (await queue.tasks("dead").page()).records[0].error
 
 
 @pytest.mark.backends("asyncio")
@@ -196,7 +196,7 @@ async def test_a_native_cancellation_gives_it_back(virtual_clock):
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        (record,) = (await queue.browse("waiting")).tasks
+        (record,) = (await queue.tasks("waiting").page()).records
         assert (record.attempts, record.deliveries) == (0, 0)
 
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import BatchWorker, Job, Retry, Worker, WorkQueue
+from tenure import BatchWorker, Job, Retry, Selection, Worker, WorkQueue
 
 from . import called_in_a_process as called
 from . import slow_to_import as slow
@@ -182,7 +182,7 @@ async def test_an_error_of_a_process_is_judged_as_one_of_a_thread(queue, how, ru
     assert of_process.attempts == of_thread.attempts == tries
     assert of_process.state == "dead"
     name = error.partition(":")[0]
-    assert await queue.requeue(error=name) == 2
+    assert await queue.requeue(where=Selection(error=name)) == 2
 
 
 def lambda_of():

@@ -98,7 +98,9 @@ async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(
         audit = await queue.verify()
         assert audit, audit.problems
         assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
-        on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
+        on_record = Counter(
+            record.id for record in (await queue.tasks("ended").page(limit=10 * tasks)).records
+        )
         assert len(on_record) == tasks
         assert set(on_record.values()) == {1}
     started = Counter(line[2] for line in children.lines() if line[1] == "start")
@@ -272,7 +274,9 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
                 0,
                 0,
             )
-            on_record = Counter(record.id for record in (await queue.browse("ended", limit=10 * tasks)).tasks)
+            on_record = Counter(
+                record.id for record in (await queue.tasks("ended").page(limit=10 * tasks)).records
+            )
             assert len(on_record) == tasks
             assert set(on_record.values()) == {1}
         calls = PostgresCalls(server.url())

@@ -87,7 +87,7 @@ async def test_a_process_asked_to_end_gives_back_what_takes_too_long_and_is_gone
             assert process.returncode == 0
         counts = await queue.statistics()
         assert (counts.done, counts.leased, counts.waiting) == (2, 0, 20)
-        assert {task.attempts for task in (await queue.browse("waiting")).tasks} == {0}
+        assert {task.attempts for task in (await queue.tasks("waiting").page()).records} == {0}
 
 
 # ---------------------------------------------------------------------------------------------- how long it was left

@@ -1005,7 +1005,7 @@ async def test_a_queue_of_several_stores_is_honest(history, virtual_clock):
             with history.putting("jobs", n):
                 await queue.put(n)
         await queue.join()
-        for record in (await queue.browse("ended")).tasks:
+        async for record in queue.tasks("ended"):
             history.found("jobs", record.payload, record.state)
         statistics = await queue.statistics()
     seen = nothing_lost(history)
@@ -1121,7 +1121,7 @@ class Fleet:
         async with tenure.open_store(self.url) as store:
             queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
             for state in ("waiting", "leased", "ended"):
-                for record in (await queue.browse(state, limit=1000)).tasks:
+                async for record in queue.tasks(state):
                     self.history.found("jobs", record.payload, record.state)
             return (await queue.verify()).statistics
 

@@ -64,7 +64,7 @@ async def test_each_tick_is_once_on_record_whoever_dies(url, start, anyio_backen
         with anyio.fail_after(PATIENCE):
             while (await queue.statistics()).put < enough:
                 await anyio.sleep(0.05)
-        tasks = (await queue.browse("waiting", limit=100_000)).tasks
+        tasks = (await queue.tasks("waiting").page(limit=100_000)).records
         ticks = [datetime.fromisoformat(task.meta["scheduled_for"]).timestamp() for task in tasks]
         assert ticks == [ticks[0] + EVERY * n for n in range(len(ticks))]
         now = (await store.call(Count(queue.key))).now

@@ -85,7 +85,7 @@ async def test_a_task_that_kills_its_worker_is_dead_and_nobody_else(
         payloads.insert(n, f"poison {n}")
     async with fleet(processes, url, kind, anyio_backend_name, payloads) as (queue, workers):
         await all_ended(queue, workers)
-        letters = {letter.payload: letter.error for letter in await queue.dead()}
+        letters = {letter.payload: letter.error for letter in (await queue.tasks("dead").page()).records}
         assert sorted(letters) == sorted(f"poison {n}" for n in poison)
         assert all("while the task ran alone" in error for error in letters.values())
         assert (await queue.statistics()).done == innocent
@@ -98,7 +98,7 @@ async def test_a_handler_in_a_process_of_its_own_harms_no_worker(url, anyio_back
         workers,
     ):
         await all_ended(queue, workers)
-        (letter,) = await queue.dead()
+        (letter,) = (await queue.tasks("dead").page()).records
         assert (letter.payload, letter.attempts, workers.deaths) == ("poison", 3, 0)
 
 
@@ -106,6 +106,6 @@ async def test_workers_that_are_killed_bury_nobody(url, anyio_backend_name):
     async with fleet(2, url, "async", anyio_backend_name, [str(n) for n in range(100)]) as (queue, workers):
         rounds = iter(range(1000))
         await all_ended(queue, workers, every=2.0, then=lambda: workers.kill(next(rounds) % 2))
-        assert not await queue.dead()
+        assert not (await queue.tasks("dead").page()).records
         assert (await queue.statistics()).done == 100
         assert workers.deaths

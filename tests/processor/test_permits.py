@@ -70,7 +70,7 @@ async def test_no_more_run_at_once_than_there_are_permits(open_store_on, virtual
         assert crowd.done == 40 and crowd.most == 4
         assert all(each.totals["done"] > 5 for each in counts)
         assert all(each.totals["given_back"] == 0 for each in counts)
-        assert (await Semaphore(one, "api", 4).holders()).holders == ()
+        assert (await Semaphore(one, "api", 4).holders().page()).records == []
 
 
 @pytest.mark.parametrize("seconds", [pytest.param(0.7, marks=pytest.mark.full), 5.0])
@@ -179,7 +179,7 @@ async def test_a_lost_permit_cancels_its_task_which_is_given_back(memory, told):
     async with Processor(memory, "p", handler, preset=SIX, limit=limit) as processor:
         await processor.submit(1)
         await anyio.sleep(5)
-        (holder,) = (await limit.holders()).holders
+        (holder,) = (await limit.holders().page()).records
         assert await limit.break_holder(holder.token)
         with anyio.fail_after(5):
             await processor.join()
@@ -264,6 +264,6 @@ async def test_a_drain_waits_for_no_permit(memory):
             assert crowd.running == 0
             with anyio.fail_after(1):
                 await processor.drain()
-        status = await Semaphore(memory, "api", 4).holders()
-        assert status.holders == () == status.waiting
+        permits = Semaphore(memory, "api", 4)
+        assert not [party for listing in (permits.holders(), permits.waiters()) async for party in listing]
         assert (await processor.queue().statistics()).waiting == 10

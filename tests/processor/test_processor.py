@@ -316,7 +316,7 @@ async def test_all_is_given_back_when_the_handler_raises(memory, connections):
         await processor.join()
         assert processor.metrics().totals["dead"] == 20
         assert await all_free(pool)
-        assert not (await Lock(memory, "a").holders()).holders
+        assert not (await Lock(memory, "a").holders().page()).records
 
 
 async def test_a_where_may_depend_on_the_task_and_a_wrong_one_fails_the_try(memory):

@@ -54,8 +54,9 @@ async def until(port, path, status):
 
 
 class Service:
+    unready = None
+
     def __init__(self):
-        self.ready = True
         self.drained = anyio.Event()
         self.may_end = anyio.Event()
 
@@ -99,11 +100,11 @@ async def test_live_and_ready(serving):
 async def test_a_service_that_is_not_ready(serving):
     service = Service()
     port = await serving(service)
-    service.ready = False
+    service.unready = "no coal"
     _, body = await until(port, "/ready", 503)
-    assert "Service object" in body and body.endswith(" is not ready")
+    assert "Service object" in body and body.endswith(" is not ready: no coal")
     assert (await live(port))[0] == 200
-    service.ready = True
+    service.unready = None
     await until(port, "/ready", 200)
 
 
@@ -111,18 +112,16 @@ async def test_each_service_that_is_not_ready_says_why(serving):
     class Broken(Service):
         @property
         def unready(self):
-            raise LookupError("oil")
+            if services[1].unready:
+                raise LookupError("oil")
 
-    services = Service(), Service(), Service(), Broken()
+    services = Service(), Service(), Broken()
     port = await serving(*services)
     await until(port, "/ready", 200)
-    for service in services[1:]:
-        service.ready = False
     services[1].unready = "no oil"
     _, body = await until(port, "/ready", 503)
     assert [reason.partition("> ")[2] for reason in body.split("; ")] == [
         "is not ready: no oil",
-        "is not ready",
         "is not ready: LookupError('oil') was raised",
     ]
 

@@ -55,6 +55,7 @@ async def nothing():
     """The handler of a job."""
 
 
+GROUP = tenure.Selection(group="g")
 CALLS = {
     "shared.Barrier.abort": lambda store: barrier(store).abort(),
     "shared.Barrier.reset": lambda store: barrier(store).reset(),
@@ -62,11 +63,15 @@ CALLS = {
     "shared.Election.leader": lambda store: tenure.Election(store, "x").leader(),
     "shared.Job.try_put": lambda store: job(store).try_put(),
     "shared.Lock.break_holder": lambda store: lock(store).break_holder(1),
-    "shared.Lock.holders": lambda store: lock(store).holders(),
+    "shared.Listing.page": lambda store: queue(store).tasks().page(),
+    "shared.Listing.page, children": lambda store: queue(store).children(1).page(),
+    "shared.Listing.page, groups": lambda store: queue(store).groups().page(),
+    "shared.Listing.page, holders": lambda store: lock(store).holders().page(),
+    "shared.Listing.page, resources": lambda store: pool(store).resources().page(),
+    "shared.Listing.page, selected": lambda store: queue(store).tasks("dead", where=GROUP).page(),
     "shared.Lock.locked": lambda store: lock(store).locked(),
-    "shared.QueueFigures.read": lambda store: tenure.shared.QueueFigures(store).read(),
+    "shared.QueueFigures.statistics": lambda store: tenure.shared.QueueFigures(store).statistics(),
     "shared.RWLock.break_holder": lambda store: rwlock(store).break_holder(1),
-    "shared.RWLock.holders": lambda store: rwlock(store).holders(),
     "shared.RateLimiter.acquire, fail_fast": lambda store: limiter(store).acquire(fail_fast=True),
     "shared.RateLimiter.hold_off": lambda store: limiter(store).hold_off(1),
     "shared.RateLimiter.state": lambda store: limiter(store).state(),
@@ -74,7 +79,6 @@ CALLS = {
     "shared.RateLimiter.try_acquire": lambda store: limiter(store).try_acquire(),
     "shared.ResourcePool.add": lambda store: pool(store).add("a"),
     "shared.ResourcePool.remove": lambda store: pool(store).remove("a"),
-    "shared.ResourcePool.resources": lambda store: pool(store).resources(),
     "shared.ResourcePool.statistics": lambda store: pool(store).statistics(),
     "shared.Schedule.next": lambda store: tenure.Schedule(queue(store), "tick", every=1, payload=1).next(),
     "shared.Schedules.list": lambda store: schedules(store).list(),
@@ -84,17 +88,14 @@ CALLS = {
     "shared.Schedules.resume": lambda store: schedules(store).resume("tick"),
     "shared.Schedules.set": lambda store: schedules(store).set("tick", every=1),
     "shared.Semaphore.break_holder": lambda store: semaphore(store).break_holder(1),
-    "shared.Semaphore.holders": lambda store: semaphore(store).holders(),
     "shared.Semaphore.resize": lambda store: semaphore(store).resize(3),
-    "shared.WorkQueue.browse": lambda store: queue(store).browse("dead"),
     "shared.WorkQueue.cancel": lambda store: queue(store).cancel(1),
-    "shared.WorkQueue.cancel, selected": lambda store: queue(store).cancel(state="waiting", group="g"),
-    "shared.WorkQueue.children": lambda store: queue(store).children(1),
+    "shared.WorkQueue.cancel, selected": lambda store: queue(store).cancel(
+        state="waiting", where=tenure.Selection(group="g")
+    ),
     "shared.WorkQueue.cursors": lambda store: queue(store).cursors(),
-    "shared.WorkQueue.dead": lambda store: queue(store).dead(),
     "shared.WorkQueue.edit": lambda store: queue(store).edit(1, priority=1),
     "shared.WorkQueue.get": lambda store: queue(store).get(1),
-    "shared.WorkQueue.groups": lambda store: queue(store).groups(),
     "shared.WorkQueue.hold_off": lambda store: queue(store).hold_off(1),
     "shared.WorkQueue.pause": lambda store: queue(store).pause(),
     "shared.WorkQueue.purge": lambda store: queue(store).purge("dead"),
@@ -220,7 +221,7 @@ async def test_a_put_that_was_not_sent_is_not_put(faulty, virtual_clock):
                 await jobs.try_put(outcome)
         faulty.resume()
         await virtual_clock.advance(5)
-        tasks = (await jobs.browse("waiting")).tasks
+        tasks = (await jobs.tasks("waiting").page()).records
         assert [task.payload for task in tasks] == ["before", "may or may not have been applied"]
 
 

@@ -92,7 +92,9 @@ async def test_a_setting_of_a_queue_is_shown_and_ends(open_store_on, store, virt
 
     async def seen():
         statistics = await queue.statistics()
-        return bool(shows(statistics, {group.group: group for group in await queue.groups()}))
+        return bool(
+            shows(statistics, {group.group: group for group in (await queue.groups().page()).records})
+        )
 
     async def worker():
         for _ in range(2):
@@ -154,7 +156,7 @@ async def test_a_task_is_changed_back(store, virtual_clock):
     assert await take_all(queue) == ["bad"]
     # what is kept for good goes by hand
     assert await queue.purge("done") == 2
-    assert (await queue.browse("ended")).tasks == []
+    assert (await queue.tasks("ended").page()).records == []
 
 
 async def test_a_key_that_is_kept_for_years_is_freed(store, virtual_clock):
@@ -177,12 +179,12 @@ async def test_a_resource_is_lent_again(store, virtual_clock):
         return False
 
     async def state():
-        (resource,) = await pool.resources()
+        (resource,) = (await pool.resources().page()).records
         return resource.state
 
     await pool.add("key", preference=9, slots=2)
     await pool.add("key")
-    (resource,) = await pool.resources()
+    (resource,) = (await pool.resources().page()).records
     assert (resource.preference, resource.slots) == (0, 1)
     async with pool.claim(0) as claim:
         await claim.cool_down(36_000)

@@ -111,9 +111,9 @@ async def test_what_was_put_by_another_version_fails_and_is_kept(store, codec, p
         ):
             await queue.result(task_id)
         await worker.drain()
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert letter.payload is None
-    (letter,) = await WorkQueue(store, "mail").dead()
+    (letter,) = (await WorkQueue(store, "mail").tasks("dead").page()).records
     assert letter.payload == payload
 
 

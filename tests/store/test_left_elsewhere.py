@@ -43,7 +43,7 @@ async def test_a_stack_that_is_filled_in_one_cell_of_a_notebook_and_closed_in_an
         return store
 
     store = await asyncio.create_task(first())
-    await asyncio.create_task(Lock(store, "y").holders())
+    await asyncio.create_task(Lock(store, "y").holders().page())
     with pytest.raises(
         RuntimeError, match=r"the store was left in another task.*Enter and leave it in one task"
     ):

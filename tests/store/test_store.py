@@ -430,7 +430,7 @@ async def test_several_stores_over_one_engine_are_several_processes():
     engine = MemoryEngine()
     async with open_store(engine) as one, open_store(engine) as two:
         async with Lock(one, "a") as lease:
-            (holder,) = (await Lock(two, "a").holders()).holders
+            (holder,) = (await Lock(two, "a").holders().page()).records
             assert (holder.process, holder.token) == (one.process, lease.token)
             with pytest.raises(tenure.AcquireTimeout):
                 async with Lock(two, "a").hold(timeout=0):

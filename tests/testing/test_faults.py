@@ -409,7 +409,7 @@ async def test_a_holder_that_is_paused_past_its_ttl_has_lost_its_lease_and_its_f
             leaping.resume()  # what was sent meanwhile takes effect now: the renewal, the release
             await anyio.sleep(6)
             lease.check()
-            (holder,) = (await tenure.Lock(one, "report").holders()).holders
+            (holder,) = (await tenure.Lock(one, "report").holders().page()).records
             assert holder.token == lease.token
         assert lease.token > stale.token
         with pytest.raises(LeaseLost):

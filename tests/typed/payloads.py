@@ -100,9 +100,9 @@ async def take(queue: tenure.WorkQueue[Mail]) -> str:
 
 async def look(queue: tenure.WorkQueue[Mail]) -> None:
     assert_type(await queue.get(1), tenure.TaskRecord[Mail] | None)
-    assert_type((await queue.dead())[0].payload, Mail | None)
-    assert_type(await queue.browse("waiting"), tenure.TaskPage[Mail])
-    assert_type((await queue.children(1)).children, list[tenure.ChildRecord])
+    assert_type((await queue.tasks("dead").page()).records[0].payload, Mail | None)
+    assert_type(await queue.tasks("waiting").page(), tenure.Page[tenure.TaskRecord[Mail]])
+    assert_type([child async for child in queue.children(1)], list[tenure.ChildRecord])
     async with queue.follow(1) as changes:
         async for record in changes:
             assert_type(record, tenure.TaskRecord[Mail])

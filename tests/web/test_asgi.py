@@ -113,7 +113,7 @@ async def test_a_body_that_is_too_long_is_refused(store):
 
 
 async def test_payloads_only_if_allowed(store):
-    (task,) = (await tenure.WorkQueue(store, "mails").browse("waiting")).tasks
+    (task,) = (await tenure.WorkQueue(store, "mails").tasks("waiting").page()).records
     _, _, body = await request(app(store, payloads=True), f"/queues/mails/tasks/{task.id}")
     assert json.loads(body)["payload"] == "secret"
 

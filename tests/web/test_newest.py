@@ -76,7 +76,7 @@ async def test_tasks_that_were_requeued_have_higher_ranks_than_endings_are_count
                 with contextlib.suppress(KeyError):
                     async with queue.take():
                         raise KeyError("city")
-        assert (await queue.dead())[0].rank > 500
+        assert (await queue.tasks("dead").page()).records[0].rank > 500
         found, asked = await read(queue, "dead", 20)
     assert found == ids[::-1]
     assert asked <= 30

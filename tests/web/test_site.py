@@ -453,7 +453,7 @@ async def test_dead_tasks_are_requeued_and_it_is_logged(store, caplog):
     caplog.clear()
     ask = Asker(store, actions=True)
     assert await ask.act(action="requeue", queue="mails", ids=[2, 99]) == {"changed": 1}
-    assert [task.id for task in await queue.dead()] == [1, 3]
+    assert [task.id for task in (await queue.tasks("dead").page()).records] == [1, 3]
     assert await ask.act(action="requeue", queue="mails", all=True) == {"changed": 2}
     first, second = caplog.records
     assert (first.name, first.levelno) == ("tenure", logging.WARNING)
@@ -560,7 +560,7 @@ async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store
     await virtual_clock.advance(1)
     assert [one["paused"] for one in await seen()] == [True]
     assert await ask.act(action="run_schedule", **of) == {"changed": 1}
-    (task,) = (await queue.browse("waiting")).tasks
+    (task,) = (await queue.tasks("waiting").page()).records
     assert (task.payload, task.key, task.meta["schedule"]) == ("secret", "k", "hourly")
     assert "the key 'k'" in (await ask.act(400, action="run_schedule", **of))["error"]
     assert await ask.act(action="resume_schedule", **of) == {"changed": 1}
@@ -704,7 +704,7 @@ async def test_an_action_that_may_come_from_another_site_is_refused(store, heade
     body = json.dumps({"action": "requeue", "queue": "mails", "all": True}).encode()
     answer = await ask.site.answer(Request("POST", "/actions", "", sent, body))
     assert answer.status == 403
-    assert len(await queue.dead()) == 1
+    assert len((await queue.tasks("dead").page()).records) == 1
 
 
 async def test_a_browser_that_sends_only_origin_may_act(store):

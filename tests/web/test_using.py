@@ -534,7 +534,7 @@ async def test_schedules_are_listed_and_changed(visit):
         browser.until("document.querySelector('#schedules').closest('section').hidden")
 
     await visit(use, site={"actions": True})
-    (task,) = [task for task in (await queue.browse("waiting")).tasks if task.meta]
+    (task,) = [task for task in (await queue.tasks("waiting").page()).records if task.meta]
     assert (task.payload, task.meta["schedule"]) == ("p", "nightly")
 
 

@@ -13,12 +13,14 @@ leaving the block.
 from __future__ import annotations
 
 from ._made import Barrier, Job, Lease, Lock, RateLimiter, RWLock, Semaphore, Task, WorkQueue
+from ._pattern import Listing
 from ._store import Store, open_store
 
 __all__ = (
     "Barrier",
     "Job",
     "Lease",
+    "Listing",
     "Lock",
     "RWLock",
     "RateLimiter",
@@ -29,5 +31,5 @@ __all__ = (
     "open_store",
 )
 
-for _one in (Store, open_store):
+for _one in (Listing, Store, open_store):
     _one.__module__ = __name__

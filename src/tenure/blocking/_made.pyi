@@ -16,13 +16,13 @@ from tenure.shared import (
     Arrival,
     Audit,
     BarrierStatistics,
-    ChildPage,
+    ChildRecord,
     GroupStatistics,
+    HolderInfo,
     Item,
     Key,
     Limit,
     LimiterState,
-    LockStatus,
     LuaGuard,
     PutOptions,
     QueueStatistics,
@@ -31,11 +31,11 @@ from tenure.shared import (
     Selection,
     Spending,
     SqlGuard,
-    TaskPage,
     TaskRecord,
 )
 from tenure.store import Codec
 
+from ._pattern import Listing
 from ._store import Store
 
 P = TypeVar("P", default=Any)
@@ -218,6 +218,19 @@ class Lock:
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
+    def holders(self) -> Listing[HolderInfo]:
+        """The holders, in the order in which they came."""
+
+    def waiters(self) -> Listing[HolderInfo]:
+        """The waiters, in the order of the line; they have no token yet, which is 0."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
+        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
+        holds nothing. Interruption: it may or may not be applied."""
+
     def hold(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Hold the lock for a block, `with lock.hold() as lease`.
 
@@ -229,22 +242,11 @@ class Lock:
     def locked(self) -> bool:
         """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
 
-    def holders(self) -> LockStatus:
-        """The holders and the waiters of the lock, and since when."""
-
-    def break_holder(self, token: int) -> bool:
-        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
-
-        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
-        still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
-        must be fenced by its token, as with any loss. Returns False if the token holds nothing.
-        Interruption: it may or may not be applied."""
-
 class RWLock:
     """Many readers or one writer, over all processes that use the store, first come, first served.
 
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
-    together at the head are let in together. Each reader has a lease of its own.
+    together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
 
     Thread safety: any. Source: the fair read-write lock of tokio, in which
     a writer takes all permits of a semaphore."""
@@ -256,6 +258,19 @@ class RWLock:
 
     @property
     def name(self) -> str: ...
+    def holders(self) -> Listing[HolderInfo]:
+        """The holders, in the order in which they came."""
+
+    def waiters(self) -> Listing[HolderInfo]:
+        """The waiters, in the order of the line; they have no token yet, which is 0."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
+        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
+        holds nothing. Interruption: it may or may not be applied."""
+
     def read(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Share the lock with other readers for a block, `with lock.read() as lease`.
 
@@ -267,14 +282,6 @@ class RWLock:
         """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`.
 
         Interruption: while waiting, no place is kept and nothing is held; readers behind go in."""
-
-    def holders(self) -> LockStatus:
-        """The holders of the lock (a weight of 1 is a reader) and its waiters."""
-
-    def break_holder(self, token: int) -> bool:
-        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
-
-        Interruption: it may or may not be applied."""
 
 class Semaphore:
     """So many permits over all processes that use the store, taken in weights, first come, first served.
@@ -305,6 +312,19 @@ class Semaphore:
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
+    def holders(self) -> Listing[HolderInfo]:
+        """The holders, in the order in which they came."""
+
+    def waiters(self) -> Listing[HolderInfo]:
+        """The waiters, in the order of the line; they have no token yet, which is 0."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
+        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
+        holds nothing. Interruption: it may or may not be applied."""
+
     def hold(self, permits: int = 1, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
         """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`.
 
@@ -317,14 +337,6 @@ class Semaphore:
 
         More permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than there are
         now get `CapacityMismatch`, as do objects that were made with another number.
-        Interruption: it may or may not be applied."""
-
-    def holders(self) -> LockStatus:
-        """The holders of permits and the waiters, and since when."""
-
-    def break_holder(self, token: int) -> bool:
-        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
-
         Interruption: it may or may not be applied."""
 
 class RateLimiter:
@@ -644,12 +656,11 @@ class WorkQueue(Generic[P]):
 
         Raises `StoreClosed`, `EngineError`."""
 
-    def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
-        """List the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+    def children(self, task_id: int) -> Listing[ChildRecord]:
+        """The children of a task, by name; there are none of a task that is not known.
 
-        A task without children, or that is not known, has an empty page. Children are listed for as long as their
-        parent is unfinished, or a dead letter; failed children, until the end of its try. Raises `StoreClosed`,
-        `EngineError`."""
+        Children are listed for as long as their parent is unfinished, or a dead letter; failed children, until the end
+        of its try."""
 
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
         """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
@@ -693,12 +704,12 @@ class WorkQueue(Generic[P]):
         """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
         Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
-        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
-        and `purge` what `limit` and `dry_run` do. Interruption: it may or may not be applied; of many, to some."""
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `where`, `limit` and `dry_run` are as for
+        `purge`. Interruption: it may or may not be applied; of many, to some."""
 
     @overload
     def cancel(
-        self, *, state: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+        self, *, state: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int: ...
     def join(self, *, timeout: float | None = None) -> None:
         """Wait until no task is unfinished. Raises `StoreClosed`.
@@ -714,10 +725,10 @@ class WorkQueue(Generic[P]):
         A process that has died is listed until its session ends. The cost grows with the number of processes that use
         the engine and with what they hold. Raises `StoreClosed`, `EngineError`."""
 
-    def groups(self, limit: int = 20) -> list[GroupStatistics]:
-        """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
+    def groups(self) -> Listing[GroupStatistics]:
+        """The groups that have an unfinished task: those with the most first, then by name.
 
-        Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`."""
+        The cost of a page may grow with the number of groups."""
 
     def set_groups(
         self,
@@ -751,48 +762,42 @@ class WorkQueue(Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared."""
 
-    def browse(
-        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
-    ) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
+    def tasks(
+        self, state: str | None = None, *, where: Selection | None = None, limit: int | None = None
+    ) -> Listing[TaskRecord[P]]:
+        """The tasks in a state, or all tasks; with a `Selection`, those that match.
 
-        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
-        come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
-        in which they were taken, suspended and ending ones by id, others in that in which they ended. `after` is the
-        `next` of the page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from
-        the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
-        ended tasks are None unless the queue keeps them.
+        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
+        "expired", or "ended" (in any way). Waiting tasks come by group, in one in the order of taking without aging;
+        delayed ones as they become due, leased ones in that in which they were taken, suspended and ending ones by id,
+        others in that in which they ended. In a listing of one state, the `rank` of an ended task will do as the
+        `after` of a page, as a str. Payloads of ended tasks are None unless the queue keeps them.
 
-        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
-
-        Raises `EngineError` for an `after` that no page has returned."""
-
-    def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
-        """The dead letters whose `rank` is above `after`, in the order in which they died."""
+        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task."""
 
     def requeue(
         self,
         task_ids: Iterable[int] | None = None,
         *,
+        where: Selection | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        **selection: Unpack[Selection],
     ) -> int:
         """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
         many.
 
-        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
-        `limit` and `dry_run` do. Interruption: some may have been requeued."""
+        One whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
+        Interruption: some may have been requeued."""
 
     def purge(
-        self, *states: str, limit: int | None = None, dry_run: bool = False, **selection: Unpack[Selection]
+        self, *states: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
-        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
-        and the number is how many would be. Interruption: some may have been purged."""
+        With `where`, only those that match: a page of 256 tasks is read for each that are looked at, and a task that
+        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
+        the number is how many would be. Interruption: some may have been purged."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""

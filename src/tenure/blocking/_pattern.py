@@ -19,16 +19,20 @@ from functools import partial, wraps
 from operator import methodcaller
 from threading import local
 from types import TracebackType
-from typing import Any, Generic, get_origin
+from typing import Any, Generic, TypeVar, get_origin
 from weakref import ref
 
+from tenure import shared
 from tenure.arguments import AsyncBlock, SyncBlock, check_timeout
+from tenure.engine import CAP
 from tenure.store import Store as AsyncStore
 
 from ._block import Block
 from ._portal import Portal
 from ._request import PortalEnded
 from ._store import Store
+
+R = TypeVar("R")
 
 _LIMITED = "Raises `TimeoutError` after `{}` seconds (None: never), with the effects of an interruption."
 
@@ -167,6 +171,29 @@ class Pattern(SyncProxy):
         return blocks.pop().__exit__(*error)
 
 
+class Listing(Pattern, Generic[R]):
+    """Records in an order: `for record in queue.tasks("dead")`, or page by page, as `tenure.Listing` has them.
+
+    Thread safety: any; an iterator belongs to one thread at a time.
+    """
+
+    def __iter__(self) -> Iterator[R]:
+        after, left = None, self._inside.limit
+        while left > 0:
+            page = self.page(after, min(CAP, left))
+            yield from page.records
+            after, left = page.next, left - len(page.records)
+            if after is None:
+                return
+
+    def page(self, after: str | None = None, limit: int = 100) -> shared.Page[R]:
+        """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
+
+        Raises as the asynchronous one. Interruption: no effect.
+        """
+        return self._call("page", (after, limit), {})
+
+
 class _Exit:
     """The descriptor of `__exit__`, which makes a function for each `with lock`.
 
@@ -284,6 +311,9 @@ def _member(
         Pattern.__init__(other, self._owner, lambda owner: change(self._make(owner)))
         return other
 
+    def listed(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        return Listing[Any](self, methodcaller(name, *args, **kwargs))
+
     made: Any
     if inspect.iscoroutinefunction(member):
         made = waits
@@ -291,6 +321,8 @@ def _member(
         made = block
     elif name.endswith("_sync"):
         made = in_transaction
+    elif returned.startswith("Listing"):
+        made = listed
     elif returned == "Self":
         made = derived
     else:

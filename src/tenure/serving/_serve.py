@@ -40,8 +40,8 @@ async def serve(
     `health` is an address (`"127.0.0.1:8081"`; `":8081"` for all interfaces; port 0 for any that is free, which is
     logged) at which a thread answers GET over HTTP. `/live` is 200 unless the event loop has been blocked for more than
     `stalled` seconds, which is 503. `/ready` is 200 unless the loop is blocked, the services drain, or a service has an
-    attribute `ready` that is false: a worker's and a processor's is false while the engine cannot be reached or their
-    session is lost. The answer says for each such service why, by its attribute `unready`, a str, if it has that.
+    attribute `unready` that is not None: a text that says why, which is the answer. A worker and a processor have one
+    while the engine cannot be reached or their session is lost.
 
     Signals are received only in the main thread, and only while `serve` runs; afterwards they do what they did before.
     SIGHUP stays ignored where it is ignored, as under nohup.

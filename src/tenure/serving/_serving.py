@@ -147,9 +147,7 @@ class Serving:
 
 def _unready(service: Any) -> str | None:
     try:
-        if getattr(service, "ready", True):
-            return None
         reason = getattr(service, "unready", None)
     except Exception as problem:  # noqa: BLE001 - the answer says it
         return f"is not ready: {problem!r} was raised"
-    return f"is not ready: {reason}" if reason else "is not ready"
+    return None if reason is None else f"is not ready: {reason}"

@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
     from ._guard import LuaGuard, SqlGuard
     from ._lease import Hold, HoldRequest, Lease
+    from ._listing import Listing, Page
     from .holds._barrier import Arrival, Barrier, BarrierStatistics
     from .holds._claim import Claim
     from .holds._election import Election, Term
     from .holds._leader_changes import LeaderChanges
-    from .holds._lock import HolderInfo, Lock, LockStatus, break_holder
+    from .holds._lock import HolderInfo, Lock, break_holder
     from .holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
     from .queue._around import check_around
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
-    from .queue._child_records import ChildPage, ChildRecord, read_children, unfinished_child
+    from .queue._child_records import ChildRecord, read_children, unfinished_child
     from .queue._children import Child, Children
     from .queue._dead_letters import DeadLetters
-    from .queue._editing import edit_task
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
-    from .queue._groups import GroupStatistics, check_group, group_statistics
+    from .queue._groups import GroupStatistics, group_statistics
     from .queue._job import Job
     from .queue._keys import Key
     from .queue._options import Item, PutOptions
     from .queue._queue import WorkQueue, queue_of
-    from .queue._records import Audit, QueueStatistics, TaskPage, TaskRecord, record_of, statistics_of
+    from .queue._records import Audit, QueueStatistics, TaskRecord, record_of, statistics_of
     from .queue._retry import Dead, Discard, Retry, RetryLater, decisive, is_failure, out_of_time
     from .queue._runners import Runners
     from .queue._schedule import Schedule, schedules_in
     from .queue._schedules import Schedules
-    from .queue._selecting import Selection, check_selection, move_selected
+    from .queue._selecting import Selection
     from .queue._task import Task, event_of
     from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
 
@@ -51,7 +51,6 @@ __all__ = (
     "BarrierStatistics",
     "BatchWorker",
     "Child",
-    "ChildPage",
     "ChildRecord",
     "Children",
     "Claim",
@@ -71,9 +70,10 @@ __all__ = (
     "LeasedTask",
     "Limit",
     "LimiterState",
+    "Listing",
     "Lock",
-    "LockStatus",
     "LuaGuard",
+    "Page",
     "PooledResource",
     "PutOptions",
     "QueueFigures",
@@ -94,7 +94,6 @@ __all__ = (
     "SqlGuard",
     "Task",
     "TaskChanges",
-    "TaskPage",
     "TaskRecord",
     "Term",
     "WorkQueue",
@@ -102,15 +101,11 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "check_around",
-    "check_group",
-    "check_selection",
     "dead_letter_worker",
     "decisive",
-    "edit_task",
     "event_of",
     "group_statistics",
     "is_failure",
-    "move_selected",
     "out_of_time",
     "queue_of",
     "read_children",
@@ -133,21 +128,21 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._at_work": "LeasedTask QueueWorker read_workers",
         "queue._figures": "QueueFigures",
         "queue._children": "Child Children",
-        "queue._child_records": "ChildPage ChildRecord read_children unfinished_child",
-        "queue._editing": "edit_task",
+        "queue._child_records": "ChildRecord read_children unfinished_child",
         "queue._dead_letters": "DeadLetters",
         "queue._following": "TaskChanges",
-        "queue._groups": "GroupStatistics check_group group_statistics",
+        "queue._groups": "GroupStatistics group_statistics",
         "_guard": "LuaGuard SqlGuard",
         "queue._job": "Job",
         "holds._leader_changes": "LeaderChanges",
+        "_listing": "Listing Page",
         "_lease": "Hold HoldRequest Lease",
         "limits._limiter": "RateLimiter",
-        "holds._lock": "HolderInfo Lock LockStatus break_holder",
+        "holds._lock": "HolderInfo Lock break_holder",
         "queue._queue": "WorkQueue queue_of",
         "queue._keys": "Key",
         "queue._options": "Item PutOptions",
-        "queue._records": "Audit QueueStatistics TaskPage TaskRecord record_of statistics_of",
+        "queue._records": "Audit QueueStatistics TaskRecord record_of statistics_of",
         "holds._resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "queue._retry": "Dead Discard Retry RetryLater decisive is_failure out_of_time",
         "queue._runners": "Runners",
@@ -155,7 +150,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule": "Schedule schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
-        "queue._selecting": "Selection check_selection move_selected",
+        "queue._selecting": "Selection",
         "queue._task": "Task event_of",
         "queue._worker": "BatchWorker Worker WorkerStatistics dead_letter_worker",
     },

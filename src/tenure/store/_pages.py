@@ -32,9 +32,9 @@ async def read_pages(store: Store, scan: Scan[P], most: int | None = None, *, pa
         scan = replace(scan, after=page.next)
 
 
-async def read_counts(store: Store, key: str, *, patient: bool = False) -> QueueCounts:
-    """The counts of a queue. Raises as `read_pages` does. Cancellation: no effect."""
-    counts = await store.call(Count(key), patient=patient)
+async def read_counts(store: Store, key: str, *, patient: bool = False, recount: bool = False) -> QueueCounts:
+    """The counts of a queue, or of its rows. Raises as `read_pages` does. Cancellation: no effect."""
+    counts = await store.call(Count(key, recount=recount), patient=patient)
     assert isinstance(counts, QueueCounts)
     return counts
 

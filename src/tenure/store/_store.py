@@ -146,15 +146,11 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._engine.url
 
     @property
-    def ready(self) -> bool:
-        """True if the store is open, its engine can be reached, and each session in use is alive, as far as
-        known.
-        """
-        return self.unready is None
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the store is not `ready`, in words; None if it is."""
+        """The reason why the store cannot work, in words, as far as is known.
+
+        None if it is open, its engine can be reached, and each session in use is alive.
+        """
         if (trouble := self.availability.trouble) is not None:
             return f"the store {self.url} {trouble}"
         if self.home.upkeep is None or self.home.closed:

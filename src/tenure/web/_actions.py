@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from functools import partial
 from typing import Any, cast
 
-from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_task_id
-from tenure.engine import CAP, TASK, Move, MovedCount, Scan, SetPaused
+from tenure.arguments import check_name, check_task_id
 from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
-from tenure.shared import (
-    Schedules,
-    Selection,
-    break_holder,
-    check_group,
-    check_selection,
-    edit_task,
-    move_selected,
-    queue_of,
-)
-from tenure.store import Store, read_counts
+from tenure.shared import Schedules, Selection, WorkQueue, break_holder, queue_of
+from tenure.store import Store, read_counts, together
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _BREAKABLE = ("lock", "rwlock", "semaphore", "election")
 _MOST_IDS = 10_000
-_CANCELLED_TTL = 3600.0
-"""Seconds for which the record of a task that was cancelled here is kept: the default of `WorkQueue`."""
-
 _QUEUE_SIZE = 10_000
 """The size of a queue into which nothing was put: the default of `WorkQueue`."""
 
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
-_SELECTS = (*Selection.__annotations__, "limit", "dry_run")
+_SELECTED_BY = tuple(Selection.__dataclass_fields__)
+_SELECTS = (*_SELECTED_BY, "limit", "dry_run")
 """The fields by which tasks are selected, in place of their ids or all of them."""
 
 _SCHEDULE_ACTIONS = {
@@ -87,41 +75,43 @@ class Actions:
 
     async def _change(self, action: str, body: dict[str, Any]) -> int:
         name = check_name("queue", body.get("queue"))
-        key = self._store.key("queue", name)
-        counts = await read_counts(self._store, key)
+        counts = await read_counts(self._store, self._store.key("queue", name))
         if not counts.known:
             raise ValueError(f"there is no queue {name}")
+        queue = queue_of(self._store, name, counts.max_size or _QUEUE_SIZE)
+        selects = not body.keys().isdisjoint(_SELECTS)
         match action:
             case "pause" | "resume":
-                await self._store.call(SetPaused(key, paused=action == "pause"))
+                await (queue.pause() if action == "pause" else queue.resume())
                 return int(
                     counts.paused is not (action == "pause") or (action == "resume" and counts.held_off > 0)
                 )
             case _ if action in _SCHEDULE_ACTIONS:
-                schedules = queue_of(self._store, name, counts.max_size or _QUEUE_SIZE).schedules
-                return await self._change_schedule(schedules, action, check_name("name", body.get("name")))
+                return await self._change_schedule(
+                    queue.schedules, action, check_name("name", body.get("name"))
+                )
             case "purge":
-                return await self._purge(key, body)
-            case "requeue" if not body.keys().isdisjoint(_SELECTS):
+                return await queue.purge(*_states(body), **_selected(body))
+            case "requeue" if selects:
                 if not body.keys().isdisjoint(("ids", "all")):
                     raise ValueError("requeue takes ids, all or a selection")
-                return await self._move_selected(key, {"dead"}, "waiting", body)
+                return await queue.requeue(**_selected(body))
             case "cancel" if "state" in body:
                 if "ids" in body or body["state"] not in _UNFINISHED:
                     raise ValueError(f"cancel takes ids, or one of {', '.join(_UNFINISHED)} as the state")
-                return await self._move_selected(key, {body["state"]}, "cancelled", body)
+                return await queue.cancel(state=body["state"], **_selected(body))
             case "edit":
-                return await self._edit(key, body)
+                return await self._edit(queue, body)
             case "requeue" if "all" in body:
                 if body["all"] is not True or "ids" in body:
                     raise ValueError("requeue takes ids or all, which must be true")
-                return await self._move_all(Move(key, frozenset({"dead"}), "waiting"))
+                return await queue.requeue()
             case "requeue":
-                return await self._move_each(key, body.get("ids"), "waiting")
-            case _ if not body.keys().isdisjoint(_SELECTS):
+                return await queue.requeue(_ids(body))
+            case _ if selects:
                 raise ValueError("cancel takes ids, or a state and what else selects tasks")
             case _:
-                return await self._move_each(key, body.get("ids"), "cancelled")
+                return sum(await together(*(partial(queue.cancel, task_id) for task_id in _ids(body))))
 
     async def _change_schedule(self, schedules: Schedules[Any], action: str, name: str) -> int:
         try:
@@ -129,71 +119,44 @@ class Actions:
         except (LookupError, DuplicateTask, ModuleNotFoundError) as refused:
             raise ValueError(str(refused)) from refused
 
-    async def _move_selected(self, key: str, states: Iterable[str], to: Any, body: dict[str, Any]) -> int:
-        selection = {name: body[name] for name in Selection.__annotations__ if name in body}
-        return await move_selected(
-            *(self._store, key, states, to, check_selection(selection)),
-            ttl=_CANCELLED_TTL,
-            most=body.get("limit"),
-            dry_run=body.get("dry_run", False),
-        )
-
-    async def _purge(self, key: str, body: dict[str, Any]) -> int:
-        states = body.get("states")
-        named = cast("list[object]", states) if isinstance(states, list) else []
-        chosen = frozenset(name for name in named if isinstance(name, str))
-        if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
-            raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
-        if not body.keys().isdisjoint(_SELECTS):
-            return await self._move_selected(key, chosen, "purged", body)
-        return await self._move_all(Move(key, chosen, "purged"))
-
-    async def _edit(self, key: str, body: dict[str, Any]) -> int:
-        if not body.keys() & {"priority", "delay", "group"}:
+    async def _edit(self, queue: WorkQueue, body: dict[str, Any]) -> int:
+        changes = {name: body[name] for name in ("priority", "delay", "group") if name in body}
+        if not changes:
             raise ValueError("edit takes at least one of priority, delay and group")
-        found = Scan(TASK, key, only=str(check_task_id("id", body.get("id"))))
-        priority, delay, group = body.get("priority"), body.get("delay"), body.get("group")
-        move = Move(
-            *(key, (), "delayed"),
-            delay=None if delay is None else check_seconds("delay", delay),
-            priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
-            group=None if "group" not in body else "" if group is None else check_group("group", group),
-        )
         try:
-            await edit_task(self._store, found, move)
+            await queue.edit(check_task_id("id", body.get("id")), **changes)
         except TaskNotWaiting as refused:
             raise ValueError(f"{refused.named} is {refused.state}, and was not changed") from None
         return 1
-
-    async def _move_all(self, move: Move) -> int:
-        total, moved = 0, MovedCount(0, more=True)
-        while moved.more:
-            moved = await self._move(Move(move.key, move.which, move.to, moved.after))
-            total += moved.count
-        return total
-
-    async def _move_each(self, key: str, ids: object, to: Any) -> int:
-        if not isinstance(ids, list) or not 0 < len(cast("list[object]", ids)) <= _MOST_IDS:
-            raise ValueError(f"ids must be a list of 1 to {_MOST_IDS:,} ids of tasks")
-        checked = tuple(check_task_id("ids", task_id) for task_id in cast("list[object]", ids))
-        total = 0
-        for start in range(0, len(checked), CAP):
-            move = Move(key, checked[start : start + CAP], to, ttl=_CANCELLED_TTL)
-            total += (await self._move(move)).count
-        return total
-
-    async def _move(self, move: Move) -> MovedCount:
-        moved = await self._store.call(move)
-        assert isinstance(moved, MovedCount)
-        return moved
 
     async def _break(self, body: dict[str, Any]) -> int:
         kind = body.get("kind")
         if not isinstance(kind, str) or kind not in _BREAKABLE:
             raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
         key = self._store.key(kind, check_name("name", body.get("name")))
-        token = check_count("token", body.get("token"), most=2**63 - 1)
-        return int(await break_holder(self._store, key, token))
+        return int(await break_holder(self._store, key, body.get("token", 0)))
+
+
+def _selected(body: dict[str, Any]) -> dict[str, Any]:
+    where = {name: body[name] for name in _SELECTED_BY if name in body}
+    options = {name: body[name] for name in ("limit", "dry_run") if name in body}
+    return {"where": Selection(**where), **options} if where else options
+
+
+def _states(body: dict[str, Any]) -> frozenset[str]:
+    states = body.get("states")
+    named = cast("list[object]", states) if isinstance(states, list) else []
+    chosen = frozenset(name for name in named if isinstance(name, str))
+    if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
+        raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
+    return chosen
+
+
+def _ids(body: dict[str, Any]) -> list[int]:
+    ids = body.get("ids")
+    if not isinstance(ids, list) or not 0 < len(cast("list[object]", ids)) <= _MOST_IDS:
+        raise ValueError(f"ids must be a list of 1 to {_MOST_IDS:,} ids of tasks")
+    return [check_task_id("ids", task_id) for task_id in cast("list[object]", ids)]
 
 
 def _log(body: dict[str, Any], outcome: str, by: str) -> None:

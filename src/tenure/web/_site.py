@@ -144,7 +144,7 @@ class Site:
         )
 
     async def _metrics(self) -> Answer:
-        await self._figures.read()
+        await self._figures.statistics()
         return Answer(200, exposition(self._figures.samples()).encode(), _EXPOSITION)
 
     async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
 from tenure.shared import TaskRecord, group_statistics, read_workers, record_of, unfinished_child
-from tenure.store import Store, read_pages
+from tenure.store import Store, read_counts, read_pages
 
 from ._document import counted
 from ._newest import Newest
@@ -59,7 +59,7 @@ class Tasks:
             looked_at += len(records)
             described = [self._described(record) for record in records]
             tasks += [task for task in described if task["id"] not in shown and _has(task, find)]
-            if not (tasks or after or await self._is_known(key)):
+            if not (tasks or after or (await read_counts(self.store, key)).known):
                 return None
             if not after or len(tasks) >= limit or (find and looked_at >= _MOST_LOOKED_AT):
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
@@ -81,15 +81,11 @@ class Tasks:
             "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
 
-    async def _is_known(self, key: str) -> bool:
-        (counts,) = await ask(self.store, [Count(key)])
-        return counts.known
-
     async def workers(self, queue: str) -> dict[str, Any] | None:
         """The live processes that work on a queue; None if there is no such queue. Raises `EngineError`."""
         key = self.store.key("queue", queue)
         found = await read_workers(self.store, key)
-        if not (found or await self._is_known(key)):
+        if not (found or (await read_counts(self.store, key)).known):
             return None
         return {"queue": queue, "workers": [asdict(worker) for worker in found]}
 

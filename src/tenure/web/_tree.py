@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import TASK, Scan, TaskPage
-from tenure.shared import ChildPage, ChildRecord, read_children, unfinished_child
+from tenure.shared import ChildRecord, Page, read_children, unfinished_child
 from tenure.store import Store, together
 
 from ._view import ask
@@ -38,13 +38,13 @@ async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenCh
     level, left, more = [root], _MOST, False
     while level and left and store.has_families:
         reads = (partial(read_children, store, _key(store, task), task.id, "", left) for task in level)
-        pages: list[ChildPage] = await together(*reads)
+        pages: list[Page[ChildRecord]] = await together(*reads)
         found: list[SeenChild] = []
         for task, page in zip(level, pages, strict=True):
-            task.below = [_seen(child) for child in page.children[:left]]
+            task.below = [_seen(child) for child in page.records[:left]]
             left -= len(task.below)
             found += task.below
-            more = more or page.next != "" or len(task.below) < len(page.children)
+            more = more or page.next is not None or len(task.below) < len(page.records)
         await _read_states(store, [child for child in found if child.state == "unfinished"])
         level = [
             child

@@ -13,7 +13,6 @@ from tenure.engine import (
     HOLDERS,
     RESOURCES,
     SESSION,
-    Count,
     Holder,
     Holdings,
     Operation,
@@ -23,7 +22,7 @@ from tenure.engine import (
     SessionItem,
     SessionPage,
 )
-from tenure.store import Store, names, read_pages, together
+from tenure.store import Store, names, read_counts, read_pages, together
 
 from ._processors import SeenProcessor, processor
 from ._waits import Deadlock, Key, deadlocks
@@ -125,12 +124,8 @@ async def read_view(store: Store, limit: int = 1000) -> View:
 
 async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
     """The counters of queues, by name."""
-    answers = await ask(store, [Count(key) for key in keys])
-    return {
-        split_key(store, key)[1]: counts
-        for key, counts in zip(keys, answers, strict=True)
-        if isinstance(counts, QueueCounts)
-    }
+    counts = await together(*(partial(read_counts, store, key) for key in keys))
+    return {split_key(store, key)[1]: each for key, each in zip(keys, counts, strict=True)}
 
 
 async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:

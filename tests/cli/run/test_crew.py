@@ -49,7 +49,7 @@ async def test_a_drain_gives_back_what_waits_for_the_rate(virtual_clock):
             await anyio.sleep(1)
             with anyio.fail_after(1):
                 await worker.drain()
-        left = (await queue.browse("waiting")).tasks
+        left = (await queue.tasks("waiting").page()).records
         assert sorted([*started, *(task.payload for task in left)]) == ["a", "b"]
         assert [task.attempts for task in left] == [0]
 

@@ -114,5 +114,5 @@ async def test_ending_its_sessions_frees_what_it_had_and_nothing_else(open_store
                     assert not await end_sessions(ours, dead.process)
                     statistics = await queue.statistics()
                     assert (statistics.waiting, statistics.leased) == (1, 1)
-        assert [record.id for record in (await queue.browse("waiting")).tasks] == ids[:1]
+        assert [record.id for record in (await queue.tasks("waiting").page()).records] == ids[:1]
         assert (await queue.statistics()).done == 1

@@ -85,10 +85,10 @@ async def test_whatever_stood_there_the_file_becomes_what_the_store_says(queue, 
     monkeypatch.setattr("tenure.cli.run._results._PAGE", 8)
     await work(queue, 60)
     whole = await write_all(queue, "whole.jsonl")
-    assert whole == b"".join([line_of(r) for r in (await queue.browse("ended", limit=1000)).tasks])
+    assert whole == b"".join([line_of(r) for r in (await queue.tasks("ended").page(limit=1000)).records])
     path = Path("r.jsonl")
-    first = b"".join([line_of(r) for r in (await queue.browse("ended", limit=10)).tasks])
-    last = (await queue.browse("ended", limit=10)).tasks[-1]
+    first = b"".join([line_of(r) for r in (await queue.tasks("ended").page(limit=10)).records])
+    last = (await queue.tasks("ended").page(limit=10)).records[-1]
     for there in (b"", first, first + b"not recorded", first + whole[len(first) :], first[:50], whole * 2):
         path.write_bytes(there)
         await queue.put_many([], cursor=(f"results:{path.resolve()}", [len(first), last.rank, last.id]))
@@ -105,7 +105,7 @@ async def test_a_writer_that_was_frozen_writes_what_is_there_already(queue, monk
     await work(queue, 40)
     late = Results(Path("r.jsonl"))
     Path("r.jsonl").touch()
-    page = (await queue.browse("ended", limit=8)).tasks
+    page = (await queue.tasks("ended").page(limit=8)).records
     whole = await write_all(queue)
     async with tenure.Lock(queue.store, "other") as lease:
         with Path("r.jsonl").open("r+b", buffering=0) as file:

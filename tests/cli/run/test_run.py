@@ -220,7 +220,7 @@ def test_fresh(command, here, numbers, read, queue_of):
         audit = queue_of(name, lambda queue: queue.verify())
         assert audit, audit.problems
         assert audit.statistics.put == 300
-        left = queue_of(name, lambda queue: queue.browse("ended")).tasks
+        left = queue_of(name, lambda queue: queue.tasks("ended").page()).records
         assert bool(left) == (name == "x:3")
     assert "is finished" in command(*words).err
 
@@ -264,7 +264,7 @@ def test_results_that_are_no_json_are_failures(command, here, handlers, queue_of
     (here / "in.txt").write_text("x\n")
     ended = command("run", f"odd_results:{handler}", "in.txt", "--retries", "1", "--run", "x")
     assert (ended.code, rows(ended.out)["dead"]) == (1, "1")
-    (dead,) = queue_of("x", lambda queue: queue.dead())
+    (dead,) = queue_of("x", lambda queue: queue.tasks("dead").page()).records
     assert "open_store" not in dead.error, "a hint for programs"
 
 
@@ -272,7 +272,9 @@ def test_an_input_whose_result_cannot_be_encoded_is_dead_at_once(command, here, 
     handlers("odd_results", "def a_set(x): return {1}")
     (here / "in.txt").write_text("x\ny\n")
     ended = command("run", "odd_results:a_set", "in.txt", "--retries", "3", "--run", "x")
-    assert [record.attempts for record in queue_of("x", lambda queue: queue.dead())] == [1, 1]
+    assert [
+        record.attempts for record in queue_of("x", lambda queue: queue.tasks("dead").page()).records
+    ] == [1, 1]
     assert (ended.code, rows(ended.out)["dead"], rows(ended.out)["retried"]) == (1, "2", "0")
     dead = [record for record in caplog.records if "task.dead" in record.message]
     assert all("odd_results:a_set returned set, which cannot be the result" in r.message for r in dead)
@@ -542,7 +544,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     assert rows(out)["done"] == "0"
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.waiting, statistics.leased) == (30, 0)
-    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} == {0}
+    assert {r.attempts for r in queue_of("x", lambda queue: queue.tasks("waiting").page()).records} == {0}
     again = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)
     assert again.stderr.readline() == "tenure: run x continues after 0 inputs\n", "nothing has died"
 
@@ -836,7 +838,7 @@ def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers
     assert "the same command continues from here" in told
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.dead, statistics.leased) == (0, 0)
-    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} <= {0}
+    assert {r.attempts for r in queue_of("x", lambda queue: queue.tasks("waiting").page()).records} <= {0}
     child = start("run", f"worst:{handler}", "numbers.txt", "--run", "x", stdout=subprocess.DEVNULL)
     assert child.wait(PATIENCE) == 0
 

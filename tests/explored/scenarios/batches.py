@@ -40,7 +40,7 @@ async def a_put_beside_an_operation_that_fails_is_kept(world):
                 group.start_soon(producer, name)
                 group.start_soon(blunderer, turns)
             group.start_soon(victim)
-        waiting = {(record.id, record.payload) for record in (await queue.browse("waiting")).tasks}
+        waiting = {(record.id, record.payload) for record in (await queue.tasks("waiting").page()).records}
         assert waiting >= set(put) and len(failed) == 3
         # it is forgotten then
         await queue.purge("waiting")

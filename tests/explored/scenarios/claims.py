@@ -76,9 +76,7 @@ async def a_resource_goes_down_its_line(world):
         await all_is_free(pool, store, elsewhere, free=1)
 
 
-@on_every_engine(
-    "shared.ResourcePool.claim", "shared.ResourcePool.resources", "shared.ResourcePool.statistics"
-)
+@on_every_engine("shared.ResourcePool.claim", "shared.Listing.page", "shared.ResourcePool.statistics")
 async def claimers_get_what_they_ask_for(world):
     """One who asks for what is not there blocks nobody."""
     async with world.open() as store, world.open() as elsewhere:
@@ -100,7 +98,7 @@ async def claimers_get_what_they_ask_for(world):
 
         async def watcher():
             with cancellable():
-                resources = await pool.resources()
+                resources = (await pool.resources().page()).records
                 assert [resource.resource for resource in resources] == ["one", "two"]
                 statistics = await other.statistics()
                 assert statistics.free + statistics.claimed == statistics.size == 2

@@ -77,7 +77,7 @@ async def each_follower_sees_the_last_report_and_the_end(world):
         await all_is_done(queue, store, elsewhere, done=1)
 
 
-@on_every_engine("shared.WorkQueue.children", "shared.WorkQueue.get", "shared.WorkQueue.follow")
+@on_every_engine("shared.WorkQueue.get", "shared.WorkQueue.follow")
 async def a_follower_sees_children_end_before_their_parent(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, pages, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "pages"), WorkQueue(elsewhere, "q")
@@ -99,7 +99,7 @@ async def a_follower_sees_children_end_before_their_parent(world):
             ends.append((record.state, record.children))
 
         async def victim():
-            for call in (partial(other.children, task_id), partial(other.get, task_id), follower):
+            for call in (other.children(task_id).page, partial(other.get, task_id), follower):
                 with cancellable():
                     await call()
 
@@ -148,7 +148,7 @@ async def _break_a_holder(world, thing, hold, other, hold_elsewhere, store, else
 
     async def operator():
         await inside.wait()
-        (holder,) = (await other.holders()).holders
+        (holder,) = (await other.holders().page()).records
         await other.break_holder(holder.token)
         assert not await other.break_holder(holder.token)
         if world.faults:  # engines lose hints with a connection, and say so when it is back

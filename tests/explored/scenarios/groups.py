@@ -82,7 +82,7 @@ def fails_once(names, later=()):
     return end
 
 
-@on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.groups")
+@on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put")
 async def no_more_of_a_group_are_at_work_than_its_limit(world):
     async with world.open() as store, world.open() as elsewhere:
         retry = Retry(attempts=3, backoff=0.02, jitter=0)
@@ -99,10 +99,10 @@ async def no_more_of_a_group_are_at_work_than_its_limit(world):
                 await groups.do_one(queue)
 
         async def watcher():
-            for group in await other.groups():
+            async for group in other.groups():
                 assert group.leased <= 2, group
             with cancellable():
-                await queue.groups()
+                await queue.groups().page()
 
         async with world.group() as group:
             await groups.put(queue, "a", *(f"a{n}" for n in range(5)))
@@ -242,7 +242,7 @@ async def settings_are_said_again_in_a_new_session(world):
 
         async def victim():
             with cancellable():
-                await queue.groups()
+                await queue.groups().page()
             with cancellable():
                 await other.put("victim")
 
@@ -269,7 +269,7 @@ async def settings_are_said_again_by_the_first_take_of_a_session(world):
 
         async def victim():
             with cancellable():
-                await other.groups()
+                await other.groups().page()
 
         await groups.put(queue, "a", *range(3))
         await end_with_other_settings(queue, store, elsewhere)
@@ -292,7 +292,7 @@ async def what_is_set_last_counts(world):
 
         async def victim():
             with cancellable():
-                await queue.groups()
+                await queue.groups().page()
 
         link.pause()
         async with anyio.create_task_group() as group:
@@ -307,7 +307,7 @@ async def what_is_set_last_counts(world):
         await all_is_done(queue, store, done=2, groups=0)
 
 
-@on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.groups")
+@on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put")
 async def groups_have_their_shares_in_each_window(world):
     """A task that fails uses up a turn of its group, and a group that comes later neither gains nor loses."""
     async with world.open() as store, world.open() as elsewhere:
@@ -324,7 +324,7 @@ async def groups_have_their_shares_in_each_window(world):
 
         async def bystander():
             with cancellable():
-                await other.groups()
+                await other.groups().page()
             with cancellable():
                 await other.put("victim", group="victim")
 

@@ -177,7 +177,7 @@ async def a_put_of_unknown_outcome_is_not_said_again(world):
             await anyio.sleep(TTL + HEARTBEAT)
             link.resume()
         assert outcomes
-        waiting = (await other.browse("waiting")).tasks
+        waiting = (await other.tasks("waiting").page()).records
         assert len(waiting) <= 2 and {record.id for record in waiting} >= {*outcomes} - {None}
         await other.purge("waiting")
         await all_is_done(other, store, elsewhere)

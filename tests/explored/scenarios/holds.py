@@ -10,11 +10,9 @@ from explored.referees import Fair
 from explored.world import at_rest, no_one_waits_behind, pause
 
 from tenure import AcquireTimeout, CapacityMismatch, Lock, RWLock, Semaphore
-from tenure.shared import LockStatus
 from tenure.shared.holds._rwlock import READERS
 from tenure.testing import cancellable, newcomer
 
-NOBODY = LockStatus((), ())
 TTL = 30.0
 
 
@@ -47,7 +45,8 @@ class Holder:
 async def nothing_is_held(thing, hold, *stores):
     """Nobody is there, and whoever comes is served at once."""
     await at_rest(*stores)
-    assert await thing.holders() == NOBODY
+    for listing in (thing.holders(), thing.waiters()):
+        assert not [party async for party in listing]
     async with hold(timeout=5):
         pass
     with anyio.move_on_after(1) as late:
@@ -60,7 +59,6 @@ async def nothing_is_held(thing, hold, *stores):
 
 @on_every_engine(
     "shared.Lock.hold",
-    "shared.Lock.holders",
     "shared.Hold.__aenter__",
     "shared.Hold.__aexit__",
     "store.read_pages",
@@ -80,9 +78,7 @@ async def a_lock_goes_down_its_line(world):
         await nothing_is_held(lock, lock.hold, store, elsewhere)
 
 
-@on_every_engine(
-    "shared.Lock.__aenter__", "shared.Lock.__aexit__", "shared.Lock.holders", "shared.Lock.locked"
-)
+@on_every_engine("shared.Lock.__aenter__", "shared.Lock.__aexit__", "shared.Lock.locked")
 async def a_lock_is_its_own_context_manager(world):
     async with world.open() as store:
         await store.session(TTL)
@@ -92,8 +88,7 @@ async def a_lock_is_its_own_context_manager(world):
         async def watcher():
             for _ in range(3):
                 with cancellable():
-                    who = await lock.holders()
-                    assert len(who.holders) <= 1
+                    assert len([party async for party in lock.holders()]) <= 1
                     await lock.locked()
                 await pause()
 
@@ -139,7 +134,7 @@ async def a_lock_is_given_up_in_time(world):
         await nothing_is_held(lock, lock.hold, store)
 
 
-@on_every_engine("shared.Semaphore.hold", "shared.Semaphore.holders")
+@on_every_engine("shared.Semaphore.hold")
 async def permits_go_down_their_line(world):
     async with world.open() as store, world.open() as elsewhere:
         await store.session(TTL)
@@ -149,8 +144,7 @@ async def permits_go_down_their_line(world):
 
         async def watcher():
             with cancellable():
-                who = await semaphore.holders()
-                assert sum(party.weight for party in who.holders) <= 3
+                assert sum([party.weight async for party in semaphore.holders()]) <= 3
 
         async with world.group() as group:
             group.start_soon(holder.steady, lambda: semaphore.hold(2), 2)
@@ -231,7 +225,7 @@ async def a_semaphore_is_resized_under_load(world):
                 pass
 
 
-@on_every_engine("shared.RWLock.read", "shared.RWLock.write", "shared.RWLock.holders")
+@on_every_engine("shared.RWLock.read", "shared.RWLock.write")
 async def readers_share_and_writers_do_not(world):
     async with world.open() as store, world.open() as elsewhere:
         await store.session(TTL)
@@ -241,8 +235,7 @@ async def readers_share_and_writers_do_not(world):
 
         async def watcher():
             with cancellable():
-                who = await lock.holders()
-                assert sum(party.weight for party in who.holders) <= READERS
+                assert sum([party.weight async for party in lock.holders()]) <= READERS
 
         async with world.group() as group:
             group.start_soon(holder.steady, lock.read)

@@ -17,6 +17,7 @@ from tenure import (
     QueueFigures,
     QueueFull,
     Retry,
+    Selection,
     TaskNotWaiting,
     WorkQueue,
 )
@@ -110,7 +111,7 @@ async def one_try_puts_or_says_that_it_is_full(world):
             group.start_soon(producer, "b")
             group.start_soon(late)
             group.start_soon(victim, "w")
-        waiting = (await queue.browse("waiting")).tasks
+        waiting = (await queue.tasks("waiting").page()).records
         assert {(record.id, record.payload) for record in waiting} >= set(put)
         assert len(waiting) == 2 and len(put) + len(full) >= 3
         # it is forgotten then
@@ -194,7 +195,7 @@ async def a_key_is_used_by_one_unfinished_task(world):
 
 @on_every_engine(
     "shared.WorkQueue.workers",
-    "shared.QueueFigures.read",
+    "shared.QueueFigures.statistics",
     "shared.QueueFigures.run",
     "shared.QueueFigures.drain",
 )
@@ -210,7 +211,7 @@ async def who_works_is_seen_and_counted(world):
 
         async def read():
             with cancellable():
-                await figures.read()
+                await figures.statistics()
 
         async with world.group() as group:
             group.start_soon(figures.run)
@@ -221,7 +222,7 @@ async def who_works_is_seen_and_counted(world):
                 (worker,) = await queue.workers()
                 assert (worker.process, [task.id for task in worker.tasks]) == (store.process, [task_id])
                 task.check()
-            assert (await figures.read())["q"].done == 1
+            assert (await figures.statistics())["q"].done == 1
             await figures.drain()
         assert set(seen) <= {task_id}
         await all_is_done(queue, store, elsewhere, done=1, put=1)
@@ -264,10 +265,9 @@ async def a_paused_queue_gives_out_nothing(world):
 
 
 @on_every_engine(
-    "shared.WorkQueue.dead",
     "shared.WorkQueue.requeue",
     "shared.WorkQueue.purge",
-    "shared.WorkQueue.browse",
+    "shared.Listing.page",
     "shared.WorkQueue.verify",
 )
 async def dead_letters_are_looked_at_requeued_and_purged(world):
@@ -283,7 +283,7 @@ async def dead_letters_are_looked_at_requeued_and_purged(world):
                 pass
 
         async def look():
-            for call in (queue.dead, lambda: queue.browse("waiting"), queue.verify):
+            for call in (queue.tasks("dead").page, queue.tasks().page, queue.verify):
                 with cancellable():
                     await call()
 
@@ -294,19 +294,19 @@ async def dead_letters_are_looked_at_requeued_and_purged(world):
 
         for _ in range(3):
             await fail()
-        letters = await queue.dead()
+        letters = (await queue.tasks("dead").page()).records
         assert [(letter.payload, letter.error, letter.attempts) for letter in letters] == [
             (payload, "KeyError", 1) for payload in "abc"
         ]
         assert await queue.requeue([letters[1].id]) <= 1  # 0 if the answer was lost
-        assert [letter.payload for letter in await queue.dead()] == ["a", "c"]
+        assert [letter.payload for letter in (await queue.tasks("dead").page()).records] == ["a", "c"]
         await fail()
         async with world.group() as group:
             group.start_soon(look)
             group.start_soon(requeue)
             group.start_soon(requeue, newcomer)
         again = await queue.requeue()
-        waiting = (await queue.browse("waiting")).tasks
+        waiting = (await queue.tasks("waiting").page()).records
         assert again <= 3 and sorted(record.payload for record in waiting) == ["a", "b", "c"]
         async with queue.take() as task:
             assert task.attempt == 1, "with all its attempts"
@@ -352,7 +352,7 @@ async def an_accepted_edit_reaches_the_taker(world):
 
 
 @on_every_engine(
-    "shared.WorkQueue.browse", "shared.WorkQueue.cancel", "shared.WorkQueue.purge", "shared.WorkQueue.requeue"
+    "shared.Listing.page", "shared.WorkQueue.cancel", "shared.WorkQueue.purge", "shared.WorkQueue.requeue"
 )
 async def a_selection_changes_what_matches_and_nothing_else(world):
     async with world.open() as store, world.open() as elsewhere:
@@ -370,13 +370,16 @@ async def a_selection_changes_what_matches_and_nothing_else(world):
 
         async def canceller(queue):
             with cancellable():
-                await queue.cancel(state="waiting", group="a")
+                await queue.cancel(state="waiting", where=Selection(group="a"))
 
         async def purger():
             await newcomer()
-            await other.purge("waiting", group="a", limit=2)
-            assert {record.group for record in (await other.browse("waiting", group="b")).tasks} <= {"b"}
-            assert await other.requeue(group="b") == 0
+            await other.purge("waiting", where=Selection(group="a"), limit=2)
+            assert {
+                record.group
+                for record in (await other.tasks("waiting", where=Selection(group="b")).page()).records
+            } <= {"b"}
+            assert await other.requeue(where=Selection(group="b")) == 0
 
         async with world.group() as group:
             group.start_soon(taker, queue)

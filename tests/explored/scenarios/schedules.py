@@ -20,7 +20,7 @@ AWAY = 40.0
 
 async def each_tick_once(queue, least):
     """The ticks on record are one after the other, none missing and none twice, and so many at least."""
-    tasks = (await queue.browse("waiting", limit=1000)).tasks
+    tasks = (await queue.tasks("waiting").page(limit=1000)).records
     ticks = [task.meta["scheduled_for"] for task in tasks if task.meta["schedule"] == "often"]
     times = [datetime.fromisoformat(tick).timestamp() for tick in ticks]
     assert times == [times[0] + EVERY * n for n in range(len(times))], times
@@ -114,7 +114,7 @@ async def several_run_a_schedule_of_the_store(world):
             while not await _ticks(steady.queue, 4):
                 await anyio.sleep(EVERY)
             assert await steady.pause("often")
-            put = len((await steady.queue.browse("waiting", limit=1000)).tasks)
+            put = len((await steady.queue.tasks("waiting").page(limit=1000)).records)
             await anyio.sleep(3 * EVERY)
             assert not await _ticks(steady.queue, put + 1), "it is paused"
             for one in (steady, other, victim):
@@ -124,7 +124,7 @@ async def several_run_a_schedule_of_the_store(world):
 
 
 async def _ticks(queue, count):
-    tasks = (await queue.browse("waiting", limit=1000)).tasks
+    tasks = (await queue.tasks("waiting").page(limit=1000)).records
     return sum(task.meta["schedule"] == "often" for task in tasks) >= count
 
 

@@ -28,7 +28,7 @@ async def two_keys(store, **options):
 
 
 async def states(pool):
-    return {resource.resource: resource.state for resource in await pool.resources()}
+    return {resource.resource: resource.state for resource in (await pool.resources().page()).records}
 
 
 # what is in hand
@@ -124,7 +124,7 @@ async def test_it_cools_down(pool, virtual_clock):
         await claim.cool_down(60)
         claim.check()
         await anyio.sleep(20)
-    (a, b) = await pool.resources()
+    (a, b) = (await pool.resources().page()).records
     assert (a.state, a.rest, b.state) == ("resting", pytest.approx(40, abs=1), "free")
     async with pool.claim() as other:
         assert other.resource == "b"
@@ -138,7 +138,7 @@ async def test_it_is_retired(pool, virtual_clock):
     async with pool.claim() as claim:
         await claim.retire("revoked")
         assert await states(pool) == {"a": "claimed", "b": "free"}
-    retired = (await pool.resources())[0]
+    retired = (await pool.resources().page()).records[0]
     assert (retired.resource, retired.state, retired.reason) == ("a", "retired", "revoked")
     async with pool.claim(0):
         with pytest.raises(AcquireTimeout):
@@ -155,7 +155,7 @@ async def test_its_metadata_are_replaced(pool):
     async with pool.claim(where={"n": 1}) as claim:
         await claim.set_metadata({"left": 99})
         assert claim.metadata == {"left": 99}
-        assert (await pool.resources())[0].metadata == {"left": 99}
+        assert (await pool.resources().page()).records[0].metadata == {"left": 99}
     with pytest.raises(AcquireTimeout):
         async with pool.claim(0, {"n": 1}):
             pytest.fail("replaced")
@@ -251,7 +251,7 @@ async def test_what_fails_the_check_rests_and_another_one_is_claimed(store, virt
     pool = await two_keys(store, check=check, quarantine=20)
     async with pool.claim() as claim:
         assert claim.resource == "b"
-        (a, _) = await pool.resources()
+        (a, _) = (await pool.resources().page()).records
         assert (a.state, a.rest) == ("resting", pytest.approx(20, abs=0.5))
     assert seen == [("a", {"n": 1}), ("b", {"n": 2})]
 
@@ -269,7 +269,7 @@ async def test_ways_to_fail(store, virtual_clock, how):
     with pytest.raises(AcquireTimeout, match=f"{KEY}: not acquired within 0 s"):
         async with pool.claim(0):
             pytest.fail("unfit")
-    (a, b) = await pool.resources()
+    (a, b) = (await pool.resources().page()).records
     # for a second at least
     assert (a.state, a.rest, b.state) == ("resting", pytest.approx(1, abs=0.2), "free")
 

@@ -19,10 +19,9 @@ KEY = "tenure:lock:report"
 async def test_it_is_held_for_the_block(store, nothing_of):
     lock = Lock(store, "report")
     async with lock as lease:
-        who = await lock.holders()
-        assert [party.token for party in who.holders] == [lease.token]
-        assert who.holders[0].process == store.process
-        assert who.waiting == ()
+        (holder,) = [party async for party in lock.holders()]
+        assert (holder.token, holder.process) == (lease.token, store.process)
+        assert not [party async for party in lock.waiters()]
         assert lease.key == KEY
         assert lease.lost is None
     await nothing_of(store, KEY)
@@ -55,9 +54,8 @@ async def test_what_waits_is_shown(store, virtual_clock):
         async with lock as lease:
             group.start_soon(wait)
             await virtual_clock.advance(2)
-            who = await lock.holders()
-    (holder,) = who.holders
-    (waiter,) = who.waiting
+            (holder,) = [party async for party in lock.holders()]
+            (waiter,) = [party async for party in lock.waiters()]
     assert (holder.token, holder.weight, waiter.token, waiter.weight) == (lease.token, 1, 0, 1)
     assert holder.seconds == pytest.approx(2, abs=0.01)
     assert waiter.seconds == pytest.approx(2, abs=0.01)
@@ -78,7 +76,7 @@ async def test_zero_tries_once(store, virtual_clock):
 
         async with anyio.create_task_group() as group:
             group.start_soon(other)
-        assert (await lock.holders()).waiting == ()
+        assert (await lock.waiters().page()).records == []
     assert virtual_clock.now() == 0
 
 
@@ -159,7 +157,7 @@ async def test_before_and_after_the_store_is_open():
     async with store:
         async with lock:
             pass
-    for call in (lock.__aenter__, lock.hold(timeout=0).__aenter__, lock.holders):
+    for call in (lock.__aenter__, lock.hold(timeout=0).__aenter__, lock.holders().page):
         with pytest.raises(StoreClosed):
             await call()
 
@@ -328,7 +326,7 @@ async def test_a_broken_holder_that_missed_the_hint_learns_of_it_with_the_next_c
         async with anyio.create_task_group() as group:
             group.start_soon(stuck)
             await anyio.sleep(1)
-            (holder,) = (await Lock(other, "x").holders()).holders
+            (holder,) = (await Lock(other, "x").holders().page()).records
             assert await Lock(other, "x").break_holder(holder.token)
             await anyio.sleep(1)
             assert reasons == []

@@ -23,7 +23,9 @@ async def pool(store):
 
 
 async def names(pool, state):
-    return [resource.resource for resource in await pool.resources() if resource.state == state]
+    return [
+        resource.resource for resource in (await pool.resources().page()).records if resource.state == state
+    ]
 
 
 async def use(pool, where=None):
@@ -36,7 +38,7 @@ async def use(pool, where=None):
 
 async def test_it_shows_its_resources_in_the_order_of_their_names(pool, store):
     async with pool.claim(where={"tier": "paid"}) as claim:
-        assert await pool.resources() == [
+        assert (await pool.resources().page()).records == [
             PooledResource(
                 "best",
                 {"tier": "paid", "region": "us"},
@@ -79,7 +81,7 @@ async def use_when_there_is_one(pool, where):
 
 async def test_an_empty_pool(store, virtual_clock):
     pool = ResourcePool(store, "keys")
-    assert await pool.resources() == []
+    assert (await pool.resources().page()).records == []
     assert await pool.statistics() == ResourcePoolStatistics(0, 0, 0, 0, 0)
     for timeout in (0, 2):
         with pytest.raises(AcquireTimeout, match=f"tenure:pool:keys: not acquired within {timeout} s"):
@@ -92,7 +94,7 @@ async def test_adding_again_changes_it(pool):
     await pool.add("us", {"tier": "paid"}, preference=5)
     assert await use(pool, {"tier": "paid"}) == "us"
     await pool.add("us")
-    assert [r for r in await pool.resources() if r.resource == "us"] == [
+    assert [r for r in (await pool.resources().page()).records if r.resource == "us"] == [
         PooledResource("us", {}, 0, "free", "", 0, 0.0, "")
     ]
 
@@ -112,7 +114,7 @@ async def test_several_claims_share_a_resource_with_slots(store):
         await third.cool_down(0)
         assert await use(pool) == "key-1"
         await pool.add("key-1", slots=1)
-        shown = (await pool.resources())[0]
+        shown = (await pool.resources().page()).records[0]
         assert (shown.state, shown.slots, shown.claimed) == ("claimed", 1, 2)
         assert (await pool.statistics()).size == 3
     assert await pool.statistics() == ResourcePoolStatistics(2, 0, 0, 0, 0)
@@ -125,7 +127,7 @@ async def test_slots_are_a_number_from_1_to_256(pool):
     for odd in (True, 1.0, "4", None):
         with pytest.raises(TypeError, match="slots must be"):
             await pool.add("key-1", slots=odd)
-    assert len(await pool.resources()) == 4
+    assert len((await pool.resources().page()).records) == 4
 
 
 async def test_removing(pool):
@@ -180,7 +182,7 @@ async def test_metadata_go_through_the_codec_of_the_store(open_store_on):
             assert claim.metadata == {"tier": "paid"}
             await claim.set_metadata({"tier": "free"})
             assert claim.metadata == {"tier": "free"}
-        assert (await pool.resources())[0].metadata == {"tier": "free"}
+        assert (await pool.resources().page()).records[0].metadata == {"tier": "free"}
 
 
 # waiting
@@ -267,7 +269,7 @@ async def test_wrong_arguments_are_named(store):
             made = call()
             if inspect.isawaitable(made):
                 await made
-    assert await pool.resources() == []
+    assert (await pool.resources().page()).records == []
 
 
 @pytest.mark.parametrize("preference", [2**31 - 1, 0, -(2**31 - 1)])
@@ -277,7 +279,7 @@ async def test_the_ends_of_what_is_allowed(store, preference, virtual_clock):
     async with pool.claim(0, {"\0ü\n": "\0ü\n"}) as claim:
         assert claim.resource == "\0ü\n"
         await claim.cool_down(1e9)
-    (resource,) = await pool.resources()
+    (resource,) = (await pool.resources().page()).records
     assert (resource.preference, resource.rest) == (preference, pytest.approx(1e9))
 
 

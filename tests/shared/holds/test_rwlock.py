@@ -9,7 +9,7 @@ async def test_readers_share(open_store_on):
     async with open_store_on() as a, open_store_on() as b:
         async with RWLock(a, "table").read() as one, RWLock(b, "table").read(timeout=0) as two:
             assert two.token > one.token
-            assert [party.weight for party in (await RWLock(a, "table").holders()).holders] == [1, 1]
+            assert [party.weight for party in (await RWLock(a, "table").holders().page()).records] == [1, 1]
 
 
 async def test_a_writer_is_alone(open_store_on):

@@ -12,12 +12,11 @@ async def test_it_is_held_for_the_block(store):
     semaphore = Semaphore(store, "api", 3)
     async with semaphore as lease, semaphore.hold(2) as other:
         assert other.token > lease.token
-        who = await semaphore.holders()
-        assert [party.weight for party in who.holders] == [1, 2]
+        assert [party.weight async for party in semaphore.holders()] == [1, 2]
         with pytest.raises(AcquireTimeout):
             async with semaphore.hold(timeout=0):
                 pytest.fail("above the limit")
-    assert (await semaphore.holders()).holders == ()
+    assert (await semaphore.holders().page()).records == []
 
 
 async def test_another_number_of_permits_is_refused(store):
@@ -45,7 +44,7 @@ async def test_a_waiter_that_is_too_heavy_after_a_resize_is_reported(open_store_
             await virtual_clock.settle()
             with anyio.fail_after(0.5):
                 await semaphore.resize(2)
-        assert (await semaphore.holders()).waiting == ()
+        assert (await semaphore.waiters().page()).records == []
 
 
 async def test_one_command_to_acquire_and_one_to_release(recording):

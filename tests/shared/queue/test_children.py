@@ -463,10 +463,10 @@ async def test_long_names_are_listed_in_pages(store):
         if task.payload == "parent":
             async with task.children(name="b" * 512) as children:
                 await children.put_many(Item(n, name=name) for n, name in enumerate(names))
-                first = await queue.children(task.id, limit=2)
-                second = await queue.children(task.id, after=first.next, limit=2)
-                found = [child.name for page in (first, second) for child in page.children]
-                assert found == [f"{'b' * 512}/{name}" for name in names] and second.next == ""
+                first = await queue.children(task.id).page(limit=2)
+                second = await queue.children(task.id).page(first.next, 2)
+                found = [child.name for page in (first, second) for child in page.records]
+                assert found == [f"{'b' * 512}/{name}" for name in names] and second.next is None
 
     task_id = await queue.put("parent")
     await workers.work_off(queue, Worker(queue, handler))

@@ -152,7 +152,7 @@ async def test_batches_jobs_and_any_codec(store, virtual_clock):
         "x": 1,
         "y": 2,
     }
-    (stored,) = (await WorkQueue(store, "job.dead", keep_payloads=True).browse("ended")).tasks
+    (stored,) = (await WorkQueue(store, "job.dead", keep_payloads=True).tasks("ended").page()).records
     assert stored.state == "done"
 
 
@@ -186,5 +186,5 @@ async def test_bad_input(store, virtual_clock):
     own = WorkQueue(store, "mail.dead")
     async with working(own, Worker(queue, fail, on_dead=told)):
         await own.join()
-    (problem,) = await own.dead()
+    (problem,) = (await own.tasks("dead").page()).records
     assert "it is no dead letter that on_dead has put" in problem.error

@@ -99,7 +99,7 @@ async def test_a_child_stays_among_children(store):
             child = await children.put("page", delay=600)
             if not child.ended:
                 await pages.edit(child.id, group="a", delay=0)
-                groups.extend(await pages.groups())
+                groups.extend((await pages.groups().page()).records)
 
     async def page(payload: str):
         return payload

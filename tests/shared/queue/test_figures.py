@@ -27,7 +27,7 @@ async def test_the_figures_of_all_queues_are_text_for_prometheus(store, virtual_
     await anyio.sleep(2)
     figures = QueueFigures(store)
     assert figures.problem == "not read yet"
-    assert (await figures.read())["mail"].waiting == 3 and figures.problem is None
+    assert (await figures.statistics())["mail"].waiting == 3 and figures.problem is None
     text = exposition([*figures.samples(), *worker.samples()])
     found = {
         (sample.name, *sample.labels.values()): sample.value
@@ -71,7 +71,7 @@ async def test_reading_costs_one_count_for_each_queue(recording, virtual_clock):
         for n in range(5):
             await WorkQueue(store, f"q{n}").put_many(range(300))
         recording.take()
-        await QueueFigures(store).read()
+        await QueueFigures(store).statistics()
         assert [type(operation) for operation in recording.take(Scan, Count)] == [Scan] + [Count] * 5
 
 
@@ -130,4 +130,4 @@ async def test_bad_input(open_store_on, virtual_clock):
             QueueFigures(store, every=0)
         figures = QueueFigures(store)
     with pytest.raises(StoreClosed):
-        await figures.read()
+        await figures.statistics()

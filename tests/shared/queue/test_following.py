@@ -78,13 +78,13 @@ async def test_a_failed_try_is_on_record_while_the_task_rests_and_when_it_is_dea
     assert record.traceback.startswith("Traceback")
     assert "raise error" in record.traceback
     assert "tenure/shared" not in record.traceback
-    (listed,) = (await queue.browse("delayed")).tasks
+    (listed,) = (await queue.tasks("delayed").page()).records
     assert listed.traceback == record.traceback
     await anyio.sleep(6)
     await fail(queue, KeyError("second"))
     await anyio.sleep(11)
     await fail(queue, ValueError("third"))
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert dead.error == "ValueError: third"
     assert dead.traceback.endswith("ValueError: third\n")
     assert dead.earlier_errors == ("try 1: ValueError: first", "try 2: KeyError: 'second'")
@@ -214,7 +214,7 @@ async def test_dead_letters_stay_for_half_a_year_unless_it_is_said_otherwise(sto
         pass
     assert queue.dead_ttl == 180 * DAY
     assert ours.dead_ttl is None
-    assert len(await queue.dead()) == 1
+    assert len((await queue.tasks("dead").page()).records) == 1
 
 
 # ---------------------------------------------------------------------------------------------------------- reschedule

@@ -172,11 +172,11 @@ async def test_a_wrong_group(store, group, error, match):
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @pytest.mark.parametrize(
     ("limit", "error"),
-    [(0, ValueError), (-1, ValueError), (257, ValueError), (True, TypeError), (1.5, TypeError)],
+    [(0, ValueError), (-1, ValueError), (True, TypeError), (1.5, TypeError)],
 )
 async def test_a_wrong_limit_of_groups(store, limit, error):
     with pytest.raises(error, match="^limit must be"):
-        await WorkQueue(store, "jobs").groups(limit)
+        await WorkQueue(store, "jobs").groups().page(limit=limit)
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
@@ -208,7 +208,7 @@ async def test_a_group_of_children_is_shown_under_its_name(store, virtual_clock)
         children = tuple(NewTask(b'"y"', group=group_of_children("a")) for _ in range(2))
         put = PutChildren(queue.key, task.id, task.token, queue.key, ("y", "z"), children)
         first, _ = (await store.call(put)).ids
-        assert await queue.groups() == [
+        assert (await queue.groups().page()).records == [
             GroupStatistics("a", 2, 0, 0, children=True),
             GroupStatistics("a", 0, 0, 1),
         ]
@@ -227,7 +227,10 @@ async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock
     async with held(queue, 6) as tasks:
         assert Counter(task.group for task in tasks) == {"a": 2, "b": 1, None: 3}
         assert await take_all(queue) == []
-        assert await queue.groups() == [GroupStatistics("a", 3, 0, 2), GroupStatistics("b", 0, 0, 1)]
+        assert (await queue.groups().page()).records == [
+            GroupStatistics("a", 3, 0, 2),
+            GroupStatistics("b", 0, 0, 1),
+        ]
         await all_is_well(queue, leased=6, groups=2)
     assert await take_all(queue) == ["a2", "a3", "a4"]
 
@@ -252,7 +255,7 @@ async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_cl
         assert await queue.cursors() == {}
         taken = []
         while not outcomes:
-            for group_now in await queue.groups():
+            async for group_now in queue.groups():
                 assert group_now.unfinished <= 2
             taken += await take_all(queue)
             await virtual_clock.settle()
@@ -280,7 +283,7 @@ async def test_put_many_fits_into_groups_whose_size_another_process_has_set(stor
         taken = []
         while len(taken) < 9:
             taken.append(await take_one(queue, timeout=None))
-            assert all(one.unfinished <= 2 for one in await queue.groups())
+            assert all(one.unfinished <= 2 for one in (await queue.groups().page()).records)
     assert len(set(outcomes)) == 9
     assert [t for t in taken if str(t).startswith("a")] == [f"a{n}" for n in range(5)]
     assert await queue.cursors() == {"input": 9}
@@ -385,17 +388,17 @@ async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     task_id = await queue.put(1, group="a")
     assert (await queue.get(task_id)).group == "a"
-    assert [record.group for record in (await queue.browse("waiting")).tasks] == ["a"]
+    assert [record.group for record in (await queue.tasks("waiting").page()).records] == ["a"]
     async with held(queue, 1) as tasks:
         assert tasks[0].group == "a"
-        assert [record.group for record in (await queue.browse("leased")).tasks] == ["a"]
+        assert [record.group for record in (await queue.tasks("leased").page()).records] == ["a"]
     assert (await queue.get(task_id)).group == "a"
     plain = await queue.put(1)
     assert (await queue.get(plain)).group is None
     await take_all(queue)
     dead = await queue.put(2, group="b")
     await fail(queue)
-    assert [record.group for record in await queue.dead()] == ["b"]
+    assert [record.group for record in (await queue.tasks("dead").page()).records] == ["b"]
     assert await queue.requeue([dead]) == 1
     async with queue.take(0) as task:
         assert task.group == "b"
@@ -411,7 +414,7 @@ async def test_jobs_have_groups(store):
     await job.options(group="tenant-1").put("a")
     await job.options(group="tenant-1").try_put("b")
     await job.put("c")
-    assert await job.queue.groups() == [GroupStatistics("tenant-1", 2, 0, 0)]
+    assert (await job.queue.groups().page()).records == [GroupStatistics("tenant-1", 2, 0, 0)]
     await job.queue.put_many([job.options(group="tenant-2").item("d")])
     assert (await job.queue.statistics()).groups == 2
     worker = Worker(job, concurrency=3)
@@ -489,7 +492,10 @@ async def test_a_group_that_is_held_off_keeps_no_runner(store, virtual_clock):
     await queue.hold_off(30, group="a")
     await queue.hold_off(10, group="a")
     await queue.hold_off(0)
-    assert {group.group: round(group.starts_in) for group in await queue.groups()} == {"a": 30, "b": 0}
+    assert {group.group: round(group.starts_in) for group in (await queue.groups().page()).records} == {
+        "a": 30,
+        "b": 0,
+    }
     assert await take_all(queue) == ["b0"]
     await queue.hold_off(40)
     assert round((await queue.statistics()).starts_in) == 40

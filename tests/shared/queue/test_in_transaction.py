@@ -178,7 +178,7 @@ async def test_a_block_that_ends_without_the_commit_is_reported_and_the_try_has_
             task.complete_in_sync(db)
             db.rollback()
     assert lost.value.reason == "uncommitted"
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert dead.error == "RuntimeError: the transaction that completes the task was not committed"
 
 

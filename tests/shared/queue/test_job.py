@@ -106,7 +106,7 @@ async def test_a_payload_that_does_not_fit_fails_the_try_and_is_kept(store, payl
     assert (await work_off(send)).dead == 1
     with pytest.raises(TaskFailed, match=f"TypeError: {words}"):
         await send.result(task_id)
-    (letter,) = await send.queue.dead()
+    (letter,) = (await send.queue.tasks("dead").page()).records
     assert letter.payload == payload
 
 

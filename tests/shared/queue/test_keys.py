@@ -25,7 +25,7 @@ async def take_one(queue, timeout=0):
 
 
 async def records(queue, state):
-    return [(record.id, record.payload) for record in (await queue.browse(state)).tasks]
+    return [(record.id, record.payload) for record in (await queue.tasks(state).page()).records]
 
 
 # one after the other

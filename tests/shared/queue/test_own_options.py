@@ -136,7 +136,9 @@ async def test_a_batch_goes_on_for_tasks_that_have_time_left(queue, virtual_cloc
     assert seen == [[1, 2, 3], "end"]
     statistics = worker.statistics()
     assert (statistics.done, statistics.dead) == (2, 1)
-    assert [letter.error for letter in await queue.dead()] == ["TimeoutError: not done within 2 s"]
+    assert [letter.error for letter in (await queue.tasks("dead").page()).records] == [
+        "TimeoutError: not done within 2 s"
+    ]
 
 
 async def test_a_processor_and_children_take_them(store, virtual_clock):

@@ -69,7 +69,7 @@ async def test_a_task_whose_payload_the_codec_refuses_fails_and_hides_no_other(s
         with pytest.raises(tenure.TaskFailed, match="the payload cannot be decoded: these are no words"):
             await queue.result(wrong)
         await worker.drain()
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert letter.id == wrong
     assert (
         letter.error

@@ -69,7 +69,7 @@ async def nothing_of_them_is_left(queue, handler, *, tasks=60):
     assert await queue.verify()
     statistics = await queue.statistics()
     assert (statistics.leased, statistics.waiting) == (0, tasks - statistics.done)
-    records = (await queue.browse("waiting")).tasks
+    records = (await queue.tasks("waiting").page()).records
     assert {(record.attempts, record.deliveries) for record in records} <= {(0, 0)}
     for n in range(statistics.done, tasks):
         async with queue.take(timeout=0) as task:

@@ -62,14 +62,14 @@ async def test_the_dead_are_raised_with_all_their_attempts(store, virtual_clock)
     ids = [await queue.put(n) for n in range(3)]
     for _ in range(6):
         await fail(queue)
-    assert [dead.id for dead in await queue.dead()] == ids
+    assert [dead.id for dead in (await queue.tasks("dead").page()).records] == ids
     assert await queue.requeue([ids[1], 10**6]) == 1
     async with queue.take() as task:
         assert (task.id, task.payload, task.attempt, task.deliveries) == (ids[1], 1, 1, 1)
     assert await queue.requeue() == 2
     assert await queue.requeue() == 0
     assert await take_all(queue) == [0, 2]
-    assert await queue.dead() == []
+    assert (await queue.tasks("dead").page()).records == []
     assert await queue.verify()
 
 
@@ -87,7 +87,7 @@ async def test_purging(store, virtual_clock):
         await queue.put(n)
     await queue.put("delayed", delay=100)
     await fail(queue)
-    task_id = (await queue.browse("waiting")).tasks[0].id
+    task_id = (await queue.tasks("waiting").page()).records[0].id
     await _complete(queue)
     async with queue.take() as task:
         assert await queue.purge("waiting", "delayed") == 2
@@ -135,7 +135,7 @@ async def test_statistics_and_browsing(store, virtual_clock):
         assert (statistics.put, statistics.waiting, statistics.delayed, statistics.leased) == (5, 1, 1, 1)
         assert (statistics.done, statistics.dead, statistics.unfinished) == (1, 1, 3)
         assert statistics.oldest == pytest.approx(5, abs=0.01)
-        (waiting,) = (await queue.browse("waiting")).tasks
+        (waiting,) = (await queue.tasks("waiting").page()).records
         assert (waiting.payload, waiting.priority, waiting.key, waiting.state) == (
             "waiting",
             3,
@@ -143,16 +143,16 @@ async def test_statistics_and_browsing(store, virtual_clock):
             "waiting",
         )
         assert waiting.age == pytest.approx(5, abs=0.01)
-        assert [record.payload for record in (await queue.browse("delayed")).tasks] == ["delayed"]
-        assert [record.payload for record in (await queue.browse("leased")).tasks] == ["leased"]
-        ended = (await queue.browse("ended")).tasks
+        assert [record.payload for record in (await queue.tasks("delayed").page()).records] == ["delayed"]
+        assert [record.payload for record in (await queue.tasks("leased").page()).records] == ["leased"]
+        ended = (await queue.tasks("ended").page()).records
         assert [(record.state, record.payload) for record in ended] == [("dead", "dead"), ("done", "done")]
         assert ended[1].result == "result"
-        assert (await queue.browse("ended", after=str(ended[0].rank))).tasks == ended[1:]
-    with pytest.raises(ValueError, match="state must be"):
-        await queue.browse("odd")
+        assert (await queue.tasks("ended").page(after=str(ended[0].rank))).records == ended[1:]
+    with pytest.raises(ValueError, match="state must be one of waiting, delayed, leased, suspended, ending,"):
+        queue.tasks("odd")
     with pytest.raises(ValueError, match="limit"):
-        await queue.browse("dead", limit=0)
+        await queue.tasks("dead").page(limit=0)
 
 
 async def test_payloads_of_ended_tasks_are_not_kept_unless_asked_for(store):
@@ -160,7 +160,7 @@ async def test_payloads_of_ended_tasks_are_not_kept_unless_asked_for(store):
     queue = WorkQueue(store, "jobs")
     await queue.put("payload")
     await take_all(queue)
-    (record,) = (await queue.browse("ended")).tasks
+    (record,) = (await queue.tasks("ended").page()).records
     assert record.payload is None
 
 

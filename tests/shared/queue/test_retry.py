@@ -193,7 +193,7 @@ async def test_dead_ends_the_tries_and_keeps_a_dead_letter(store, virtual_clock,
         worker = workers[how]()
         await work_off(queue, worker)
         assert (worker.statistics().dead, worker.statistics().retried) == (1, 0)
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert (letter.id, letter.state, letter.error) == (task_id, "dead", "no such user")
     assert (letter.attempts, letter.payload) == (1, payload)
     assert "Dead: no such user" in letter.traceback
@@ -214,7 +214,10 @@ async def test_dead_without_a_reason_has_that_of_its_cause(store):
         await queue.put(1)
         async with queue.take():
             raise Dead from cause
-    assert [letter.error for letter in await queue.dead()] == ["Dead", "ValueError: no such user"]
+    assert [letter.error for letter in (await queue.tasks("dead").page()).records] == [
+        "Dead",
+        "ValueError: no such user",
+    ]
 
 
 GROUPS = [
@@ -300,7 +303,7 @@ async def test_a_retry_that_counts_says_when_the_next_try_is_until_the_attempts_
     assert attempts == (1, 2, 3)
     assert starts[1] - starts[0] == pytest.approx(10, abs=1)
     assert starts[2] - starts[1] == pytest.approx(20, abs=1)
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert (letter.attempts, letter.error) == (3, reason or "OSError: 503")
     statistics = worker.statistics()
     assert (statistics.retried, statistics.dead, statistics.postponed) == (2, 1, 0)
@@ -316,7 +319,7 @@ async def test_an_exception_that_is_never_tried_again_is_dead_at_once(store, vir
     await queue.put_many(["network", "bug"])
     await work_off(queue, Worker(queue, handler))
     assert sorted(tries) == ["bug", "network", "network"]
-    errors = {letter.payload: letter.error for letter in await queue.dead()}
+    errors = {letter.payload: letter.error for letter in (await queue.tasks("dead").page()).records}
     assert errors == {
         "network": "OSError: x",
         "bug": "KeyError: 'x'\nnot tried again: KeyError is not in on=(OSError,)",

@@ -55,7 +55,7 @@ async def test_handlers_that_put_into_their_own_full_queue(store, virtual_clock,
     await queue.put_many(range(4))
     async with working(worker):
         await anyio.sleep(10)
-        assert not worker.ready
+        assert worker.unready is not None
         assert worker.unready == (
             "its 2 runners all wait to put into what they empty themselves: pages is full"
         )
@@ -66,7 +66,7 @@ async def test_handlers_that_put_into_their_own_full_queue(store, virtual_clock,
         assert len(warnings()) == 2
         await WorkQueue(store, "pages", max_size=1000).put(0)
         await anyio.sleep(1)
-        assert worker.ready
+        assert worker.unready is None
 
 
 async def test_a_ring_of_two_queues(store, virtual_clock, warnings):
@@ -83,14 +83,14 @@ async def test_a_ring_of_two_queues(store, virtual_clock, warnings):
     await a.put_many(range(2))
     async with working(*workers):
         await anyio.sleep(30)
-        assert [worker.ready for worker in workers] == [False, False]
+        assert all(worker.unready for worker in workers)
         assert sorted(warnings()) == [
             f"{WARNING} queue=a runners=1 full=b",
             f"{WARNING} queue=b runners=2 full=a",
         ]
         await a.purge("waiting")
         await anyio.sleep(0.1)
-        assert workers[1].ready
+        assert workers[1].unready is None
 
 
 async def test_workers_that_come_to_an_end_are_ready(store, virtual_clock, warnings):
@@ -117,7 +117,7 @@ async def test_workers_that_come_to_an_end_are_ready(store, virtual_clock, warni
             group.start_soon(slow.put, n)
         for _ in range(20):
             await anyio.sleep(5)
-            assert all(worker.ready for worker in workers)
+            assert all(worker.unready is None for worker in workers)
         assert (await nobody.statistics()).producers == 2
         assert warnings() == []
 
@@ -136,7 +136,7 @@ async def test_puts_that_a_handler_has_left_behind_do_not_hold_its_worker(store,
         async with working(worker):
             for _ in range(30):
                 await anyio.sleep(1)
-                assert worker.ready
+                assert worker.unready is None
         behind.cancel_scope.cancel()
     assert warnings() == []
 
@@ -175,7 +175,7 @@ async def test_synchronous_handlers_that_put_by_blocking_calls(store, monkeypatc
         await queue.put_many(range(3))
         async with working(worker):
             with anyio.fail_after(20):
-                while worker.ready:
+                while worker.unready is None:
                     await anyio.sleep(0.05)
             assert "put into what they empty themselves: pages is full" in worker.unready
             assert len(warnings()) == 1

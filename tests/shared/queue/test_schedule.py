@@ -52,7 +52,7 @@ async def running(*schedules):
 
 async def on_record(queue):
     """The times of the ticks that wait in the queue, in the order in which they were put."""
-    tasks = (await queue.browse("waiting", limit=10_000)).tasks
+    tasks = (await queue.tasks("waiting").page(limit=10_000)).records
     return [datetime.fromisoformat(task.meta["scheduled_for"]).timestamp() for task in tasks]
 
 
@@ -85,7 +85,7 @@ async def test_each_tick_puts_a_task(store, virtual_clock):
     async with running(schedule):
         first = await until_after(schedule, 1.0)
         await anyio.sleep(2 * HOUR)
-    tasks = (await queue.browse("waiting")).tasks
+    tasks = (await queue.tasks("waiting").page()).records
     assert [(task.payload, task.priority, task.group) for task in tasks] == [({"n": 1}, 3, "g")] * 3
     assert {task.meta["schedule"] for task in tasks} == {"nightly"}
     assert {task.meta["scheduled_for"][-6:] for task in tasks} == {"+05:30"}
@@ -112,7 +112,7 @@ async def test_schedules_of_one_queue_do_not_mix(store, virtual_clock):
     async with running(fast, slow):
         await until_after(slow, 1.0)
         await anyio.sleep(360)
-    names = [task.meta["schedule"] for task in (await queue.browse("waiting")).tasks]
+    names = [task.meta["schedule"] for task in (await queue.tasks("waiting").page()).records]
     assert names.count("slow") == 3
     assert names.count("fast") in (7, 8, 9)
 

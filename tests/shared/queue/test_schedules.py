@@ -20,7 +20,7 @@ async def store(open_store_on):
 
 async def waiting(queue):
     """The tasks that wait, in the order in which they were put."""
-    return (await queue.browse("waiting", limit=10_000)).tasks
+    return (await queue.tasks("waiting").page(limit=10_000)).records
 
 
 def times(tasks):

@@ -72,7 +72,7 @@ async def given_up(queue, handler, *, within=300):
         await queue.join()
     assert await queue.verify()
     assert not room.is_closed()
-    return {letter.payload: letter for letter in await queue.dead()}
+    return {letter.payload: letter for letter in (await queue.tasks("dead").page()).records}
 
 
 KINDS = {
@@ -149,7 +149,7 @@ async def test_what_ran_beside_another_is_never_buried_for_it(store, open_store_
             async with queue.take():
                 (await store.session(TTL)).lose("expired")
                 await anyio.sleep(100)
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert letter.error.startswith(f"delivered {suspects.most} times without a verdict: process ")
     assert "alone" not in letter.error
 
@@ -184,7 +184,7 @@ async def test_it_runs_when_all_others_of_the_process_have_ended(store, open_sto
             await queue.put_many(["late 1", "late 2"])
             await anyio.sleep(3)
             assert running_now == ["other 1"]
-            assert all(worker.ready for worker in workers)
+            assert all(worker.unready is None for worker in workers)
             with anyio.fail_after(60):
                 await queue.join()
                 await other.join()

@@ -155,7 +155,7 @@ async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clo
         assert virtual_clock.now() - start < 0.1
         await nothing_leased(queue, left=0)
         # nobody waits: given back, and given back once
-        recording = (await queue.browse("ended")).tasks
+        recording = (await queue.tasks("ended").page()).records
         assert [record.deliveries for record in recording] == [1, 1]
 
 

@@ -73,7 +73,7 @@ async def test_an_exception_is_tried_again_after_the_backoff_and_then_buried(sto
     assert starts[1] - starts[0] == pytest.approx(1.1, abs=0.11)
     assert starts[2] - starts[1] == pytest.approx(2.1, abs=0.11)
     assert await state_of(queue) == {"dead": 1}
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert (dead.id, dead.payload, dead.error) == (task_id, "job", "ZeroDivisionError: division by zero")
     assert (dead.attempts, dead.deliveries) == (3, 3)
     with pytest.raises(TaskFailed, match="is dead: ZeroDivisionError") as failed:
@@ -109,7 +109,7 @@ async def test_discard_ends_it_with_a_reason(store):
     async with queue.take():
         raise Discard("spam")
     assert await state_of(queue) == {"discarded": 1}
-    assert await queue.dead() == []
+    assert (await queue.tasks("dead").page()).records == []
     with pytest.raises(TaskFailed, match="is discarded: spam"):
         await queue.result(task_id)
 
@@ -140,7 +140,7 @@ async def test_the_error_on_record(store, error, text, monkeypatch):
     with suppress(type(error)):
         async with queue.take():
             raise error
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert dead.error.endswith(text)
 
 
@@ -167,7 +167,7 @@ async def test_other_ends_of_the_world_fail_the_try_and_go_on(store, virtual_clo
         with pytest.raises(error):
             async with queue.take():
                 raise error("no more")
-    (record,) = await queue.dead()
+    (record,) = (await queue.tasks("dead").page()).records
     assert (record.attempts, record.deliveries, record.error) == (2, 2, f"{error.__name__}: no more")
 
 
@@ -183,7 +183,7 @@ async def test_a_generator_that_is_closed_gives_it_back(store):
     each = tasks()
     assert (await anext(each)).payload == 1
     await each.aclose()
-    (record,) = (await queue.browse("waiting")).tasks
+    (record,) = (await queue.tasks("waiting").page()).records
     assert (record.attempts, record.deliveries) == (0, 0)
 
 
@@ -439,7 +439,7 @@ async def test_a_crash_counts_a_delivery_and_not_an_attempt(engine, virtual_cloc
                     assert (task.attempt, task.deliveries) == (1, delivery)
                     (await store.session(3.0)).lose("expired")
                     await anyio.sleep(100)
-        (dead,) = await queue.dead()
+        (dead,) = (await queue.tasks("dead").page()).records
         assert (dead.payload, dead.attempts, dead.deliveries) == ("poison", 0, 3)
         assert "delivered 3 times" in dead.error
 

@@ -46,13 +46,13 @@ async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
             raise KeyError
     store.codec = JsonCodec()
     queue = WorkQueue(store, "jobs", keep_payloads=True)
-    ended = {record.id: record for record in (await queue.browse("ended")).tasks}
+    ended = {record.id: record for record in (await queue.tasks("ended").page()).records}
     assert ended[first].undecoded == {"payload": bad, "result": bad, "progress": bad}
     assert (ended[first].payload, ended[first].result, ended[first].progress) == (None, None, None)
     assert (ended[second].payload, ended[second].result, ended[second].progress) == (2, 2, 2)
     assert ended[second].undecoded == {}
-    assert [record.undecoded for record in await queue.dead()] == [{"payload": bad}]
-    assert [record.id for record in (await queue.browse("waiting")).tasks] == [waiting]
+    assert [record.undecoded for record in (await queue.tasks("dead").page()).records] == [{"payload": bad}]
+    assert [record.id for record in (await queue.tasks("waiting").page()).records] == [waiting]
     for task_id in (first, dead, waiting):
         assert (await queue.get(task_id)).undecoded["payload"] == bad
         if task_id != waiting:

@@ -110,7 +110,7 @@ async def test_what_a_handler_may_raise(store, virtual_clock):
     statistics = worker.statistics()
     assert (statistics.done, statistics.discarded, statistics.dead, statistics.retried) == (2, 1, 2, 1)
     assert statistics.postponed == 5
-    errors = sorted(dead.error for dead in await queue.dead())
+    errors = sorted(dead.error for dead in (await queue.tasks("dead").page()).records)
     assert errors[0] == "ExceptionGroup: several (2 sub-exceptions) [ValueError; KeyError: 'k']"
     assert errors[1].endswith("Object of type object is not JSON serializable")
 
@@ -149,7 +149,7 @@ async def test_a_try_that_takes_too_long_is_a_failed_one(store, virtual_clock):
     await work_off(queue, worker)
     assert cancelled == [1, 2]
     assert virtual_clock.now() - start < 4
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert (dead.error, dead.attempts) == ("TimeoutError: not done within 1 s", 2)
     # the time of one does not run on into the next
     assert worker.statistics().done == 1
@@ -186,7 +186,7 @@ async def test_a_stray_cancellation_is_a_failed_try_and_does_not_cost_a_runner(s
     with anyio.fail_after(10):
         await work_off(queue, worker)
     assert (worker.statistics().dead, worker.statistics().done) == (5, 5)
-    assert "it was not cancelled" in (await queue.dead())[0].error
+    assert "it was not cancelled" in (await queue.tasks("dead").page()).records[0].error
 
 
 class Callable:
@@ -321,7 +321,7 @@ async def test_cancelling_run_abandons_threads_and_gives_their_tasks_back(store)
         while not started.is_set():
             await anyio.sleep(0.01)
         group.cancel_scope.cancel()
-    (record,) = (await queue.browse("waiting")).tasks
+    (record,) = (await queue.tasks("waiting").page()).records
     assert (record.attempts, record.deliveries) == (0, 0)
     stuck.set()
 
@@ -385,9 +385,9 @@ async def test_cancelling_run_gives_everything_back_before_it_ends(engine, virtu
         assert worker.statistics().given_back == 7
         statistics = await queue.statistics()
         assert (statistics.leased, statistics.waiting) == (0, 20)
-        assert {record.attempts + record.deliveries for record in (await queue.browse("waiting")).tasks} == {
-            0
-        }
+        assert {
+            record.attempts + record.deliveries for record in (await queue.tasks("waiting").page()).records
+        } == {0}
 
 
 async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, virtual_clock):
@@ -549,12 +549,12 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
         pass
 
     worker = Worker(queue, handler, concurrency=2)
-    assert worker.ready, worker.unready
+    assert worker.unready is None
     async with working(queue, worker):
         await anyio.sleep(1)
         for _ in range(3 * int(store.ttl)):
             await anyio.sleep(1)
-            assert worker.ready, worker.unready
+            assert worker.unready is None
         with monkeypatch.context() as patch:
             if fault == "an answer never comes":
                 # a dispatcher that loses what is sent
@@ -566,7 +566,7 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
             if fault == "takers are not registered":
                 queue.takers.reask()
             began = anyio.current_time()
-            while worker.ready:
+            while worker.unready is None:
                 await anyio.sleep(0.5)
             waited = anyio.current_time() - began
             assert store.ttl < waited < 3 * store.ttl
@@ -576,7 +576,7 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
             queue.takers._batcher.busy = False
         queue.takers.reask()
         await anyio.sleep(0.5)
-        assert worker.ready, worker.unready
+        assert worker.unready is None
         await queue.put(1)
 
 
@@ -593,14 +593,14 @@ async def test_a_worker_whose_threads_all_hang_is_not_ready(store):
         try:
             await queue.put_many(range(3))
             with anyio.fail_after(20):
-                while worker.ready:
+                while worker.unready is None:
                     await anyio.sleep(0.01)
             assert (
                 worker.unready == "each of its 2 threads is in a handler that was abandoned and has not ended"
             )
         finally:
             go_on.set()
-    assert worker.ready
+    assert worker.unready is None
 
 
 # what it costs
@@ -746,7 +746,7 @@ async def test_a_result_that_cannot_be_stored_makes_the_task_dead_at_once(
         with pytest.raises(TaskFailed, match=error):
             await queue.result(task_id)
         group.cancel_scope.cancel()
-    (letter,) = await queue.dead()
+    (letter,) = (await queue.tasks("dead").page()).records
     assert letter.attempts == 1
     (record,) = [record for record in caplog.records if "task.dead" in record.message]
     assert record.exc_info is None

@@ -66,7 +66,7 @@ async def test_a_payload_that_cannot_be_decoded_fails_alone(store, virtual_clock
     await work_off(queue, BatchWorker(queue, handler, size=10))
     assert batches == [[1, 3]]
     assert [(await queue.get(task_id)).state for task_id in ids] == ["done", "dead", "done"]
-    assert "2 is refused" in (await queue.dead())[0].error
+    assert "2 is refused" in (await queue.tasks("dead").page()).records[0].error
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -169,7 +169,7 @@ async def test_one_bad_of_a_hundred_fails_alone(store, virtual_clock):
     await work_off(queue, worker)
     assert (worker.statistics().done, worker.statistics().dead) == (99, 1)
     assert await queue.result(ids[41]) == 82
-    (dead,) = await queue.dead()
+    (dead,) = (await queue.tasks("dead").page()).records
     assert (dead.payload, dead.error) == (42, "ValueError: is bad")
 
 
@@ -210,7 +210,7 @@ async def test_what_the_handler_raises_fails_those_that_are_not_marked(store, vi
     await queue.put_many(list("abc"))
     await work_off(queue, worker)
     assert (worker.statistics().discarded, worker.statistics().dead) == (1, 2)
-    assert {(dead.payload, dead.error) for dead in await queue.dead()} == {
+    assert {(dead.payload, dead.error) for dead in (await queue.tasks("dead").page()).records} == {
         ("b", "ZeroDivisionError"),
         ("c", "ZeroDivisionError"),
     }
@@ -238,7 +238,7 @@ async def test_a_handler_that_returns_something_is_wrong(store, virtual_clock):
 
     await queue.put_many(list("ab"))
     await work_off(queue, BatchWorker(queue, handler, size=10))
-    errors = {dead.error for dead in await queue.dead()}
+    errors = {dead.error for dead in (await queue.tasks("dead").page()).records}
     assert len(errors) == 1 and "must return None, not list" in errors.pop()
 
 
@@ -271,7 +271,9 @@ async def test_a_batch_that_takes_too_long_is_a_failed_try_of_each(store, virtua
     state = worker.statistics()
     assert sizes == [3, 3]
     assert (state.dead, state.discarded, state.done) == (2, 1, 3)
-    assert {dead.error for dead in await queue.dead()} == {"TimeoutError: not done within 5 s"}
+    assert {dead.error for dead in (await queue.tasks("dead").page()).records} == {
+        "TimeoutError: not done within 5 s"
+    }
 
 
 async def test_a_sync_handler_runs_in_threads(store):

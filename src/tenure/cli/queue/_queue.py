@@ -16,9 +16,8 @@ from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
-from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue, statistics_of
-from tenure.store import Store, names
-from tenure.web import read_queues
+from tenure.shared import GroupStatistics, Page, QueueFigures, QueueStatistics, TaskRecord, WorkQueue
+from tenure.store import Store
 
 from ._edit import edit
 from ._follow import follow
@@ -74,7 +73,7 @@ def queue(words: Sequence[str]) -> int:
 
 def _ls(words: Sequence[str]) -> int:
     args = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
-    queues = with_store(args, _all)
+    queues = with_store(args, lambda store: QueueFigures(store).statistics())
     if args.json:
         return answer({"queues": [_described(name, statistics) for name, statistics in queues.items()]})
     rows = [
@@ -89,11 +88,6 @@ def _ls(words: Sequence[str]) -> int:
     header = ("queue", "waiting", "delayed", "leased", "done", "dead", "oldest", "")
     print(table(header, rows, nothing="there is no queue", columns=columns_of_terminal()))
     return 0
-
-
-async def _all(store: Store) -> dict[str, QueueStatistics]:
-    queues = await read_queues(store, await names(store, "queues"))
-    return {name: statistics_of(counts) for name, counts in queues.items()}
 
 
 def _remark(s: QueueStatistics) -> str:
@@ -205,7 +199,7 @@ def _groups(words: Sequence[str]) -> int:
         help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
     )
     args = p.parse_args(words)
-    groups = with_queue(args, lambda queue: queue.groups(args.limit))
+    groups = with_queue(args, lambda queue: queue.groups().page(limit=args.limit)).records
     if args.json:
         return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
     rows = [
@@ -247,17 +241,18 @@ def _workers(words: Sequence[str]) -> int:
     return 0
 
 
-async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
-    of, selection = WorkQueue(store, args.name), selection_of(args)
+async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, Page[TaskRecord]]:
+    of = WorkQueue(store, args.name)
     statistics = await known(of)
-    return statistics, await of.browse(args.state, limit=args.limit, **selection)
+    tasks = of.tasks(args.state, where=selection_of(args))
+    return statistics, await tasks.page(limit=args.limit)
 
 
-def _page(page: TaskPage) -> dict[str, Any]:
-    return {"tasks": [described(record) for record in page.tasks], "more": bool(page.next)}
+def _page(page: Page[TaskRecord]) -> dict[str, Any]:
+    return {"tasks": [described(record) for record in page.records], "more": bool(page.next)}
 
 
-def _records(page: TaskPage, *, nothing: str) -> str:
+def _records(page: Page[TaskRecord], *, nothing: str) -> str:
     wide = columns_of_terminal() is None
     show = one_line if wide else short
     rows = [
@@ -271,13 +266,13 @@ def _records(page: TaskPage, *, nothing: str) -> str:
             show(r.key or ""),
             show("" if r.payload is None else r.payload),
         )
-        for r in page.tasks
+        for r in page.records
     ]
     header = ("id", "state", "priority", "attempts", "deliveries", "age", "key", "payload", "error")
     # errors get the rest of the terminal's width
     taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
-    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)
+    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.records)
     rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
     more = "\nand more: see --limit" if page.next else ""
     return table(header, rows, nothing=nothing) + more

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from tenure.arguments import LONGEST_NAME, check_text
 from tenure.cli._answer import say
@@ -44,24 +44,24 @@ def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
-    """The selection that the options describe; empty without any."""
+    """The selection that the options describe; it selects all without any."""
     given: dict[str, Any] = {} if args.group is None else {"group": args.group}
     for field, value in args.where:
         kind, _, name = field.partition(".")
         given[kind] = {**given.get(kind, {}), name: value} if name else value
-    return cast("Selection", given)
+    return Selection(**given)
 
 
 def is_selected(args: argparse.Namespace) -> bool:
     """True if an option of a selection is given, or the limit or the trial."""
-    return bool(selection_of(args)) or args.limit is not None or args.dry_run
+    return selection_of(args) != Selection() or args.limit is not None or args.dry_run
 
 
 def change_selected(
     args: argparse.Namespace, change: Callable[[WorkQueue, dict[str, Any]], Awaitable[int]], word: str
 ) -> int:
     """Change the tasks that the options select, and say how many. Raises `UsageError`, `TenureError`."""
-    options: dict[str, Any] = {**selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
+    options: dict[str, Any] = {"where": selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
     number = with_queue(args, lambda queue: change(queue, options))
     document = {"name": args.name, word: number, "dry_run": args.dry_run}
     return say(args, document, f"{args.name}: {number:,} {'would be ' if args.dry_run else ''}{word}")

@@ -79,7 +79,7 @@ class RunLeader:
                     self.leads = False
 
     async def _name_the_leader(self) -> None:
-        holders = (await self._record.lock().holders()).holders
+        holders = (await self._record.lock().holders().page(limit=1)).records
         if holders:
             leader, ttl = holders[0].process, self._queue.store.ttl
             self._say(

@@ -100,7 +100,7 @@ class Record:
         await self._first.put_many([], cursor=(_CURSOR, asdict(entry)))
 
     async def _holder(self) -> str:
-        holders = (await self.lock().holders()).holders
+        holders = (await self.lock().holders().page(limit=1)).records
         return holders[0].process if holders else "until a moment ago"
 
 

@@ -95,11 +95,10 @@ class Results:
 
     async def _ended(self, queue: WorkQueue, limit: int) -> tuple[list[TaskRecord] | None, bool]:
         """The endings behind the last line, and whether there are more; None if the ending of that line is gone."""
-        page = await queue.browse("ended", after=str(max(0, self._rank - 1)), limit=limit + 1)
-        behind = [record for record in page.tasks if record.rank > self._rank]
-        if self._rank and [(record.rank, record.id) for record in page.tasks[:1]] != [
-            (self._rank, self._task)
-        ]:
+        page = await queue.tasks("ended").page(str(max(0, self._rank - 1)), limit + 1)
+        behind = [record for record in page.records if record.rank > self._rank]
+        first = [(record.rank, record.id) for record in page.records[:1]]
+        if self._rank and first != [(self._rank, self._task)]:
             return None, False
         return behind[:limit], bool(page.next or behind[limit:])
 

@@ -241,7 +241,7 @@ class _Job:
             finished=self._finished,
             statistics=statistics,
             tally=total(await queue.cursors()),
-            dead=tuple(await queue.dead(limit=SHOWN)) if statistics.dead else (),
+            dead=tuple((await queue.tasks("dead").page(limit=SHOWN)).records) if statistics.dead else (),
             logged=frozenset(self._tally.died),
             results=self._options.results,
             queue=queue.name,

@@ -212,13 +212,9 @@ class _Working:
         return "<tenure work>" if self._worker is None else repr(self._worker)
 
     @property
-    def ready(self) -> bool:
-        return self._store is not None and self.unready is None
-
-    @property
     def unready(self) -> str | None:
         works = self._store if self._worker is None else self._worker
-        return None if works is None else works.unready
+        return "not connected yet" if works is None else works.unready
 
     def metrics(self) -> tuple[bool, str]:
         """The figures of all queues and of the worker as text, or why there are none. From any thread."""

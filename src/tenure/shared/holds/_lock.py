@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
 from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
+from tenure.shared._listing import Listing, Page, read_matching
 from tenure.store import Store, check_ttl, read_pages
 from tenure.waiting import this_task
 
@@ -30,24 +32,6 @@ class HolderInfo:
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class LockStatus:
-    """The holders and the waiters, each in the order in which they came.
-
-    Up to 256 are of one moment. Of more, those that came or went meanwhile may be missed.
-    """
-
-    holders: tuple[HolderInfo, ...]
-    waiting: tuple[HolderInfo, ...]
-
-
-async def status_of(store: Store, key: str) -> LockStatus:
-    """Ask the engine for the holders and the waiters of a key."""
-    answer = await read_pages(store, Scan(HOLDERS, key))
-    held = tuple(HolderInfo(h.process, h.age, h.token, h.weight) for h in answer.holders)
-    return LockStatus(held, tuple(HolderInfo(h.process, h.age, 0, h.weight) for h in answer.waiting))
-
-
 async def break_holder(store: Store, key: str, token: int) -> bool:
     """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
@@ -58,7 +42,40 @@ async def break_holder(store: Store, key: str, token: int) -> bool:
     return False
 
 
-class Lock(AsyncBlock):
+class Holdable:
+    """A lock, a semaphore or a read-write lock: it has holders and waiters."""
+
+    __slots__ = ()
+    _store: Store
+    _key: str
+
+    def holders(self) -> Listing[HolderInfo]:
+        """The holders, in the order in which they came."""
+        return Listing(partial(self._read, False))
+
+    def waiters(self) -> Listing[HolderInfo]:
+        """The waiters, in the order of the line; they have no token yet, which is 0."""
+        return Listing(partial(self._read, True))
+
+    async def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
+        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
+        holds nothing. Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
+
+    async def _read(self, waiting: bool, after: str, most: int) -> Page[HolderInfo]:
+        # holders come before waiters: the first waiter ends the listing of the holders
+        scan = Scan(HOLDERS, self._key, after)
+        page = await read_matching(self._store, scan, (lambda row: not row.token) if waiting else None, most)
+        rows = [row for row in page.rows if bool(row.token) is not waiting]
+        shown = [HolderInfo(row.process, row.age, row.token, row.weight) for row in rows]
+        return Page(shown, page.next or None if len(rows) == len(page.rows) else None)
+
+
+class Lock(Holdable, AsyncBlock):
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
@@ -118,21 +135,7 @@ class Lock(AsyncBlock):
 
     async def locked(self) -> bool:
         """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
-        return bool((await self.holders()).holders)
-
-    async def holders(self) -> LockStatus:
-        """The holders and the waiters of the lock, and since when."""
-        return await status_of(self._store, self._key)
-
-    async def break_holder(self, token: int) -> bool:
-        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
-
-        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
-        still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
-        must be fenced by its token, as with any loss. Returns False if the token holds nothing.
-        Cancellation: it may or may not be applied.
-        """
-        return await break_holder(self._store, self._key, token)
+        return bool((await self.holders().page(limit=1)).records)
 
     def _held_by_another_task(self) -> object:
         # a task that leaves a block it did not enter leaves it for the task that did, and there is but one

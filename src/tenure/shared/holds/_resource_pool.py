@@ -17,7 +17,8 @@ from tenure.arguments import (
     check_seconds,
     hinted,
 )
-from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, ResourcePage, Scan
+from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, Resource, Scan
+from tenure.shared._listing import Listing, listing
 from tenure.store import Store, check_ttl, read_pages
 
 from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
@@ -163,21 +164,17 @@ class ResourcePool(NotABlock):
         """
         return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
 
-    async def resources(self) -> list[PooledResource]:
-        """The resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
-        codec = self._store.codec
-        return [
-            PooledResource(
-                *(r.resource, decode(codec, r.metadata), r.preference, r.state),
-                *(r.process, r.token, r.rest, r.reason, r.slots, r.claimed),
-            )
-            for r in (await self._page()).rows
-        ]
+    def resources(self) -> Listing[PooledResource]:
+        """The resources, in the order of their names."""
+        return listing(self._store, Scan(RESOURCES, self._key), self._shown)
 
     async def statistics(self) -> ResourcePoolStatistics:
         """Count the slots by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
-        page = await self._page()
+        page = await read_pages(self._store, Scan(RESOURCES, self._key))
         return ResourcePoolStatistics(**page.slots(), waiting=page.waiting)
 
-    async def _page(self) -> ResourcePage:
-        return await read_pages(self._store, Scan(RESOURCES, self._key))
+    def _shown(self, r: Resource) -> PooledResource:
+        return PooledResource(
+            *(r.resource, decode(self._store.codec, r.metadata), r.preference, r.state),
+            *(r.process, r.token, r.rest, r.reason, r.slots, r.claimed),
+        )

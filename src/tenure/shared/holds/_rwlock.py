@@ -8,17 +8,17 @@ from tenure.arguments import NotABlock, Seconds, hinted
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 
-from ._lock import LockStatus, break_holder, status_of
+from ._lock import Holdable
 
 READERS = 2**30
 """A writer weighs as much as this many readers."""
 
 
-class RWLock(NotABlock):
+class RWLock(Holdable, NotABlock):
     """Many readers or one writer, over all processes that use the store, first come, first served.
 
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
-    together at the head are let in together. Each reader has a lease of its own.
+    together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
 
     Thread safety: none; a description, to be shared between tasks. Source: the fair read-write lock of tokio, in which
     a writer takes all permits of a semaphore.
@@ -52,17 +52,6 @@ class RWLock(NotABlock):
         Cancellation: while waiting, no place is kept and nothing is held; readers behind go in.
         """
         return self._hold(READERS, timeout)
-
-    async def holders(self) -> LockStatus:
-        """The holders of the lock (a weight of 1 is a reader) and its waiters."""
-        return await status_of(self._store, self._key)
-
-    async def break_holder(self, token: int) -> bool:
-        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
-
-        Cancellation: it may or may not be applied.
-        """
-        return await break_holder(self._store, self._key, token)
 
     def _hold(self, weight: int, timeout: Seconds | None) -> AbstractAsyncContextManager[Lease, None]:
         request = HoldRequest(self._key, READERS, weight)

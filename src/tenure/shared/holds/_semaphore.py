@@ -11,10 +11,10 @@ from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
 
-from ._lock import LockStatus, break_holder, status_of
+from ._lock import Holdable
 
 
-class Semaphore(AsyncBlock):
+class Semaphore(Holdable, AsyncBlock):
     """So many permits over all processes that use the store, taken in weights, first come, first served.
 
     A holder that wants many permits is not overtaken by later holders that want few. Everybody must agree on the number
@@ -84,17 +84,6 @@ class Semaphore(AsyncBlock):
         permits = check_count("permits", permits)
         await self._store.call(Resize(self._key, permits))
         self.permits = permits
-
-    async def holders(self) -> LockStatus:
-        """The holders of permits and the waiters, and since when."""
-        return await status_of(self._store, self._key)
-
-    async def break_holder(self, token: int) -> bool:
-        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
-
-        Cancellation: it may or may not be applied.
-        """
-        return await break_holder(self._store, self._key, token)
 
     def _hold(self, permits: int, timeout: Seconds | None) -> Hold[Lease]:
         request = HoldRequest(self._key, self.permits, check_count("permits", permits, most=self.permits))

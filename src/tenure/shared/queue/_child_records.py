@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenure.engine import CAP, ENTRIES, UNFINISHED_CHILDREN, Entry, Page, Record, Scan
+from tenure.engine import CAP, ENTRIES, UNFINISHED_CHILDREN, Entry, Record, Reply, Scan
+from tenure.shared._listing import Page
 from tenure.store import Codec, Store, decoded, read_pages
 
 from ._family import CHILD
@@ -43,14 +44,6 @@ class ChildRecord:
         return None if self.state == "done" else self.value.decode() or None
 
 
-@dataclass(frozen=True, slots=True)
-class ChildPage:
-    """Part of the children of a task; `next` is the `after` of the next part, empty after the last one."""
-
-    children: list[ChildRecord]
-    next: str
-
-
 def queue_in(store: Store, key: str) -> str:
     """The name of the queue that has the key."""
     return key.removeprefix(store.prefix("queue"))
@@ -62,17 +55,17 @@ def _child_of(entry: Entry, store: Store) -> ChildRecord:
     return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
 
 
-async def read_children(store: Store, key: str, task_id: int, after: str, limit: int) -> ChildPage:
+async def read_children(store: Store, key: str, task_id: int, after: str, limit: int) -> Page[ChildRecord]:
     """Up to `limit` children of a task, by name. Raises `EngineError`, `StoreClosed`."""
     children: list[ChildRecord] = []
     scan = Scan(ENTRIES, key, CHILD + after, only=str(task_id))
     while True:
         page = await store.call(replace(scan, limit=min(CAP, limit - len(children))))
-        assert isinstance(page, Page)
+        assert not isinstance(page, Reply)
         children += [_child_of(entry, store) for entry in page.rows if entry.name.startswith(CHILD)]
         behind = page.next if page.next.startswith(CHILD) else ""
         if not behind or len(children) == limit:
-            return ChildPage(children, behind.removeprefix(CHILD))
+            return Page(children, behind.removeprefix(CHILD) or None)
         scan = replace(scan, after=behind)
 
 

@@ -10,11 +10,11 @@ import anyio
 import anyio.lowlevel
 
 from tenure.arguments import Seconds, check_seconds
-from tenure.engine import Count, QueueCounts
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Sample
-from tenure.store import Store, names, together
+from tenure.store import Store, names, read_counts, together
 
+from ._child_records import queue_in
 from ._records import QueueStatistics, statistics_of
 from ._schedule import Alarm
 
@@ -27,9 +27,10 @@ _OUTCOMES = ("done", "discarded", "cancelled", "expired", "purged")
 class QueueFigures:
     """The figures of all queues of a store's namespace, from the engine: no processor and no worker is needed.
 
-    `await figures.read()` asks the engine once for the names of the queues, and once for the counts of each. `run()`
-    does so every `every` seconds, for `serve`, and `samples()` returns what was read last: an observer watches it,
-    `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is text for Prometheus.
+    `await figures.statistics()` asks the engine once for the names of the queues, and once for the counts of each;
+    `run()` does so every `every` seconds, for `serve`. `samples()` returns what was read last, for collectors: an
+    observer watches it, `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is
+    text for Prometheus.
 
     Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
     """
@@ -46,17 +47,12 @@ class QueueFigures:
     def __repr__(self) -> str:
         return f"<QueueFigures of {self._store!r} every {self._every:g} s>"
 
-    async def read(self) -> Mapping[str, QueueStatistics]:
+    async def statistics(self) -> Mapping[str, QueueStatistics]:
         """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""
         store = self._store
         keys = await names(store, "queues")
-        counts = await together(*(partial(store.call, Count(key)) for key in keys))
-        prefix = store.prefix("queue")
-        queues = {
-            key.removeprefix(prefix): statistics_of(count)
-            for key, count in zip(keys, counts, strict=True)
-            if isinstance(count, QueueCounts)
-        }
+        counts = map(statistics_of, await together(*(partial(read_counts, store, key) for key in keys)))
+        queues = {queue_in(store, key): count for key, count in zip(keys, counts, strict=True)}
         self._samples = tuple(_samples(queues))
         self.problem = None
         return MappingProxyType(queues)
@@ -72,7 +68,7 @@ class QueueFigures:
             while True:
                 try:
                     with anyio.fail_after(_TIMEOUT):
-                        await self.read()
+                        await self.statistics()
                 except (EngineError, StoreUnavailable, TimeoutError) as problem:
                     self.problem = str(problem) or f"{self._store.url}: no answer within {_TIMEOUT:g} s"
                 await self._alarm.sleep(self._every)

@@ -12,14 +12,12 @@ from weakref import ref
 
 from tenure.arguments import (
     LARGEST,
-    LONGEST_NAME,
     Seconds,
     check_count,
     check_flag,
     check_name,
     check_seconds,
     check_task_id,
-    check_text,
     check_timeout,
     shows_options,
 )
@@ -31,7 +29,6 @@ from tenure.engine import (
     TASK,
     TASKS,
     Accepted,
-    Count,
     Duplicate,
     Enlistment,
     Entry,
@@ -40,7 +37,6 @@ from tenure.engine import (
     NewTask,
     OnDuplicate,
     PutOne,
-    QueueCounts,
     Record,
     Reply,
     Scan,
@@ -51,11 +47,12 @@ from tenure.engine import (
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.limits import Limit
-from tenure.store import Codec, Store, check_codec, decoded, read_pages
+from tenure.shared._listing import Listing, Page, listing
+from tenure.store import Codec, Store, check_codec, decoded, read_counts, read_pages
 from tenure.waiting import checkpoint
 
 from ._at_work import QueueWorker, read_workers
-from ._child_records import ChildPage, ChildRecord, read_children, unfinished_child
+from ._child_records import ChildRecord, read_children, unfinished_child
 from ._children import Target
 from ._client import QueueClient
 from ._completing import completing
@@ -79,7 +76,6 @@ from ._put_span import PutSpan
 from ._records import (
     Audit,
     QueueStatistics,
-    TaskPage,
     TaskRecord,
     audit_of,
     record_of,
@@ -87,7 +83,7 @@ from ._records import (
 )
 from ._retry import Retry, check_retry
 from ._schedules import Schedules
-from ._selecting import Selection, check_selection, move_selected, read_selected
+from ._selecting import ENDED, Parts, Selection, check_where, move_selected, parts_of, read_parts
 from ._takes import Takers
 from ._task import TakeBlock, Task
 
@@ -95,6 +91,7 @@ MEBIBYTE = 2**20
 _SHORTEST_HOLD = 1e-6
 """Seconds: the clock of an engine has no finer steps."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
+_INDEXES = (*_UNFINISHED, "ended")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
 
@@ -436,18 +433,15 @@ class WorkQueue(Target[P], Generic[P]):
         (record,) = page.rows
         return self._read(record, await unfinished_child(self.store, self.key, record))
 
-    async def children(self, task_id: int, *, after: str = "", limit: int = 100) -> ChildPage:
-        """List the children of a task, by name, `limit` at a time; `after` is the `next` of the page before.
+    def children(self, task_id: int) -> Listing[ChildRecord]:
+        """The children of a task, by name; there are none of a task that is not known.
 
-        A task without children, or that is not known, has an empty page. Children are listed for as long as their
-        parent is unfinished, or a dead letter; failed children, until the end of its try. Raises `StoreClosed`,
-        `EngineError`.
+        Children are listed for as long as their parent is unfinished, or a dead letter; failed children, until the end
+        of its try.
         """
         self.store.check_families()
         task_id = check_task_id("task_id", task_id)
-        # the name of a block, "/", and a name in it
-        after = "" if after == "" else check_text("after", after, most=2 * LONGEST_NAME + 1)
-        return await read_children(self.store, self.key, task_id, after, check_count("limit", limit))
+        return Listing(partial(read_children, self.store, self.key, task_id))
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -544,28 +538,27 @@ class WorkQueue(Target[P], Generic[P]):
         self,
         *,
         state: str,
+        where: Selection | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        **selection: Unpack[Selection],
     ) -> int: ...
-    @shows_options(Selection)
     async def cancel(
         self,
         task_id: int = 0,
         *,
         state: str | None = None,
+        where: Selection | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        **selection: Unpack[Selection],
     ) -> int:
         """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
         Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
-        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `Selection` says by what they are selected,
-        and `purge` what `limit` and `dry_run` do. Cancellation: it may or may not be applied; of many, to some.
+        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `where`, `limit` and `dry_run` are as for
+        `purge`. Cancellation: it may or may not be applied; of many, to some.
         """
         if state is None:
-            if selection or dry_run is not False or limit is not None:
+            if where is not None or dry_run is not False or limit is not None:
                 raise TypeError("cancel takes a task_id alone, or a state")
             task_id = check_task_id("task_id", task_id)
             return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
@@ -574,7 +567,7 @@ class WorkQueue(Target[P], Generic[P]):
         if state not in _UNFINISHED:
             raise ValueError(f"state must be one of {', '.join(_UNFINISHED)}, not {state!r}")
         return await move_selected(
-            *(self.store, self.key, (state,), "cancelled", check_selection(selection)),
+            *(self.store, self.key, (state,), "cancelled", where),
             ttl=self.results_ttl,
             most=limit,
             dry_run=dry_run,
@@ -591,7 +584,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
-        return statistics_of(await self._count(Count(self.key)))
+        return statistics_of(await read_counts(self.store, self.key))
 
     async def workers(self) -> list[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
@@ -601,13 +594,12 @@ class WorkQueue(Target[P], Generic[P]):
         """
         return await read_workers(self.store, self.key)
 
-    async def groups(self, limit: int = 20) -> list[GroupStatistics]:
-        """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
+    def groups(self) -> Listing[GroupStatistics]:
+        """The groups that have an unfinished task: those with the most first, then by name.
 
-        Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`.
+        The cost of a page may grow with the number of groups.
         """
-        limit = check_count("limit", limit, most=CAP)
-        return list(map(group_statistics, (await read_pages(self.store, Scan(GROUPS, self.key), limit)).rows))
+        return listing(self.store, Scan(GROUPS, self.key), group_statistics)
 
     async def set_groups(
         self,
@@ -645,7 +637,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
-        counts = await self._count(Count(self.key))
+        counts = await read_counts(self.store, self.key)
         return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
@@ -653,62 +645,52 @@ class WorkQueue(Target[P], Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared.
         """
-        counted = statistics_of(await self._count(Count(self.key)))
-        return audit_of(counted, await self._count(Count(self.key, recount=True)))
+        counted = statistics_of(await read_counts(self.store, self.key))
+        return audit_of(counted, await read_counts(self.store, self.key, recount=True))
 
-    @shows_options(Selection)
-    async def browse(
-        self, state: str, *, after: str = "", limit: int = 100, **selection: Unpack[Selection]
-    ) -> TaskPage[P]:
-        """Look at the tasks in a state, `limit` at a time; with a `Selection`, at those that match.
+    def tasks(
+        self, state: str | None = None, *, where: Selection | None = None, limit: int | None = None
+    ) -> Listing[TaskRecord[P]]:
+        """The tasks in a state, or all tasks; with a `Selection`, those that match.
 
-        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead" or "ended" (in any way). Waiting tasks
-        come by group, in one in the order of taking without aging; delayed ones as they become due, leased ones in that
-        in which they were taken, suspended and ending ones by id, others in that in which they ended. `after` is the
-        `next` of the page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from
-        the first page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of
-        ended tasks are None unless the queue keeps them.
+        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
+        "expired", or "ended" (in any way). Waiting tasks come by group, in one in the order of taking without aging;
+        delayed ones as they become due, leased ones in that in which they were taken, suspended and ending ones by id,
+        others in that in which they ended. In a listing of one state, the `rank` of an ended task will do as the
+        `after` of a page, as a str. Payloads of ended tasks are None unless the queue keeps them.
 
         This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
-
-        Raises `EngineError` for an `after` that no page has returned.
         """
-        if state not in TASKS:
-            raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
-        after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
-        limit = check_count("limit", limit)
-        scan = Scan(TASKS[state], self.key, after)
-        if (matches := check_selection(selection)) is None:
-            page = await read_pages(self.store, scan, limit)
-        else:
-            page = await read_selected(self.store, scan, matches, limit)
-        return TaskPage(list(map(self._read, page.rows)), page.next)
+        if state not in (None, *TASKS, *ENDED):
+            raise ValueError(f"state must be one of {', '.join((*TASKS, *sorted(ENDED)))}, not {state!r}")
+        parts: Parts = dict.fromkeys(_INDEXES if state is None else (state,), check_where(where))
+        if state in ENDED:
+            parts = parts_of({state}, check_where(where))
 
-    async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
-        """The dead letters whose `rank` is above `after`, in the order in which they died."""
-        after = check_count("after", after, least=0, most=2**63 - 1)
-        return (await self.browse("dead", after=str(after), limit=limit)).tasks
+        async def read(after: str, most: int) -> Page[TaskRecord[P]]:
+            page = await read_parts(self.store, self.key, parts, after, most)
+            return Page([self._read(record) for record in page.rows], page.next or None)
 
-    @shows_options(Selection)
+        return Listing(read, limit)
+
     async def requeue(
         self,
         task_ids: Iterable[int] | None = None,
         *,
+        where: Selection | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        **selection: Unpack[Selection],
     ) -> int:
         """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
         many.
 
-        One whose `key` another task has stays dead. `Selection` says by what tasks are selected, and `purge` what
-        `limit` and `dry_run` do. Cancellation: some may have been requeued.
+        One whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
+        Cancellation: some may have been requeued.
         """
-        matches = check_selection(selection)
-        selects = matches is not None or limit is not None or dry_run is not False
+        selects = where is not None or limit is not None or dry_run is not False
         if task_ids is None and selects:
             return await move_selected(
-                *(self.store, self.key, ("dead",), "waiting", matches), most=limit, dry_run=dry_run
+                *(self.store, self.key, ("dead",), "waiting", where), most=limit, dry_run=dry_run
             )
         if selects:
             raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
@@ -718,28 +700,26 @@ class WorkQueue(Target[P], Generic[P]):
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
         return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
 
-    @shows_options(Selection)
     async def purge(
         self,
         *states: str,
+        where: Selection | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        **selection: Unpack[Selection],
     ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With a `Selection`, only those that match: a page of 256 tasks is read for each that are looked at, and a task
-        that has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged,
-        and the number is how many would be. Cancellation: some may have been purged.
+        With `where`, only those that match: a page of 256 tasks is read for each that are looked at, and a task that
+        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
+        the number is how many would be. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        matches = check_selection(selection)
-        if matches is None and limit is None and dry_run is False:
+        if where is None and limit is None and dry_run is False:
             return await self._move_all("purged", frozenset(states))
         return await move_selected(
-            *(self.store, self.key, states, "purged", matches), most=limit, dry_run=dry_run
+            *(self.store, self.key, states, "purged", where), most=limit, dry_run=dry_run
         )
 
     async def pause(self) -> None:
@@ -785,8 +765,3 @@ class WorkQueue(Target[P], Generic[P]):
         moved = await self.store.call(operation)
         assert isinstance(moved, MovedCount)
         return moved
-
-    async def _count(self, operation: Count) -> QueueCounts:
-        counts = await self.store.call(operation)
-        assert isinstance(counts, QueueCounts)
-        return counts

@@ -19,7 +19,7 @@ from ._retry import Retry
 
 _META = JsonCodec()
 
-# The generic classes have no slots: with slots, Python 3.12 cannot make a frozen `TaskPage[Mail](...)`.
+# The generic class has no slots: with slots, Python 3.12 cannot make a frozen `TaskRecord[Mail](...)`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,6 @@ class TaskRecord(Generic[P_co]):
         return self.rank > 0
 
 
-@dataclass(frozen=True)
-class TaskPage(Generic[P_co]):
-    """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
-
-    tasks: list[TaskRecord[P_co]]
-    next: str
-
-
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
     """The engine's counts of a queue, for the user."""
     fields: dict[str, Any] = {
@@ -159,19 +151,13 @@ def _per_second(rate: Rate | None) -> float:
     return 0.0 if rate is None else 1 / rate.every
 
 
-def ended_of(s: QueueStatistics) -> int:
-    """The number of tasks that have ended, in any way."""
-    return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
-
-
 def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
     """The audit of a queue: its statistics, beside those that the engine has counted anew."""
     recounted = statistics_of(rows)
     problems: list[str] = []
-    if counted.put != ended_of(counted) + counted.unfinished:
-        problems.append("the states do not add up to put")
-    if recounted.put != ended_of(recounted) + recounted.unfinished:
-        problems.append("the records do not add up to put")
+    for which, s in (("states", counted), ("records", recounted)):
+        if s.put != s.unfinished + s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged:
+            problems.append(f"the {which} do not add up to put")
     if rows.group_counter != rows.groups:
         problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
     return Audit(recounted, tuple(problems))

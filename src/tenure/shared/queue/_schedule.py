@@ -257,13 +257,8 @@ class Schedule(Generic[P]):
         return f"<Schedule {self.name!r} of {self.queue.name!r} {ticks} tz={self.tz!r} {state}>"
 
     @property
-    def ready(self) -> bool:
-        """True if the store can be reached and has not lost its session, as far as this process knows."""
-        return self.queue.store.ready
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the schedule is not `ready`, in words; None if it is."""
+        """The reason why the schedule cannot put tasks, as of its store, in words; None if it can."""
         return self.queue.store.unready
 
     async def run(self) -> None:

@@ -63,13 +63,8 @@ class Schedules(Generic[P]):
         return f"<Schedules of {self.queue.name!r} {state}>"
 
     @property
-    def ready(self) -> bool:
-        """True if the store can be reached and has not lost its session, as far as this process knows."""
-        return self.queue.store.ready
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the schedules are not `ready`, in words; None if they are."""
+        """The reason why the schedules cannot put tasks, as of their store, in words; None if they can."""
         return self.queue.store.unready
 
     @overload

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from typing import Any, Literal, TypedDict, cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from tenure.arguments import LONGEST_NAME, check_count, check_flag, check_seconds, check_text
-from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Reply, Scan
+from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Scan
+from tenure.shared._listing import read_matching
 from tenure.store import Store
 
 from ._failures import read
@@ -16,38 +17,45 @@ from ._groups import check_group, shown_group
 from ._meta import decode_meta, encode_meta
 
 Matches = Callable[[Record], bool]
+Parts = Mapping[str, Matches | None]
+"""The names of indexes, with the test that a task in each passes; None if all do."""
 
-_ENDED = frozenset({"done", "discarded", "cancelled", "expired"})
+ENDED = frozenset({"done", "discarded", "cancelled", "expired"})
 """The states whose tasks only the index of ended tasks has."""
 
 
-class Selection(TypedDict, total=False):
-    """The options by which tasks are selected, for methods that select: `**selection: Unpack[Selection]`."""
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The properties by which tasks are selected: a task has all that are given. Raises `TypeError`, `ValueError`."""
 
-    older_than: float | None
+    older_than: float | None = None
     """The age in seconds that a task exceeds: since it became ready, was taken, or ended. None: any."""
-    group: str | None
+    group: str | None = None
     """The group of the tasks; "": the tasks without a group. None: any."""
-    key_prefix: str | None
+    key_prefix: str | None = None
     """The beginning of the keys of the tasks. None: any, and tasks without a key."""
-    error: str | type[BaseException] | None
+    error: str | type[BaseException] | None = None
     """The type, or the name of the type, of the exception that ended the last try. None: any."""
-    meta: Mapping[str, str] | None
+    meta: Mapping[str, str] | None = None
     """Texts that the meta of each task has. None: any."""
 
+    def __post_init__(self) -> None:
+        _tests_of(self)
 
-def check_selection(selection: Mapping[str, Any]) -> Matches | None:
-    """The test that the selected tasks pass; None if all do. Raises `TypeError`, `ValueError`."""
-    tests: list[Matches] = []
-    for name, value in selection.items():
-        if name not in Selection.__annotations__:
-            known = ", ".join(Selection.__annotations__)
-            raise TypeError(f"unexpected keyword argument {name!r}; tasks are selected by {known}")
-        if value is not None:
-            tests.append(_TESTS[name](value))
-    if not tests:
+
+def check_where(where: object) -> Matches | None:
+    """The test that the selected tasks pass; None if all do. Raises `TypeError`."""
+    if where is None:
         return None
-    return lambda record: all(test(record) for test in tests)
+    if not isinstance(where, Selection):
+        raise TypeError(f"where must be a Selection, not {type(where).__name__}")
+    tests = _tests_of(where)
+    return (lambda record: all(test(record) for test in tests)) if tests else None
+
+
+def _tests_of(where: Selection) -> list[Matches]:
+    given = ((test, getattr(where, name)) for name, test in _TESTS.items())
+    return [test(value) for test, value in given if value is not None]
 
 
 def _by_age(value: object) -> Matches:
@@ -96,32 +104,38 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 }
 
 
-async def read_selected(
-    store: Store, scan: Scan[Page[Record]], matches: Matches, most: int, portion: int = CAP
-) -> Page[Record]:
-    """The first rows that match, at most so many; `next` is the place behind the last row that was looked at.
-
-    It costs a page of `portion` tasks for each that are looked at. Raises `EngineError`, `StoreClosed`.
-    """
-    rows: list[Record] = []
-    limit = portion
-    while True:
-        page = await store.call(replace(scan, limit=limit))
-        if isinstance(page, Reply):
-            return Page(tuple(rows))
-        found = [place for place, record in enumerate(page.rows, 1) if matches(record)]
-        left = most - len(rows)
-        if len(found) > left:
-            limit = found[left - 1]  # the page is read again up to the last row that is wanted
-            continue
-        rows += [page.rows[place - 1] for place in found]
-        if not page.next or len(rows) == most:
-            return Page(tuple(rows), page.next)
-        scan, limit = replace(scan, after=page.next), portion
+def parts_of(states: Iterable[str], matches: Matches | None = None) -> Parts:
+    """The indexes that have the tasks in these states, and for each the test that such a task passes."""
+    chosen = frozenset(states)
+    ended = chosen & ENDED
+    indexes = {state: {state} for state in sorted(chosen - ended)} | ({"ended": ended} if ended else {})
+    return {index: _in_states(of, matches) for index, of in indexes.items()}
 
 
 def _in_states(states: AbstractSet[str], matches: Matches | None) -> Matches:
     return lambda record: record.state in states and (matches is None or matches(record))
+
+
+async def read_parts(store: Store, key: str, parts: Parts, after: str, most: int) -> Page[Record]:
+    """The first tasks of these indexes that match, at most so many.
+
+    Of several indexes, a place begins with the name of an index. Raises `EngineError`, `StoreClosed`, and `ValueError`
+    for a place that is of none of them.
+    """
+    left = list(parts)
+    if len(left) > 1 and after:
+        index, _, after = after.partition(":")
+        if index not in left:
+            raise ValueError(f"after must be the next of a page of the same listing, not {index!r}")
+        left = left[left.index(index) :]
+    rows: list[Record] = []
+    while left and len(rows) < most:
+        scan = Scan(TASKS[left[0]], key, after)
+        page = await read_matching(store, scan, parts[left[0]], most - len(rows))
+        rows += page.rows
+        if not (after := page.next):
+            del left[0]
+    return Page(tuple(rows), f"{left[0]}:{after}" if left and len(parts) > 1 else after)
 
 
 async def move_selected(
@@ -129,38 +143,31 @@ async def move_selected(
     key: str,
     states: Iterable[str],
     to: Literal["cancelled", "waiting", "purged"],
-    matches: Matches | None,
+    where: Selection | None,
     *,
     ttl: float | None = None,
     most: object = None,
     dry_run: object = False,
 ) -> int:
-    """Move the tasks that match, in these states, at most so many; returns how many, or with `dry_run` would be.
+    """Move the tasks that are selected, in these states, at most so many; returns how many, or with `dry_run` would be.
 
     A task that has left its state since it was read stays. Raises `TypeError`, `ValueError`, `EngineError`,
     `StoreClosed`. Cancellation: some may have been moved.
     """
     left = 2**63 if most is None else check_count("limit", most)
     only_count = check_flag("dry_run", dry_run)
-    total = 0
-    chosen = frozenset(states)
-    ended = chosen & _ENDED
-    indexes = [*sorted(chosen - ended), *(["ended"] if ended else [])]
-    for index in indexes:
-        in_states = _in_states(ended if index == "ended" else {index}, matches)
-        scan = Scan(TASKS[index], key)
-        while left > 0:
-            page = await read_selected(store, scan, in_states, min(left, CAP))
-            count = len(page.rows)
-            if not only_count:
-                count = 0
-                for state in {record.state for record in page.rows}:
-                    ids = tuple(record.id for record in page.rows if record.state == state)
-                    moved = await store.call(Move(key, ids, to, ttl=ttl, state=state))
-                    assert isinstance(moved, MovedCount)
-                    count += moved.count
-            total, left = total + count, left - count
-            if not page.next:
-                break
-            scan = replace(scan, after=page.next)
+    total, after, parts = 0, "", parts_of(states, check_where(where))
+    while left > 0:
+        page = await read_parts(store, key, parts, after, min(left, CAP))
+        count = len(page.rows)
+        if not only_count:
+            count = 0
+            for state in {record.state for record in page.rows}:
+                ids = tuple(record.id for record in page.rows if record.state == state)
+                moved = await store.call(Move(key, ids, to, ttl=ttl, state=state))
+                assert isinstance(moved, MovedCount)
+                count += moved.count
+        total, left = total + count, left - count
+        if not (after := page.next):
+            break
     return total

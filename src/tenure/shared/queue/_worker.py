@@ -135,13 +135,11 @@ class AnyWorker:
         await self._processes[number].start()
 
     @property
-    def ready(self) -> bool:
-        """True if tasks can be taken: the store is `ready`, exchanges come back, and a thread is free or at work."""
-        return self.unready is None
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the worker is not `ready`, in words; None if it is."""
+        """The reason why the worker cannot take tasks, in words.
+
+        None if the store can work, exchanges come back, and a thread is free or at work.
+        """
         return self._store.unready or self._runners.stalled or self._hanging
 
     @property

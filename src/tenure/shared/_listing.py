@@ -1,0 +1,106 @@
+"""Listings: records in an order, read from the engine page by page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from tenure.arguments import LONGEST_NAME, check_count, check_text
+from tenure.engine import CAP, Scan
+from tenure.engine import Page as Rows
+from tenure.store import Store, read_pages
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Read = Callable[[str, int], Awaitable["Page[R]"]]
+"""Reads up to so many records behind a place, which is "" for the first."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[R_co]):
+    """Part of a listing; `next` is the `after` of the next part, or None after the last one."""
+
+    records: list[R_co]
+    next: str | None
+
+
+class Listing(Generic[R]):
+    """Records in an order: `async for record in queue.tasks("dead")`, or page by page.
+
+    Iterating reads up to 256 records at a time, keeps no more, and ends after as many as the `limit` of the listing. A
+    record that is there from the first page to the last is listed; others may be missed or come twice. Up to 256 are of
+    one moment. Raises `StoreClosed`, `EngineError`.
+
+    Thread safety: none; a description, to be read as often as needed.
+    """
+
+    def __init__(self, read: Read[R], limit: int | None = None) -> None:
+        self.read: Read[R] = read
+        self.limit: int = sys.maxsize if limit is None else check_count("limit", limit)
+
+    def __aiter__(self) -> AsyncIterator[R]:
+        return _Reading(self)
+
+    async def page(self, after: str | None = None, limit: int = 100) -> Page[R]:
+        """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
+
+        Raises `EngineError` or `ValueError` for an `after` that no page has returned. Cancellation: no effect.
+        """
+        after = "" if after is None else check_text("after", after, most=2 * LONGEST_NAME + 1)
+        return await self.read(after, check_count("limit", limit))
+
+
+class _Reading(Generic[R]):
+    def __init__(self, listing: Listing[R]) -> None:
+        self._read, self._left = listing.read, listing.limit
+        self._records: Iterator[R] = iter(())
+        self._after: str | None = ""
+
+    def __aiter__(self) -> AsyncIterator[R]:
+        return self
+
+    async def __anext__(self) -> R:
+        while True:
+            for record in self._records:
+                return record
+            if self._after is None or self._left <= 0:
+                raise StopAsyncIteration
+            page = await self._read(self._after, min(CAP, self._left))
+            self._records, self._after = iter(page.records), page.next
+            self._left -= len(page.records)
+
+
+async def read_matching(
+    store: Store, scan: Scan[Any], matches: Callable[[Any], bool] | None, most: int
+) -> Rows[Any]:
+    """The first rows of an index that match, at most so many; `next` is the place behind the last row looked at.
+
+    With a test, it costs a page of `CAP` rows for each that are looked at. Raises `EngineError`, `StoreClosed`.
+    """
+    if matches is None:
+        return await read_pages(store, scan, most)
+    rows: list[Any] = []
+    limit = CAP
+    while True:
+        page = await read_pages(store, scan, limit)
+        found = [place for place, row in enumerate(page.rows, 1) if matches(row)]
+        left = most - len(rows)
+        if len(found) > left:
+            limit = found[left - 1]  # the page is read again up to the last row that is wanted
+            continue
+        rows += [page.rows[place - 1] for place in found]
+        if not page.next or len(rows) == most:
+            return Rows(tuple(rows), page.next)
+        scan, limit = replace(scan, after=page.next), CAP
+
+
+def listing(store: Store, scan: Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
+    """The rows of an index, as `show` shows them to the user."""
+
+    async def read(after: str, limit: int) -> Page[R]:
+        rows = await read_pages(store, replace(scan, after=after), limit)
+        return Page(list(map(show, rows.rows)), rows.next or None)
+
+    return Listing(read)
