@@ -288,7 +288,7 @@ async def test_without_memory_leases_last_and_workers_empty_the_queue(own_redis_
                     await anyio.sleep(0.01)
             await anyio.sleep(1.5)  # idle, and longer than a ttl
             lease.check()
-            assert worker.ready
+            assert worker.unready is None
             await worker.drain()
     assert sorted(done) == [0, 1, 2]
 

@@ -249,7 +249,7 @@ async def test_a_child_has_the_options_of_a_put(store):
         with anyio.fail_after(50):
             while (await places.statistics()).unfinished < 3:
                 await anyio.sleep(0.01)
-        late, ready = [(await places.browse(state)).tasks for state in ("delayed", "waiting")]
+        late, ready = [(await places.tasks(state).page()).records for state in ("delayed", "waiting")]
         group.cancel_scope.cancel()
     assert [(record.payload, record.priority) for record in late] == [("two", 3), ("one", 7)]
     assert [(record.payload, record.priority) for record in ready] == [("three", 3)]

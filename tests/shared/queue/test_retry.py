@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+from functools import partial
 from math import inf, nan
 
 import anyio
@@ -254,7 +255,8 @@ async def test_of_an_exception_group_the_gravest_exception_decides(
                 in_thread(task)
     else:
         handlers = {"async": handler, "thread": in_thread, "batch": in_batch}
-        worker = Worker(queue, handlers[how], batch=5 if how == "batch" else None)
+        make = partial(BatchWorker, size=5) if how == "batch" else Worker
+        worker = make(queue, handlers[how])
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             while (found := worker.statistics()) and not (found.dead + found.discarded + found.postponed):
@@ -279,7 +281,9 @@ async def test_dead_in_a_task_group_of_a_handler_ends_the_tries(store):
 
     await queue.put(1)
     await work_off(queue, Worker(queue, handler))
-    assert [(letter.error, letter.attempts) for letter in await queue.dead()] == [("no such user", 1)]
+    assert [(letter.error, letter.attempts) for letter in (await queue.tasks("dead").page()).records] == [
+        ("no such user", 1)
+    ]
 
 
 def test_messages_in_a_group_are_not_compared_with_the_rule():

@@ -156,7 +156,7 @@ async def test_a_processor_says_so(store, virtual_clock, warnings):
             assert warnings() == [f"{WARNING} queue=flow runners=2 full=flow"]
             await processor.queue().purge("waiting")
             await anyio.sleep(0.1)
-            assert processor.ready
+            assert processor.unready is None
 
 
 @pytest.mark.backends("asyncio")
