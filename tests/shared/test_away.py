@@ -148,7 +148,7 @@ WAITS = {
     # run until they are cancelled
     *(
         f"shared.{name}.{way}"
-        for name in ("QueueFigures", "Schedule", "Schedules", "Worker")
+        for name in ("BatchWorker", "QueueFigures", "Schedule", "Schedules", "Worker")
         for way in ("run", "drain")
     ),
     # within a lease, whose loss ends the wait

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 import tenure
-from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue, blocking
+from tenure import Barrier, Election, Limit, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue, blocking
 from tenure.processor import Context, Processor
 
 
@@ -20,7 +20,7 @@ PATTERNS = [
     Election,
     Lock,
     partial(Processor, handler=handler),
-    partial(RateLimiter, rate=1),
+    lambda store, name: RateLimiter(store, name, Limit(1)),  # its limits come last
     ResourcePool,
     RWLock,
     partial(Semaphore, permits=1),

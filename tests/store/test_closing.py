@@ -207,6 +207,8 @@ ASKS = {
         "WorkQueue.cancel",
         "WorkQueue.cursors",
     ),
+    # they ask the database of the user's own connection
+    *("SqlGuard.enforce", "Task.complete_in", "WorkQueue.complete_in", "WorkQueue.put_in"),
     "Job.try_put",
     *("Children.put", "Children.put_many", "WorkQueue.signal"),
     *("Task.suspend", "Task.wait_for"),  # they interrupt their handler, and wait in no process

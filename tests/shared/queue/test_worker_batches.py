@@ -497,5 +497,5 @@ async def test_wrong_arguments(store):
         BatchWorker(queue, handler, size=1.5)
     with pytest.raises(ValueError, match="linger must be at least 0"):
         BatchWorker(queue, handler, size=1, linger=-1)
-    with pytest.raises(TypeError, match="queue must be a WorkQueue"):
+    with pytest.raises(TypeError, match="a job is a call for each task"):
         BatchWorker(Job(queue, handler), handler, size=1)
