@@ -67,10 +67,12 @@ if TYPE_CHECKING:
         Dead,
         Discard,
         Election,
+        Groups,
         GroupStatistics,
         HolderInfo,
         Item,
         Job,
+        Keep,
         LeaderChanges,
         Lease,
         LeasedTask,
@@ -83,6 +85,8 @@ if TYPE_CHECKING:
         PooledResource,
         PutOptions,
         QueueFigures,
+        QueueOptions,
+        QueueSettings,
         QueueStatistics,
         QueueWorker,
         RateLimiter,
@@ -134,9 +138,11 @@ __all__ = (
     "Election",
     "EngineError",
     "GroupStatistics",
+    "Groups",
     "HolderInfo",
     "Item",
     "Job",
+    "Keep",
     "LeaderChanges",
     "Lease",
     "LeaseLost",
@@ -158,6 +164,8 @@ __all__ = (
     "PydanticCodec",
     "QueueFigures",
     "QueueFull",
+    "QueueOptions",
+    "QueueSettings",
     "QueueStatistics",
     "QueueWorker",
     "RWLock",
@@ -212,11 +220,11 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics Child ChildItem ChildPage ChildRecord Children Claim
-            Completed Dead Discard Election GroupStatistics HolderInfo Item Job LeaderChanges Lease
+            Completed Dead Discard Election GroupStatistics Groups HolderInfo Item Job Keep LeaderChanges Lease
             LeasedTask Limit LimiterState Lock LockStatus LuaGuard MoreOptions PooledResource PutOptions
-            QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule ScheduleRecord Schedules Selection Semaphore Spending SqlGuard Task
-            TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
+            QueueFigures QueueOptions QueueSettings QueueStatistics QueueWorker RateLimiter ResourcePool
+            ResourcePoolStatistics Retry RetryLater RWLock Schedule ScheduleRecord Schedules Selection
+            Semaphore Spending SqlGuard Task TaskChanges TaskPage TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

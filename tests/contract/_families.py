@@ -8,6 +8,7 @@ from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase
+from ._configured import set_groups
 from ._contract import Advance, Hints
 
 _DONE, _DEAD, _RETRY, _WAIT = e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY, e.Verdict.WAIT
@@ -389,12 +390,12 @@ class FamilyContract(QueueSessionBase):
         assert len(await family.bear(root, "a", "b")) == 2
 
     async def test_a_full_group_takes_children(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", max_size=1))
+        await family.do(set_groups("jobs", group_size=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         assert len(await family.bear(root, "a", "b", group="g")) == 2
 
     async def test_a_group_of_children_is_apart(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         (first, _) = await family.bear(root, "a", "b", group="g")
         assert await family.groups() == (e.GroupCounts("\0g", 2, 0, 0), e.GroupCounts("g", 0, 0, 1))
@@ -407,7 +408,7 @@ class FamilyContract(QueueSessionBase):
         assert (await family.recount()).groups == 2
 
     async def test_groups_of_children_take_turns_with_all_others(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", weights=(("\0g", 2.0),)))
+        await family.do(set_groups("jobs", weights=(("\0g", 2.0),)))
         root = await family.root()
         await family.put(*(e.NewTask(b"r", group="g"),) * 3)
         await family.bear(root, *(f"{i}" for i in range(5)), group="g")
@@ -416,7 +417,7 @@ class FamilyContract(QueueSessionBase):
         assert groups == ["\0g", "\0g", "\0h", "g", "\0g", "\0g", "\0h", "g", "\0g", "g"]
 
     async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         await family.put(e.NewTask(b"root", group="g"), e.NewTask(b"root", group="h"))
         first, second = await family.take(2)
         await family.bear(first, "a", group=second.group)
@@ -428,7 +429,7 @@ class FamilyContract(QueueSessionBase):
         assert [task.id for task in await family.take(3)] == [first.id, second.id]
 
     async def test_a_child_holds_no_group(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root()
         await family.bear(root, "a", "b", "c", group="g")
         (waits,) = await family.take(2)
@@ -452,7 +453,7 @@ class FamilyContract(QueueSessionBase):
     async def test_a_root_that_is_replaced_holds_its_group_until_its_children_have_ended(
         self, family: _Family
     ) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", key="k", group="g"))
         await family.bear(root, "a", "b", group="g")
         await family.settle(root, _WAIT)
@@ -490,7 +491,7 @@ class FamilyContract(QueueSessionBase):
             await family.bear_some(task, "a")
 
     async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         await family.put(e.NewTask(b"next", group="g"))
         await family.bear(root, "a")

@@ -17,7 +17,7 @@ from ._answer import answer, say
 from ._arguments import seconds, whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
-from ._one_queue import name_of, queue_to_fill
+from ._one_queue import name_of
 from ._payload import read_payload
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
@@ -106,7 +106,7 @@ def _run_now(words: Sequence[str]) -> int:
 
     async def put(store: Store) -> int:
         record = await _known(args, store)
-        queue = await queue_to_fill(store, args.queue)
+        queue = WorkQueue[Any](store, args.queue)
         return await _of(lambda: record.schedule(queue, payload)).run_now()
 
     task_id = _of(lambda: with_store(args, put))
@@ -138,7 +138,7 @@ def _set(words: Sequence[str]) -> int:
         options["priority"] = args.priority
 
     async def keep(store: Store) -> None:
-        schedules = Schedules(await queue_to_fill(store, args.queue))
+        schedules = Schedules(WorkQueue[Any](store, args.queue))
         await schedules.set(
             args.name,
             every=args.every,
@@ -161,7 +161,7 @@ def _change(done: str, words: Sequence[str]) -> int:
     args = _of_one(f"schedule {command}", f"Have a schedule {done}.").parse_intermixed_args(words)
 
     async def change(store: Store) -> None:
-        queue = await queue_to_fill(store, args.queue)
+        queue = WorkQueue[Any](store, args.queue)
         if not await getattr(Schedules(queue), command)(args.name):
             raise _unknown(args, store)
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .queue._schedule_record import ScheduleRecord, schedules_in
     from .queue._schedules import Schedules
     from .queue._selecting import Selection, check_selection, move_selected
+    from .queue._settings import Groups, Keep, QueueOptions, QueueSettings, shown_record, values_of
     from .queue._task import Task
     from .queue._worker import Worker, WorkerStatistics, dead_letter_worker
 
@@ -61,11 +62,13 @@ __all__ = (
     "Discard",
     "Election",
     "GroupStatistics",
+    "Groups",
     "Hold",
     "HoldRequest",
     "HolderInfo",
     "Item",
     "Job",
+    "Keep",
     "LeaderChanges",
     "Lease",
     "LeasedTask",
@@ -78,6 +81,8 @@ __all__ = (
     "PooledResource",
     "PutOptions",
     "QueueFigures",
+    "QueueOptions",
+    "QueueSettings",
     "QueueStatistics",
     "QueueWorker",
     "RWLock",
@@ -115,8 +120,10 @@ __all__ = (
     "read_workers",
     "record_of",
     "schedules_in",
+    "shown_record",
     "statistics_of",
     "unfinished_child",
+    "values_of",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -153,6 +160,7 @@ __getattr__: Callable[[str], Any] = exports(
         "queue._schedule_record": "ScheduleRecord schedules_in",
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
+        "queue._settings": "Groups Keep QueueOptions QueueSettings shown_record values_of",
         "queue._selecting": "Selection check_selection move_selected",
         "queue._task": "Task",
         "queue._worker": "Worker WorkerStatistics dead_letter_worker",

@@ -28,9 +28,6 @@ _MOST_IDS = 10_000
 _CANCELLED_TTL = 3600.0
 """Seconds for which the record of a task that was cancelled here is kept: the default of `WorkQueue`."""
 
-_QUEUE_SIZE = 10_000
-"""The size of a queue into which nothing was put: the default of `WorkQueue`."""
-
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _SELECTS = (*Selection.__annotations__, "limit", "dry_run")
 """The fields by which tasks are selected, in place of their ids or all of them."""
@@ -98,7 +95,7 @@ class Actions:
                     counts.paused is not (action == "pause") or (action == "resume" and counts.held_off > 0)
                 )
             case _ if action in _SCHEDULE_ACTIONS:
-                schedules = Schedules(queue_of(self._store, name, counts.max_size or _QUEUE_SIZE))
+                schedules = Schedules(queue_of(self._store, name))
                 return await self._change_schedule(schedules, action, check_name("name", body.get("name")))
             case "purge":
                 return await self._purge(key, body)

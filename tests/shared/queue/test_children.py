@@ -9,7 +9,17 @@ import pytest
 import workers
 
 import tenure
-from tenure import ChildItem, Job, Retry, TaskCancelled, TaskFailed, TooManyChildren, Worker, WorkQueue
+from tenure import (
+    ChildItem,
+    Groups,
+    Job,
+    Retry,
+    TaskCancelled,
+    TaskFailed,
+    TooManyChildren,
+    Worker,
+    WorkQueue,
+)
 
 AT_ONCE = Retry(attempts=3, backoff=0, jitter=0)
 ONCE = Retry(attempts=1)
@@ -219,7 +229,7 @@ async def test_a_job_is_called(store):
 
 
 async def test_children_have_groups_of_their_own(store):
-    queue, running, most = WorkQueue(store, "jobs", per_group=1), Counter(), Counter()
+    queue, running, most = WorkQueue(store, "jobs", groups=Groups(limit=1)), Counter(), Counter()
 
     async def handler(task: tenure.Task):
         if task.payload == "parent":

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Protocol, Self, cast
 
 from tenure.arguments import AsyncBlock, check_count, check_name
-from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
+from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, Settings, TooMany, Verdict
 from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
 from tenure.waiting import checkpoint
@@ -36,7 +36,9 @@ class TargetQueue(Protocol):
     key: str
     codec: Codec[Any]
     max_payload: int
-    key_ttl: float | None
+
+    @property
+    def record(self) -> Settings: ...
 
 
 class Target(Generic[P]):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds, check_timeout
-from tenure.engine import NewTask, OnDuplicate
+from tenure.engine import NewTask, OnDuplicate, Settings
 from tenure.store import Codec
 
 from ._groups import check_group
@@ -27,7 +27,9 @@ class Encoding(Protocol[T]):
     key: str
     codec: Codec[T]
     max_payload: int
-    key_ttl: float | None
+
+    @property
+    def record(self) -> Settings: ...
 
 
 def new_task(
@@ -67,7 +69,7 @@ def new_task(
         task = replace(task, meta=with_options(task.meta, timeout, retry))
     if key is None and on_duplicate in (None, "refuse") and key_ttl is max_wait is None:
         return task
-    return with_key(task, on_duplicate, key_ttl, max_wait, queue.key_ttl)
+    return with_key(task, on_duplicate, key_ttl, max_wait, queue.record.keys)
 
 
 def task_of(queue: Encoding[T], item: Item[T], span_meta: Mapping[str, str] | None = None) -> NewTask:

@@ -75,9 +75,6 @@ class Source(Protocol):
     takers: Takers
     retry: Retry
     max_payload: int
-    results_ttl: float | None
-    dead_ttl: float | None
-    traceback: bool
 
 
 class Task(Guarded, Held, Generic[P_co]):
@@ -417,7 +414,9 @@ class Task(Guarded, Held, Generic[P_co]):
         self._joined = True
 
     def _done(self) -> Settle:
-        return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.results_ttl)
+        return Settle(
+            self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.takers.record.current.results
+        )
 
     def _fence(self) -> tuple[str, int]:
         return self._name, self.token
@@ -524,11 +523,12 @@ class Task(Guarded, Held, Generic[P_co]):
             return self._done()
         if isinstance(failure, NotBegun):
             return Settle(self.id, self.token, Verdict.GIVE_BACK)
-        record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
+        settings = self._queue.takers.record.current
+        record = recorded(failure, self.attempt, self._failure, with_traceback=settings.tracebacks)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
-            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
+            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=settings.results)
         if isinstance(failure, RetryLater) and not failure.counts:
             return replace(settle, verdict=Verdict.POSTPONE, delay=failure.delay)
         text, retry = error_of(failure), options_in(self._meta).retry or self._queue.retry
@@ -541,7 +541,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
-        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=settings.dead)
 
     def _why_unkept(self, failure: BaseException) -> str | None:
         for leaf in leaves(failure):
@@ -568,7 +568,7 @@ class Task(Guarded, Held, Generic[P_co]):
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
             return wait
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
-        return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
+        return Settle(self.id, self.token, verdict, ttl=self._queue.takers.record.current.results)
 
     def settle(
         self,
