@@ -79,14 +79,20 @@ async def work_off(queue: tenure.WorkQueue[Any]) -> None:
 
 
 async def takes(
-    url: str, groups: int, n: int, *, each: int = 1, beside: bool = False, **settings: Any
+    url: str,
+    groups: int,
+    n: int,
+    *,
+    each: int = 1,
+    beside: bool = False,
+    settings: tenure.Groups | None = None,
 ) -> float:
     """Microseconds a take, of `n` single ones, from a queue with so many groups of `each` tasks (0: no groups).
 
     `beside` them: a task of each group has started, no other one may, and tasks without a group are taken.
     """
     async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, f"takes {time.time_ns()}", max_size=MANY * 2, **settings)
+        queue = tenure.WorkQueue(store, f"takes {time.time_ns()}", max_size=MANY * 2, groups=settings)
         size = groups or n
         for start in range(0, size, 500):
             some = range(start, min(start + 500, size))
@@ -129,7 +135,9 @@ async def off_by(url: str, n: int) -> float:
     """By how many tasks at most a share of groups with the weights 1 to 4 is off, in any window of 1,000."""
     weights = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
     async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, f"weights {time.time_ns()}", max_size=MANY * 2, weights=weights)
+        queue = tenure.WorkQueue(
+            store, f"weights {time.time_ns()}", max_size=MANY * 2, groups=tenure.Groups(weights=weights)
+        )
         for start in range(0, n, 250):
             await queue.put_many([Item(i, group=g) for i in range(start, start + 250) for g in weights])
         taken: list[str | None] = []
@@ -169,14 +177,14 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             (
                 f"beside {many:,} groups that wait for their time",
                 *("beside groups at their per_group", ">= 0.91x"),
-                {**some, "beside": True, "per_group": 1},
-                {**some, "beside": True, "group_rate": Limit(1, per=86_400)},
+                {**some, "beside": True, "settings": tenure.Groups(limit=1)},
+                {**some, "beside": True, "settings": tenure.Groups(rate=Limit(1, per=86_400))},
             ),
             (
                 f"of {many:,} groups with a rate",
                 *("without a rate", ">= 0.91x"),
                 some,
-                {**some, "group_rate": Limit(50, burst=5)},
+                {**some, "settings": tenure.Groups(rate=Limit(50, burst=5))},
             ),
         )
         for where, other, goal, theirs, mine in rows:

@@ -4,7 +4,7 @@ No row that dies after its snapshot can be removed. So each statement that begin
 slower and slower. A producer and a worker run at full speed in one process, first without such a transaction and then
 beside a REPEATABLE READ snapshot. The figure is the throughput at the end of the hold, beside the throughput before it;
 then the same at 800 tasks a second, by the 95th percentile of the time that a task waits: what was done in a minute at
-full speed is as much as in ten minutes at that pace. The server has its default settings, and `results_ttl` is 5
+full speed is as much as in ten minutes at that pace. The server has its default settings, and `keep.results` is 5
 seconds. Peers, in environments of their own, do plain tasks: what part of their throughput is left at the end.
 """
 
@@ -94,7 +94,9 @@ async def measured(url: str, kind: str, free: float, held: float, window: float)
     """The figures of one kind: tasks a second, and the 95th percentile of waiting at the pace, in milliseconds."""
     figures: dict[str, float] = {}
     async with tenure.open_store(url) as store, tenure.open_store(url) as other:
-        queue, worked = (Queue(place, "jobs", results_ttl=5.0, max_size=5_000) for place in (store, other))
+        queue, worked = (
+            Queue(place, "jobs", keep=tenure.Keep(results=5.0), max_size=5_000) for place in (store, other)
+        )
         load = Load(kind, queue, worked)
 
         async def throughput(seconds: float) -> float:

@@ -115,7 +115,7 @@ class Load:
         for start in range(0, tasks, e.CAP):
             n = next(self._numbers)
             some = (e.NewTask(b"x" * 55, delay=delay),) * min(e.CAP, tasks - start)
-            yield e.Put(self._sessions[0], n, queue, (e.PutRequest(f"producer {n}", some),), 10**9)
+            yield e.Put(self._sessions[0], n, queue, (e.PutRequest(f"producer {n}", some),))
 
     async def use(self) -> None:
         """Look at everything, work some tasks off, hand on, and clear up."""

@@ -34,6 +34,7 @@ FOR_OTHER_ROOMS = {
     "read_workers",
     "record_of",
     "schedules_in",
+    "shown_record",
     "statistics_of",
     "ending_signals",
     "is_hangup",
@@ -41,6 +42,7 @@ FOR_OTHER_ROOMS = {
     "together",
     "trimmed",
     "unfinished_child",
+    "values_of",
     "passes_check",
 }
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, GroupStatistics, Item, Key, QueueFull, Retry, WorkQueue
+from tenure import AcquireTimeout, Groups, GroupStatistics, Item, Key, QueueFull, Retry, WorkQueue
 
 _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
 
@@ -58,7 +58,7 @@ async def test_put_in_keeps_and_replaces(store, db, begin):
 
 
 async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store, db, begin):
-    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    queue = WorkQueue(store, "jobs", groups=Groups(limit=1, max_size=2))
     await queue.put("a0", group="a")
     async with queue.take() as task:
         with begin():
@@ -91,7 +91,7 @@ async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store
 
 
 async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begin):
-    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(backoff=0))
+    queue = WorkQueue(store, "jobs", groups=Groups(limit=1), retry=Retry(backoff=0))
     await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
     with pytest.raises(ZeroDivisionError):
         async with queue.take() as task:
@@ -110,7 +110,7 @@ async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db, begi
 
 async def test_the_commit_wakes_those_that_wait_for_the_group(store, db, begin):
     """A taker for its next task, and a producer for room in it."""
-    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    queue = WorkQueue(store, "jobs", groups=Groups(limit=1, max_size=2))
     await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
     taken = []
 

@@ -32,7 +32,7 @@ class Queue(Search):
 
     def __init__(self, *args, tasks, **options):
         put = e.PutRequest("m", (e.NewTask(b""),) * tasks)
-        self.setup = e.OpenSession("m", "m", 1), e.Put("m", 1, "q", (put,), tasks), e.CloseSession("m")
+        self.setup = e.OpenSession("m", "m", 1), e.Put("m", 1, "q", (put,)), e.CloseSession("m")
         super().__init__(*args, **options)
 
     def begin(self, client, *verdict, delay=0.0):

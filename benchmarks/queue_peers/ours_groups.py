@@ -13,7 +13,7 @@ from benchmarks.queue_peers._groups import CONCURRENCY, Contestant, Handler, mai
 async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
     url = path if "://" in path else f"unix://{path}"
     async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, "bench", max_size=1_000_000, per_group=1)
+        queue = tenure.WorkQueue(store, "bench", max_size=1_000_000, groups=tenure.Groups(limit=1))
 
         async def put(account: str) -> None:
             await queue.put(account, group=account)

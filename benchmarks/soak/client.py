@@ -231,7 +231,7 @@ class Client:
 
     def _queue(self, store):
         # small, so that who puts has to wait in line
-        return tenure.WorkQueue(store, "jobs", max_size=30, results_ttl=None, keep_payloads=True)
+        return tenure.WorkQueue(store, "jobs", max_size=30, keep=tenure.Keep(results=None, payloads=True))
 
     async def _handle(self, task: tenure.Task) -> None:
         self._items["jobs", task.id] = "jobs", task.payload
@@ -301,11 +301,9 @@ def grouped(store, name):
     return tenure.WorkQueue(
         store,
         name,
-        per_group=GROUPED[name],
-        max_group_size=10,
+        groups=tenure.Groups(limit=GROUPED[name], max_size=10),
         retry=tenure.Retry(attempts=1000, backoff=0.02),
-        results_ttl=None,
-        keep_payloads=True,
+        keep=tenure.Keep(results=None, payloads=True),
     )
 
 

@@ -69,7 +69,7 @@ class Load:
 
     @staticmethod
     def queue(store, place) -> tenure.WorkQueue:
-        return tenure.WorkQueue(store, place.queue, results_ttl=None, keep_payloads=True)
+        return tenure.WorkQueue(store, place.queue, keep=tenure.Keep(results=None, payloads=True))
 
     async def waited(self) -> None:
         """Wait until every limiter has answered what it was asked up to now."""

@@ -184,7 +184,6 @@ class User:
                 next(self._numbers),
                 name,
                 (e.PutRequest("m", (e.NewTask(b"payload", group=name),)),),
-                10,
             )
             for name in names
         )
@@ -207,7 +206,7 @@ class User:
     async def key(self, names):
         """Keys of tasks, which outlast these."""
         tasks = tuple(e.NewTask(b"", key=name, on_duplicate="keep", key_ttl=self._ttl) for name in names)
-        put = e.Put(SESSION, next(self._numbers), "keys", (e.PutRequest("m", tasks),), BATCH)
+        put = e.Put(SESSION, next(self._numbers), "keys", (e.PutRequest("m", tasks),))
         ((answer,),) = [one.answers for one in await self.ask([put])]
         assert len(set(answer.ids)) == len(names)
         (taken,) = await self.ask([e.Exchange(SESSION, next(self._numbers), "keys", want=len(names))])

@@ -149,7 +149,7 @@ class Trial(Judging):
     async def _look_at_the_server(self) -> None:
         """Everything has to be back at zero once the dead are, and every task is accounted for."""
         async with self._store() as store:
-            queue = tenure.WorkQueue(store, "jobs", results_ttl=None, keep_payloads=True)
+            queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(results=None, payloads=True))
             until = time.monotonic() + self.ttl + 1
             while sessions := self.server("KEYS", "*:session"):
                 if time.monotonic() > until:
@@ -183,7 +183,7 @@ class Trial(Judging):
                 if (left := (await queue.groups().page()).records)
                 else []
             )
-            await queue.set_groups()
+            await queue.configure(rate=None, groups=None)
 
     def _judge(self) -> None:
         events = self.history.events()

@@ -57,7 +57,9 @@ class Gateway:
             tenure.Limit(TOKENS, burst=0.8 * TOKENS, unit="tokens"),
         ]
         self.provider = provider
-        self.queue = tenure.WorkQueue[str](store, "step10 prompts", per_group=4, weights={"gold": 3})
+        self.queue = tenure.WorkQueue[str](
+            store, "step10 prompts", groups=tenure.Groups(limit=4, weights={"gold": 3})
+        )
         self.keys = tenure.ResourcePool(store, "step10 keys")
         self.limiters = {key: tenure.RateLimiter(store, f"step10 {key}", *limits) for key in KEYS}
         self.breakers = {key: CircuitBreaker(min_calls=5) for key in KEYS}

@@ -65,10 +65,12 @@ if TYPE_CHECKING:
         Dead,
         Discard,
         Election,
+        Groups,
         GroupStatistics,
         HolderInfo,
         Item,
         Job,
+        Keep,
         Key,
         LeaderChanges,
         Lease,
@@ -82,6 +84,8 @@ if TYPE_CHECKING:
         PooledResource,
         PutOptions,
         QueueFigures,
+        QueueOptions,
+        QueueSettings,
         QueueStatistics,
         QueueWorker,
         RateLimiter,
@@ -129,9 +133,11 @@ __all__ = (
     "Election",
     "EngineError",
     "GroupStatistics",
+    "Groups",
     "HolderInfo",
     "Item",
     "Job",
+    "Keep",
     "Key",
     "LeaderChanges",
     "Lease",
@@ -154,6 +160,8 @@ __all__ = (
     "PydanticCodec",
     "QueueFigures",
     "QueueFull",
+    "QueueOptions",
+    "QueueSettings",
     "QueueStatistics",
     "QueueWorker",
     "RWLock",
@@ -206,11 +214,11 @@ _exported = exports(
         "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildRecord Children Claim
-            Dead Discard Election GroupStatistics HolderInfo Item Job Key LeaderChanges Lease
+            Dead Discard Election GroupStatistics Groups HolderInfo Item Job Keep Key LeaderChanges Lease
             LeasedTask Limit LimiterState Listing Lock LuaGuard Page PooledResource PutOptions
-            QueueFigures QueueStatistics QueueWorker RateLimiter ResourcePool ResourcePoolStatistics Retry
-            RetryLater RWLock Schedule Schedules Selection Semaphore Spending SqlGuard Task
-            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            QueueFigures QueueOptions QueueSettings QueueStatistics QueueWorker RateLimiter ResourcePool
+            ResourcePoolStatistics Retry RetryLater RWLock Schedule Schedules Selection Semaphore Spending
+            SqlGuard Task TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -41,7 +41,9 @@ async def wait(lock):
 async def inhabit(*, task_status=TASK_STATUS_IGNORED):
     """Puts hostile texts wherever a store has texts, and holds what can be held."""
     async with tenure.open_store(STORE, ttl=5.0) as store, anyio.create_task_group() as group:
-        queue = tenure.WorkQueue(store, HOSTILE, retry=tenure.Retry(attempts=1), keep_payloads=True)
+        queue = tenure.WorkQueue(
+            store, HOSTILE, retry=tenure.Retry(attempts=1), keep=tenure.Keep(payloads=True)
+        )
         for outcome in ("done", "dead", "open"):
             await queue.put(
                 {HOSTILE: HOSTILE}, key=f"{outcome}{HOSTILE}", group=HOSTILE, meta={HOSTILE: HOSTILE}

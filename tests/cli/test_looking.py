@@ -158,7 +158,6 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
         ),
         *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups", "max_size"),
         *("starts_in", "rate", "group_rate", "held_off"),
-        *("per_group", "max_group_size", "weights", "on_retry"),
     }
 
 
@@ -187,11 +186,13 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
 
 def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
     put(inhabitant, "mail", 1)
-    assert not [line for line in show("queue", "show", "mail")[1] if line[:1] == ["rate"]]
+    assert [line for line in show("queue", "show", "mail")[1] if line[:1] == ["rate"]] == [
+        ["rate", "none", "default"]
+    ]
 
     async def limit():
         queue = tenure.WorkQueue(inhabitant.store, "calls")
-        await queue.set_groups(rate=tenure.Limit(100), group_rate=tenure.Limit(5, per=60))
+        await queue.configure(rate=tenure.Limit(100), groups=tenure.Groups(rate=tenure.Limit(5, per=60)))
         await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(4)])
         await queue.hold_off(3000, group="b")
 
@@ -220,23 +221,73 @@ def test_the_limits_of_groups_are_shown(inhabitant, command, show, tell, url):
     async def limit():
         queue = tenure.WorkQueue(
             *(inhabitant.store, "calls"),
-            per_group=1,
-            max_group_size=7,
-            weights={"a": 2.0, "z": 3.0},
-            on_retry="pass",
+            groups=tenure.Groups(limit=1, max_size=7, weights={"a": 2.0, "z": 3.0}, on_retry="pass"),
         )
         await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(4)])
 
     inhabitant.do(limit)
-    line = "each group 1 leased at a time, on_retry=pass; 7 unfinished; 2 with a weight"
-    assert line in command("queue", "show", "calls", "--store", url).out
+    lines = [line[:3] for line in show("queue", "show", "calls")[1]]
+    name = inhabitant.store.process
+    assert ["groups.limit", "1", name] in lines
+    assert ["groups.max_size", "7", name] in lines
+    assert ["groups.on_retry", "pass", name] in lines
+    assert ["max_size", "10,000", "default"] in lines
     assert show("queue", "groups", "calls")[1][1:] == [
         ["a", "2", "0", "0", "weight", "2"],
         ["b", "2", "0", "0"],
     ]
-    document = tell("queue", "show", "calls")[1]
-    found = [document[name] for name in ("per_group", "max_group_size", "weights", "on_retry")]
-    assert found == [1, 7, 2, "pass"]
+    document = tell("queue", "show", "calls")[1]["settings"]
+    assert document["groups.weights"]["value"] == {"a": 2, "z": 3}
+    assert (document["groups.limit"]["value"], document["groups.limit"]["set_by"]) == (1, name)
+    assert document["max_size"] == {"value": 10_000, "set_at": None, "set_by": None}
+
+
+def test_settings_are_changed(inhabitant, command, show, tell, url):
+    words = ("--max-size", 5, "--aging", "none", "--rate", "100/60", "--keep-results", "forever")
+    words += (
+        "--group-limit",
+        2,
+        "--group-weight",
+        "gold=4",
+        "--group-weight",
+        "=2",
+        "--keep-payloads",
+        "yes",
+    )
+    code, document = tell("queue", "set", "mail", *words)
+    values = {name: it["value"] for name, it in document["settings"].items() if it["set_by"]}
+    assert (code, values) == (
+        0,
+        {
+            "max_size": 5,
+            "rate": {"rate": 100, "per": 60},
+            "keep.results": None,
+            "keep.payloads": True,
+            "groups.limit": 2,
+            "groups.weights": {"": 2, "gold": 4},
+        },
+    )
+
+    async def holds():
+        return (await tenure.WorkQueue(inhabitant.store, "mail").settings()).max_size
+
+    assert inhabitant.do(holds) == 5
+    lifted = show("queue", "set", "mail", "--group-limit", "none", "--group-weight", "none")[1]
+    assert [line[:2] for line in lifted if line[0] in ("groups.limit", "groups.weights", "keep.results")] == [
+        ["keep.results", "for"],
+        ["groups.limit", "none"],
+        ["groups.weights", "none"],
+    ]
+    for wrong in (
+        ("--max-size", 0),
+        ("--rate", "fast"),
+        ("--group-weight", "gold"),
+        ("--keep-payloads", 1),
+        (),
+    ):
+        ended = command("queue", "set", "mail", *wrong, "--store", url)
+        assert ended.code == 2
+        assert ended.err
 
 
 def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):

@@ -10,6 +10,7 @@ pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(
 from ._batches import BatchContract  # noqa: E402
 from ._changes import ChangeContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
+from ._configured import configured, set_groups  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
 from ._deadlines import DeadlineContract, FamilyDeadlineContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
@@ -23,11 +24,12 @@ from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._paces import PaceContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
+from ._settings import SettingsContract  # noqa: E402
 from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
 from ._walk import WalkContract  # noqa: E402
 
-__all__ = ("ContractInSetTime", "EngineContract", "Time")
+__all__ = ("ContractInSetTime", "EngineContract", "Time", "configured", "set_groups")
 
 
 class EngineContract(
@@ -40,6 +42,7 @@ class EngineContract(
     DeadlineContract,
     FamilyDeadlineContract,
     GroupContract,
+    SettingsContract,
     PaceContract,
     FamilyContract,
     KeyContract,

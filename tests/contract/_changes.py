@@ -7,6 +7,7 @@ import pytest
 from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSessionBase, names, payloads
+from ._configured import set_groups
 from ._contract import Advance, Do, Hints
 
 NONE, ONE = e.MovedCount(0, more=False), e.MovedCount(1, more=False)
@@ -50,7 +51,7 @@ class ChangeContract(QueueSessionBase):
     ) -> None:
         a = await client("a")
         inbox = await hints("a")
-        await do(e.SetGroups("jobs", per_group=1))
+        await do(set_groups("jobs", group_limit=1))
         first, _ = await a.put(e.NewTask(b"1", group="g"), e.NewTask(b"2", group="g"))
         await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
         await do.page(e.Scan(e.TASK, "jobs", only=str(first), watch=a.session))
@@ -66,7 +67,7 @@ class ChangeContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(e.SetGroups("jobs", per_group=1, max_size=2))
+        await do(set_groups("jobs", group_limit=1, group_size=2))
         first, _ = await a.put(e.NewTask(b"1", group="g"), e.NewTask(b"2", group="g"))
         await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
         await b.request("m", e.NewTask(b"3", group="g"))

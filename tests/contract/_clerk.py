@@ -33,7 +33,8 @@ class QueueSession:
     ) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
         """Send one producer's request, and return the answer to it."""
         request = e.PutRequest(producer, tasks, wait, cursor, expected)
-        answer = await self.do(e.Put(self.session, self.do.number(), self.queue, (request,), max_size))
+        await self.do.configure(self.queue, max_size=max_size)
+        answer = await self.do(e.Put(self.session, self.do.number(), self.queue, (request,)))
         if isinstance(answer, e.Reply):
             return answer
         (only,) = answer.answers
@@ -60,9 +61,8 @@ class QueueSession:
     ) -> e.Exchanged:
         """Settle and take, in one step."""
         number, queue = self.do.number(), self.queue
-        answer = await self.do(
-            e.Exchange(self.session, number, queue, settle, want, wait, aging, max_deliveries, keep)
-        )
+        await self.do.configure(queue, aging=aging, max_deliveries=max_deliveries, payloads=keep)
+        answer = await self.do(e.Exchange(self.session, number, queue, settle, want, wait))
         assert isinstance(answer, e.Exchanged), answer
         return answer
 

@@ -15,6 +15,8 @@ from anyio.abc import TaskGroup
 from tenure import engine as e
 from tenure.errors import EngineError
 
+from ._configured import configured
+
 Advance = Callable[[float], Awaitable[object]]
 """`await advance(seconds)`: let the engine's time pass."""
 
@@ -44,6 +46,7 @@ class Do:
     def __init__(self, engine: e.Engine) -> None:
         self.engine = engine
         self._number = 0
+        self._named: dict[str, dict[str, Any]] = {}
 
     async def __call__(self, operation: e.Operation[e.A]) -> e.A:
         """Execute one operation to its end."""
@@ -54,6 +57,14 @@ class Do:
             if answer is not e.Reply.MORE:
                 return answer
         pytest.fail(f"{operation} was answered MORE {_REPEATS} times: clearing up never ends")
+
+    async def configure(self, queue: str, **fields: Any) -> None:
+        """Name fields of the record of a queue, of those that have another value now."""
+        named = self._named.setdefault(queue, {})
+        changed = {k: v for k, v in fields.items() if named.get(k, getattr(e.DEFAULTS, k)) != v}
+        if changed:
+            named |= changed
+            await self(configured(queue, **changed))
 
     async def page(self, scan: e.Scan[P]) -> P:
         """Read a page of an index."""

@@ -7,6 +7,7 @@ import pytest
 from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, payloads
+from ._configured import set_groups
 from ._contract import Advance, Hints
 
 _CHILD = e.NewTask(b"child")
@@ -173,7 +174,7 @@ class DeadlineContract(QueueSessionBase):
 
     async def test_a_group_goes_on_behind_it(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
-        await a.do(e.SetGroups("jobs", 1))
+        await a.do(set_groups("jobs", 1))
         await a.put(e.NewTask(b"1", group="g", deadline=1.0), e.NewTask(b"2", group="g"))
         first = await a.take_one()
         await advance(1.2)

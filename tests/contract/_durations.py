@@ -23,9 +23,10 @@ class DurationContract(ContractBase):
         session = await do.open(ttl=long)
         kept = e.NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long, deadline=long)
         tasks = e.NewTask(b"", expires=long), e.NewTask(b"", delay=long), e.NewTask(b""), e.NewTask(b""), kept
-        answer = await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),), 10))
+        answer = await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),)))
         assert isinstance(answer, e.PutAnswer)
-        taken = await do(e.Exchange(session, do.number(), "q", want=3, wait=False, aging=long))
+        await do.configure("q", aging=long)
+        taken = await do(e.Exchange(session, do.number(), "q", want=3, wait=False))
         assert not isinstance(taken, e.Reply)
         first, second, third = taken.tasks
         settle = (
@@ -72,15 +73,13 @@ class DurationContract(ContractBase):
         session, n = await do.open(), do.number()
         operations: dict[str, e.Operation[Any]] = {
             "ttl": e.OpenSession("other", "p2", nan),
-            "delay": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", delay=nan),)),), 10),
-            "expires": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", expires=nan),)),), 10),
-            "deadline": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", deadline=nan),)),), 10),
+            "delay": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", delay=nan),)),)),
+            "expires": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", expires=nan),)),)),
+            "deadline": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", deadline=nan),)),)),
             "deadline of a child": e.PutChildren("q", 1, 1, "q", ("a",), (e.NewTask(b"", deadline=nan),)),
-            "key ttl": e.Put(
-                session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", key_ttl=nan),)),), 10
-            ),
+            "key ttl": e.Put(session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", key_ttl=nan),)),)),
             "longest wait": e.Put(
-                session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", max_wait=nan),)),), 10
+                session, n, "q", (e.PutRequest("m", (e.NewTask(b"", key="k", max_wait=nan),)),)
             ),
             "pause": e.Exchange(session, n, "q", (e.Settle(1, 1, e.Verdict.RETRY, delay=nan),)),
             "result ttl": e.Exchange(session, n, "q", (e.Settle(1, 1, e.Verdict.DONE, ttl=nan),)),

@@ -8,6 +8,7 @@ from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase
+from ._configured import set_groups
 from ._contract import Advance, Hints
 
 _DONE, _DEAD, _RETRY, _WAIT = e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY, e.Verdict.WAIT
@@ -438,25 +439,13 @@ class FamilyContract(QueueSessionBase):
         root = await family.take_one()
         assert len(await family.bear(root, "a", "b")) == 2
 
-    async def test_children_in_a_queue_that_was_forgotten_find_no_size(
-        self, family: _Family, client: OpenClient, advance: Advance
-    ) -> None:
-        short = await client("b", ttl=1.0)
-        await short.put(e.NewTask(b"before"), max_size=7)
-        await short.settle(await short.take_one(), ttl=0.0)
-        await advance(2.5)
-        other = _Family(family.do, family.session, "other")
-        await other.bear(await other.root(), "a", to="jobs")
-        counts = await family.count()
-        assert (counts.put, counts.max_size) == (1, 0)
-
     async def test_a_full_group_takes_children(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", max_size=1))
+        await family.do(set_groups("jobs", group_size=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         assert len(await family.bear(root, "a", "b", group="g")) == 2
 
     async def test_a_group_of_children_is_apart(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         (first, _) = await family.bear(root, "a", "b", group="g")
         assert await family.groups() == (e.GroupCounts("\0g", 2, 0, 0), e.GroupCounts("g", 0, 0, 1))
@@ -469,7 +458,7 @@ class FamilyContract(QueueSessionBase):
         assert (await family.recount()).groups == 2
 
     async def test_groups_of_children_take_turns_with_all_others(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", weights=(("\0g", 2.0),)))
+        await family.do(set_groups("jobs", weights=(("\0g", 2.0),)))
         root = await family.root()
         await family.put(*(e.NewTask(b"r", group="g"),) * 3)
         await family.bear(root, *(f"{i}" for i in range(5)), group="g")
@@ -478,7 +467,7 @@ class FamilyContract(QueueSessionBase):
         assert groups == ["\0g", "\0g", "\0h", "g", "\0g", "\0g", "\0h", "g", "\0g", "g"]
 
     async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         await family.put(e.NewTask(b"root", group="g"), e.NewTask(b"root", group="h"))
         first, second = await family.take(2)
         await family.bear(first, "a", group=second.group)
@@ -490,7 +479,7 @@ class FamilyContract(QueueSessionBase):
         assert [task.id for task in await family.take(3)] == [first.id, second.id]
 
     async def test_a_child_holds_no_group(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root()
         await family.bear(root, "a", "b", "c", group="g")
         (waits,) = await family.take(2)
@@ -514,7 +503,7 @@ class FamilyContract(QueueSessionBase):
     async def test_a_root_that_is_replaced_holds_its_group_until_its_children_have_ended(
         self, family: _Family
     ) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", key="k", group="g"))
         await family.bear(root, "a", "b", group="g")
         await family.settle(root, _WAIT)
@@ -552,7 +541,7 @@ class FamilyContract(QueueSessionBase):
             await family.bear_some(task, "a")
 
     async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: _Family) -> None:
-        await family.do(e.SetGroups("jobs", per_group=1))
+        await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         await family.put(e.NewTask(b"next", group="g"))
         await family.bear(root, "a")

@@ -32,7 +32,7 @@ class ForgettingContract(QueueSessionBase):
     ) -> None:
         session = await do.open(ttl=_TTL)
         spend = e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),))
-        put = e.Put(session, do.number(), "q", (e.PutRequest("m", plain(1)),), 10)
+        put = e.Put(session, do.number(), "q", (e.PutRequest("m", plain(1)),))
         exchange = e.Exchange(session, do.number(), "q", want=1)
         operations: list[e.Operation[Any]] = [spend, put, exchange]
         first = [await do(operation) for operation in operations]

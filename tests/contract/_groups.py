@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, payloads
+from ._configured import set_groups
 from ._contract import Advance, Do, Hints
 
 
@@ -32,7 +33,7 @@ class GroupContract(QueueSessionBase):
 
     async def test_turns_are_taken_by_weight(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        assert await do(e.SetGroups("jobs", weights=(("gold", 4.0), ("slow", 0.5)))) is e.Reply.OK
+        await do(set_groups("jobs", weights=(("gold", 4.0), ("slow", 0.5))))
         await a.put(*_tasks("gold", 8), *_tasks("slow", 8), *_tasks("x", 8), *_tasks("", 8))
         assert " ".join([task.group or "-" for task in await a.take(14)]) == (
             "gold gold gold - gold x gold gold gold - gold slow x -"
@@ -75,7 +76,7 @@ class GroupContract(QueueSessionBase):
 
     async def test_no_more_of_a_group_are_leased_than_its_limit(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", per_group=2))
+        await do(set_groups("jobs", group_limit=2))
         await a.put(*_tasks("a", 5), *_tasks("b", 1), *_tasks("", 3))
         first = await a.take(100)
         assert sorted(task.group for task in first) == ["", "", "", "a", "a", "b"]
@@ -83,12 +84,12 @@ class GroupContract(QueueSessionBase):
         tasks = [task for task in first if task.group == "a"]
         done = e.Settle(tasks[0].id, tasks[0].token, e.Verdict.DONE)
         assert payloads((await a.exchange(done, want=5)).tasks) == [b"a2"]
-        assert await do(e.SetGroups("jobs", per_group=3)) is e.Reply.OK
+        await do(set_groups("jobs", group_limit=3))
         assert payloads(await a.take(5)) == [b"a3"]
-        await do(e.SetGroups("jobs", per_group=1))
+        await do(set_groups("jobs", group_limit=1))
         await a.settle(tasks[1])
         assert await a.take(5) == ()
-        await do(e.SetGroups("jobs"))
+        await do(set_groups("jobs"))
         assert payloads(await a.take(5)) == [b"a4"]
 
     async def test_the_end_of_a_task_wakes_an_idle_taker_for_the_next_of_its_group(
@@ -96,7 +97,7 @@ class GroupContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(e.SetGroups("jobs", per_group=1))
+        await do(set_groups("jobs", group_limit=1))
         await a.put(*_tasks("a", 2))
         task = await a.take_one()
         assert (await b.exchange(want=1, wait=True)).tasks == ()
@@ -111,7 +112,7 @@ class GroupContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", per_group=1))
+        await do(set_groups("jobs", group_limit=1))
         await a.put(*_tasks("a", 1), e.NewTask(b"urgent", 9, delay=0.5, group="a"), *_tasks("b", 1))
         await a.settle(await a.take_one(), e.Verdict.RETRY, delay=1.0)
         assert payloads(await a.take(5)) == [b"b0"]
@@ -128,7 +129,7 @@ class GroupContract(QueueSessionBase):
     ) -> None:
         a = await client("a")
         inbox = await hints("a")
-        await do(e.SetGroups("jobs", per_group=1))
+        await do(set_groups("jobs", group_limit=1))
         first, _ = await a.put(*_tasks("a", 2))
         await a.settle(await a.take_one(), e.Verdict.POSTPONE, delay=1000.0)
         assert (await a.exchange(want=1, wait=True)).tasks == ()
@@ -138,7 +139,7 @@ class GroupContract(QueueSessionBase):
 
     async def test_others_may_pass_a_resting_task(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", per_group=1, hold=False))
+        await do(set_groups("jobs", group_limit=1, hold=False))
         await a.put(*_tasks("a", 2))
         await a.settle(await a.take_one(), e.Verdict.RETRY, delay=1000.0)
         assert payloads(await a.take(5)) == [b"a1"]
@@ -148,7 +149,7 @@ class GroupContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(e.SetGroups("jobs", max_size=2))
+        await do(set_groups("jobs", group_size=2))
         await a.put(*_tasks("a", 2))
         for producer in "xy":
             answer = await b.request(producer, *_tasks("a", 1, 2))
@@ -162,7 +163,7 @@ class GroupContract(QueueSessionBase):
         assert [(hint.news, hint.name) for hint in await inbox.new()] == [(e.Notice.ROOM, "x")]
         assert await a.request("m", *_tasks("a", 1), wait=False) is e.Reply.REFUSED
         assert isinstance(await b.request("x", *_tasks("a", 1, 2)), e.Accepted)
-        await do(e.SetGroups("jobs", max_size=3))
+        await do(set_groups("jobs", group_size=3))
         assert [(hint.news, hint.name) for hint in await inbox.new()] == [(e.Notice.ROOM, "y")]
         assert await do(e.Leave("jobs", "y")) is e.Reply.RELEASED
         await a.recount()
@@ -172,11 +173,11 @@ class GroupContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(e.SetGroups("jobs", max_size=3))
+        await do(set_groups("jobs", group_size=3))
         await a.put(*_tasks("a", 2))
         for producer, count in (("x", 3), ("y", 1)):
             assert isinstance(await b.request(producer, *_tasks("a", count, 5)), e.Queued)
-        await do(e.SetGroups("jobs", max_size=1))
+        await do(set_groups("jobs", group_size=1))
         first, second = await a.take(2)
         await a.settle(first)
         assert await inbox.new() == []

@@ -10,6 +10,7 @@ import pytest
 from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSession, QueueSessionBase, payloads, plain
+from ._configured import set_groups
 from ._contract import Advance, Do, Hints
 from ._survey import survey
 
@@ -408,7 +409,8 @@ class KeyContract(QueueSessionBase):
     async def test_racing_producers_of_one_operation(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
         requests = tuple(e.PutRequest(f"m{n}", (_task(b"%d" % n), e.NewTask(b"x"))) for n in range(4))
-        answer = await do(e.Put(a.session, do.number(), "jobs", requests, 5))
+        await do.configure("jobs", max_size=5)
+        answer = await do(e.Put(a.session, do.number(), "jobs", requests))
         assert isinstance(answer, e.PutAnswer)
         firsts = {first.ids[0] for first in answer.answers if isinstance(first, e.Accepted)}
         assert len(firsts) == 1
@@ -417,12 +419,12 @@ class KeyContract(QueueSessionBase):
 
     async def test_a_lost_reply(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
-        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", key_ttl=60.0),)),), 5)
+        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", key_ttl=60.0),)),))
         first = await do(put)
         await a.settle(await a.take_one())
         assert await do(put) == first
         b = await client("b")
-        again = e.Put(b.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", "keep"),)),), 5)
+        again = e.Put(b.session, do.number(), "jobs", (e.PutRequest("m", (_task(b"1", "keep"),)),))
         assert await do(again) == first
         assert (await a.recount()).put == 1
 
@@ -465,7 +467,7 @@ class KeyContract(QueueSessionBase):
 
     async def test_one_that_was_tried_holds_its_group_no_more(self, client: OpenClient) -> None:
         a = await client("a")
-        await a.do(e.SetGroups("jobs", per_group=1))
+        await a.do(set_groups("jobs", group_limit=1))
         await a.put(_task(b"1", group="a"), e.NewTask(b"2", group="a"))
         await a.settle(await a.take_one(), e.Verdict.RETRY, delay=60.0)
         assert await a.take(5) == ()
@@ -474,7 +476,7 @@ class KeyContract(QueueSessionBase):
 
     async def test_one_that_was_superseded_holds_its_group_no_more(self, client: OpenClient) -> None:
         a = await client("a")
-        await a.do(e.SetGroups("jobs", per_group=1))
+        await a.do(set_groups("jobs", group_limit=1))
         await a.put(_task(b"1", group="a"))
         taken = await a.take_one()
         await a.put(_task(b"2", group="a"))
@@ -488,7 +490,7 @@ class KeyContract(QueueSessionBase):
     ) -> None:
         a = await client("a")
         news = await hints("a")
-        await a.do(e.SetGroups("jobs", max_size=1))
+        await a.do(set_groups("jobs", group_size=1))
         await a.put(_task(b"1", group="a"))
         await a.put(e.NewTask(b"2", group="b"))
         assert isinstance(await a.request("waits", e.NewTask(b"3", group="a")), e.Queued)

@@ -101,17 +101,17 @@ FAMILIES: dict[str, tuple[e.Operation[Any], ...]] = {
         e.RemoveResource("pool", "resource"),
     ),
     "putting": (
-        e.Put("odd", 1, "queue", (_PUT,), 100),
+        e.Put("odd", 1, "queue", (_PUT,)),
         e.Leave("queue", "producer"),
     ),
     "taking": (
-        e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True, 100.0, 3, True, 100.0),
+        e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True),
         e.Progress("queue", 1, 1, b"data"),
         e.GetResult("queue", 1, "odd"),
         e.Scan(e.KEYED_TASK, "queue", only="key", watch="odd"),
         e.SetPaused("queue", False),
         e.SetPaused("queue", False, 1.0, "group"),
-        e.SetGroups("queue", 2, 3, (("group", 2.0),), True, e.Rate(0.5, 4.0), e.Rate(0.25, 2.0)),
+        e.Configure("queue", "p", (("max_size", "3"), ("weights", '[["group", 2.0]]')), False),
     ),
     "administration": (
         e.Move("queue", (1,), "cancelled", ttl=100.0),
@@ -241,7 +241,7 @@ class OddArgumentContract(ContractBase):
     async def test_odd_payloads_come_back(self, do: Do) -> None:
         session = await do.open()
         tasks = tuple(e.NewTask(payload) for payload in _PAYLOADS)
-        await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),), 100))
+        await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),)))
         taken = await do.take(session, "q", 100)
         assert [task.payload for task in taken] == list(_PAYLOADS)
         settle = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, task.payload) for task in taken)
@@ -264,7 +264,7 @@ class OddArgumentContract(ContractBase):
         await do(e.AddResource("pool", "resource", _METADATA))
         await do(e.Claim(session, "pool", "holder"))
         tasks = tuple(e.NewTask(b"") for _ in range(3))
-        await do(e.Put(session, do.number(), "queue", (e.PutRequest("n", tasks),), 10**6))
+        await do(e.Put(session, do.number(), "queue", (e.PutRequest("n", tasks),)))
 
     async def _try(self, do: Do, watcher: str, operation: e.Operation[Any]) -> None:
         around = (e.Acquire(watcher, "watched", "w", 1), operation, e.Release("watched", "w"))
@@ -305,7 +305,7 @@ class OddArgumentContract(ContractBase):
         assert await do(e.RemoveResource(key, "r")) is e.Reply.OK
         # tasks
         tasks = (e.NewTask(b"1", key="k"), e.NewTask(b"2"), e.NewTask(b"3"))
-        put = await do(e.Put(session, do.number(), key, (e.PutRequest("m", tasks),), 10))
+        put = await do(e.Put(session, do.number(), key, (e.PutRequest("m", tasks),)))
         assert isinstance(put, e.PutAnswer)
         assert isinstance(put.answers[0], e.Accepted)
         assert await do(e.Leave(key, "m")) is e.Reply.UNKNOWN

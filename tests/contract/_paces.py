@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenure import engine as e
 
 from ._clerk import OpenClient, QueueSessionBase, payloads, plain
+from ._configured import set_groups
 from ._contract import Advance, Do, Hints
 
 
@@ -19,7 +20,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        assert await do(e.SetGroups("jobs", group_rate=e.Rate(1.0, 2.0))) is e.Reply.OK
+        await do(set_groups("jobs", group_rate=e.Rate(1.0, 2.0)))
         await a.put(*_tasks("a", 6), *_tasks("b", 1), *_tasks("", 2))
         answer = await a.exchange(want=100)
         assert sorted(payloads(answer.tasks)) == [b"0", b"1", b"a0", b"a1", b"b0"]
@@ -32,14 +33,14 @@ class PaceContract(QueueSessionBase):
         await advance(0.5)
         assert payloads(await a.take(100)) == [b"a3"]
         await advance(0.5)
-        await do(e.SetGroups("jobs"))
+        await do(set_groups("jobs"))
         assert payloads(await a.take(100)) == [b"a4", b"a5"]  # without a rate nothing waits
 
     async def test_a_burst_comes_back_with_time_and_no_more(
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", rate=e.Rate(0.5, 3.0)))
+        await do(set_groups("jobs", rate=e.Rate(0.5, 3.0)))
         await a.put(*plain(20))
         assert len(await a.take(2)) == 2
         await advance(30)
@@ -61,8 +62,8 @@ class PaceContract(QueueSessionBase):
             return [len(await inbox.new()) for inbox in told]
 
         for settings in (
-            e.SetGroups("jobs", rate=e.Rate(1.0, 2.0)),
-            e.SetGroups("jobs", group_rate=e.Rate(1.0, 2.0)),
+            set_groups("jobs", rate=e.Rate(1.0, 2.0)),
+            set_groups("jobs", group_rate=e.Rate(1.0, 2.0)),
         ):
             await do(settings)
             await b.idle()
@@ -125,7 +126,7 @@ class PaceContract(QueueSessionBase):
     ) -> None:
         a, b = await client("a"), await client("b")
         inbox = await hints("b")
-        await do(e.SetGroups("jobs", rate=e.Rate(4.0, 2.0)))
+        await do(set_groups("jobs", rate=e.Rate(4.0, 2.0)))
         await a.put(*plain(2))
         first, last = await a.take(2)
         await b.idle()
@@ -139,7 +140,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", group_rate=e.Rate(0.5, 10.0), per_group=2))
+        await do(set_groups("jobs", group_rate=e.Rate(0.5, 10.0), group_limit=2))
         await a.put(*_tasks("a", 6))
         task = (await a.take(6))[0]
         await do(e.SetPaused("jobs", paused=True, seconds=2.0, group="a"))
@@ -162,12 +163,12 @@ class PaceContract(QueueSessionBase):
 
         counts = await a.count()
         assert (counts.starts_in, counts.rate, counts.group_rate) == (0, None, None)
-        await do(e.SetGroups("jobs", rate=e.Rate(2.0), group_rate=e.Rate(4.0, 2.0)))
+        await do(set_groups("jobs", rate=e.Rate(2.0), group_rate=e.Rate(4.0, 2.0)))
         await a.put(*_tasks("g", 4), *_tasks("h", 1), *_tasks("", 1))
         counts = await a.count()
         assert (counts.starts_in, counts.rate, counts.group_rate) == (0, e.Rate(2.0), e.Rate(4.0, 2.0))
         assert await groups() == {"g": 0, "h": 0}
-        await do(e.SetGroups("jobs", group_rate=e.Rate(4.0, 2.0)))
+        await do(set_groups("jobs", group_rate=e.Rate(4.0, 2.0)))
         assert len(await a.take(5)) == 4
         assert await groups() == {"g": 4.0, "h": 0}
         await do(e.SetPaused("jobs", paused=True, seconds=8.0, group="h"))
@@ -200,7 +201,7 @@ class PaceContract(QueueSessionBase):
         self, client: OpenClient, do: Do, advance: Advance
     ) -> None:
         a = await client("a")
-        await do(e.SetGroups("jobs", group_rate=e.Rate(1.0, 1.0)))
+        await do(set_groups("jobs", group_rate=e.Rate(1.0, 1.0)))
         await a.put(*(e.NewTask(b"%d" % priority, priority, group="g") for priority in (0, 2, 1)))
         taken: list[bytes] = []
         for _ in range(3):
@@ -222,9 +223,7 @@ class PaceContract(QueueSessionBase):
 
             async def have(every: float, burst: float = 1.0, of_groups: bool = of_groups) -> None:
                 rate = e.Rate(every, burst) if every else None
-                await do(
-                    e.SetGroups("jobs", group_rate=rate) if of_groups else e.SetGroups("jobs", rate=rate)
-                )
+                await do(set_groups("jobs", group_rate=rate) if of_groups else set_groups("jobs", rate=rate))
 
             async def soon() -> float:
                 return (await a.exchange(want=5)).ask_again_in
@@ -252,7 +251,7 @@ class PaceContract(QueueSessionBase):
             assert len(await a.take(3)) == 3
             await have(65536.0)  # without a rate, nothing was counted
             assert len(await a.take(5)) == 1
-            await do(e.SetGroups("jobs"))
+            await do(set_groups("jobs"))
             assert len(await a.take(20)) >= 4
             await advance(10)
 
@@ -263,7 +262,7 @@ class PaceContract(QueueSessionBase):
         inbox = await hints("b")
         for group in ("", "g"):
             for rate in (None, e.Rate(2.0)):
-                await do(e.SetGroups("jobs", group_rate=rate) if group else e.SetGroups("jobs", rate=rate))
+                await do(set_groups("jobs", group_rate=rate) if group else set_groups("jobs", rate=rate))
                 hold = e.SetPaused("jobs", paused=True, seconds=3600.0, group=group)
                 go_on = e.SetPaused("jobs", paused=True, seconds=0.0, group=group)
                 await do(go_on)
@@ -294,13 +293,13 @@ class PaceContract(QueueSessionBase):
     async def test_another_rate_leaves_a_hold(self, client: OpenClient, do: Do, advance: Advance) -> None:
         a = await client("a")
         for group in ("", "g"):
-            await do(e.SetGroups("jobs", rate=e.Rate(4.0), group_rate=e.Rate(4.0)))
+            await do(set_groups("jobs", rate=e.Rate(4.0), group_rate=e.Rate(4.0)))
             await a.put(*_tasks("g", 4))
             assert len(await a.take(2)) == 1
             await do(e.SetPaused("jobs", paused=True, seconds=8.0, group=group))
-            await do(e.SetGroups("jobs", rate=e.Rate(0.5), group_rate=e.Rate(0.5)))
+            await do(set_groups("jobs", rate=e.Rate(0.5), group_rate=e.Rate(0.5)))
             assert await a.take(1) == ()
-            await do(e.SetGroups("jobs"))
+            await do(set_groups("jobs"))
             await advance(7.0)
             assert await a.take(1) == ()
             await do(e.SetPaused("jobs", paused=True, seconds=0.0, group=group))
@@ -328,18 +327,18 @@ class PaceContract(QueueSessionBase):
         assert (counts.paused, counts.held_off, counts.starts_in) == (False, 0, 0)
         assert len(await b.take(2)) == 2
 
-    async def test_the_counts_show_all_settings(self, client: OpenClient, do: Do) -> None:
+    async def test_the_counts_show_rates_and_groups_their_weights(self, client: OpenClient, do: Do) -> None:
         a = await client("a")
 
         async def shown() -> tuple[object, ...]:
             counts = await a.count()
-            return (counts.per_group, counts.max_group_size, counts.weights, counts.hold, counts.rate)
+            return (counts.max_size, counts.rate, counts.group_rate)
 
         await a.put(*_tasks("g", 1), *_tasks("h", 1))
-        assert await shown() == (0, 0, 0, True, None)
+        assert await shown() == (10_000, None, None)
         weights = (("g", 2.0), ("other", 0.25))
-        await do(e.SetGroups("jobs", 1, 5, weights, False, e.Rate(2.0)))
-        assert await shown() == (1, 5, 2, False, e.Rate(2.0))
+        await do(set_groups("jobs", 1, 5, weights, False, e.Rate(2.0)))
+        assert await shown() == (10_000, e.Rate(2.0), None)
         await do(e.SetPaused("jobs", paused=True, seconds=8.0, group="h"))
         await do(e.SetPaused("jobs", paused=True, seconds=6.0))
         assert [(row.group, row.weight, row.held_off) for row in await a.groups()] == [
@@ -347,8 +346,8 @@ class PaceContract(QueueSessionBase):
             ("h", 1.0, self.about(8.0)),
         ]
         assert (await a.count()).held_off == self.about(6.0)
-        await do(e.SetGroups("jobs"))
-        assert await shown() == (0, 0, 0, True, None)
+        await do(set_groups("jobs"))
+        assert await shown() == (10_000, None, None)
         assert [row.weight for row in await a.groups()] == [1.0, 1.0]
 
     async def test_a_taker_asks_again_for_the_first_group_that_still_has_a_task(

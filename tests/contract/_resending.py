@@ -55,11 +55,12 @@ class ResendingContract(ContractBase):
     async def test_tasks_may_be_asked_for_again(self, do: Do) -> None:
         """A store can have a put and an exchange under way at the same time, and may send both again."""
         session = await do.open()
+        await do.configure("q", max_size=2)
         put = e.PutRequest("m", (e.NewTask(b"1"), e.NewTask(b"2")))
         crowded = e.PutRequest("n", (e.NewTask(b"3"),), wait=False)
         answer, taken = await self._twice(
             do,
-            e.Put(session, do.number(), "q", (put, crowded), 2),
+            e.Put(session, do.number(), "q", (put, crowded)),
             e.Exchange(session, do.number(), "q", want=1),
         )
         assert isinstance(answer.answers[0], e.Accepted)
@@ -133,7 +134,7 @@ class ResendingContract(ContractBase):
         batch: tuple[e.Operation[Any], ...] = (
             e.Acquire(session, "k", "a", 10**6),
             e.Spend(session, do.number(), "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 2.0),)),
-            e.Put(session, do.number(), "k", (e.PutRequest("m", (e.NewTask(b""),)),), 1),
+            e.Put(session, do.number(), "k", (e.PutRequest("m", (e.NewTask(b""),)),)),
         )
         assert e.Reply.MORE in await do.engine.execute(batch)
         answers = await do.batch(*batch)

@@ -33,6 +33,7 @@ _KINDS = {
     "which": "id",
     "seq": "seq",
     "after": "seq",
+    "revision": "token",
     "parent": "id",
     "end": "booking",
 }

@@ -79,9 +79,10 @@ class SessionContract(ContractBase):
         await do.queue(session, "held", "and another")
         assert isinstance(await do(e.Arrive(session, "barrier", "a", 3, "drop")), e.Waiting)
         tasks = e.PutRequest("m", (e.NewTask(b"1"), e.NewTask(b"2")))
-        assert isinstance(await do(e.Put(other, do.number(), "q", (tasks,), 2)), e.PutAnswer)
+        await do.configure("q", max_size=2)
+        assert isinstance(await do(e.Put(other, do.number(), "q", (tasks,))), e.PutAnswer)
         waiting = e.PutRequest("a", (e.NewTask(b"3"),))
-        assert isinstance(await do(e.Put(session, do.number(), "q", (waiting,), 2)), e.PutAnswer)
+        assert isinstance(await do(e.Put(session, do.number(), "q", (waiting,))), e.PutAnswer)
         assert len(await do.take(session, "q", 2)) == 2
 
     async def _all_is_given_up(self, do: Do) -> None:
@@ -139,7 +140,7 @@ class SessionContract(ContractBase):
         assert isinstance(await do(e.Claim(session, "k", "a")), e.Claimed)
         assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
         n = do.number()
-        put = await do(e.Put(session, n, "k", (e.PutRequest("a", (e.NewTask(b""),)),), 1))
+        put = await do(e.Put(session, n, "k", (e.PutRequest("a", (e.NewTask(b""),)),)))
         spent = await do(e.Spend(session, n, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
         taken = await do(e.Exchange(session, n, "k", want=1))
         assert [type(answer) for answer in (put, spent, taken)] == [e.PutAnswer, e.SpendResults, e.Exchanged]
@@ -155,7 +156,7 @@ def _of_a_session(session: str) -> tuple[e.Operation[Any], ...]:
         e.Ask(session, "k", ("a",)),
         e.Scan(e.HOLDERS, "k", watch=session),
         e.Claim(session, "k", "a"),
-        e.Put(session, 1, "k", (e.PutRequest("m", (e.NewTask(b""),), cursor=("c", b"1")),), 10),
+        e.Put(session, 1, "k", (e.PutRequest("m", (e.NewTask(b""),), cursor=("c", b"1")),)),
         e.Exchange(session, 1, "k", want=1),
         e.GetResult("k", 1, watch=session),
         e.Count("k", watch=session),

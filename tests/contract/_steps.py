@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from tenure import engine as e
 
+from ._configured import configured, set_groups
 from ._contract import LASTING
 
 T = TypeVar("T")
@@ -513,15 +514,19 @@ async def look_through_a_queue(d: Draw) -> None:
 
 
 async def _put(d: Draw, session: str, queue: str, *requests: e.PutRequest, max_size: int = 100) -> None:
-    await d.walk.send(e.Put(session, d.walk.number(session, f"put {queue}"), queue, requests, max_size))
+    await d.walk.send(configured(queue, max_size=max_size))
+    await d.walk.send(e.Put(session, d.walk.number(session, f"put {queue}"), queue, requests))
 
 
 async def _exchange(
     d: Draw, session: str, queue: str, settle: Sequence[e.Settle] = (), want: int = 0, **how: Any
 ) -> tuple[Any, ...]:
     """Returns the tasks that were taken."""
+    wait = how.pop("wait", True)
+    if how:
+        await d.walk.send(configured(queue, **how))
     n = d.walk.number(session, f"exchange {queue}")
-    (answer,) = await d.walk.send(e.Exchange(session, n, queue, tuple(settle), want, **how))
+    (answer,) = await d.walk.send(e.Exchange(session, n, queue, tuple(settle), want, wait))
     return answer.tasks if isinstance(answer, e.Exchanged) else ()
 
 
@@ -541,8 +546,8 @@ async def exchange(d: Draw) -> None:
     ]
     if drawn and d.flag():
         session, queue = drawn[0][:2]
-    how = {"wait": d.flag(), "aging": d.aging(), "max_deliveries": d.one_of((1, 2, 20)), "keep": d.flag()}
-    how["dead_ttl"] = d.delay_or_none()
+    how = {"wait": d.flag(), "aging": d.aging(), "max_deliveries": d.one_of((1, 2, 20)), "payloads": d.flag()}
+    how["dead"] = d.delay_or_none()
     await _exchange(d, session, queue, settle, d.number(0, 3), **how)
 
 
@@ -676,18 +681,36 @@ async def put_in_groups(d: Draw) -> None:
     await _put(d, d.session(), d.queue(), e.PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
 
 
-async def set_groups(d: Draw) -> None:
+async def configure(d: Draw) -> None:
+    """Several processes name some fields, among them the defaults, or read the record."""
+    values = {
+        "max_size": d.one_of((2, 100, 10_000)),
+        "aging": d.aging(),
+        "max_deliveries": d.one_of((1, 20)),
+        "dead": d.one_of((5.0, None, 180 * 86400.0)),
+        "payloads": d.flag(),
+        "results": d.one_of((3600.0, 5.0)),
+        "tracebacks": d.flag(),
+        "hold": d.flag(),
+    }
+    named = {name: value for name, value in values.items() if d.number(0, 3) == 0}
+    await d.walk.send(
+        configured(d.queue(), d.one_of("pq"), missing=d.flag(), **named), e.Configure(d.queue())
+    )
+
+
+async def configure_groups(d: Draw) -> None:
     """Limits and weights, all of them powers of two: sums of such floats are exact."""
     weights = d.some(0, 2, lambda: (d.one_of((_group, _group_of_children))(d), d.one_of((0.25, 2.0, 4.0))))
     per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
     rates = _rate(d), _rate(d)
     await d.walk.send(
-        e.SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0, *rates)
+        set_groups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0, *rates)
     )
 
 
-def _rates(d: Draw, queue: str) -> e.SetGroups:
-    return e.SetGroups(queue, rate=_rate(d), group_rate=_rate(d))
+def _rates(d: Draw, queue: str) -> e.Configure:
+    return set_groups(queue, rate=_rate(d), group_rate=_rate(d))
 
 
 def _rate(d: Draw) -> e.Rate | None:
@@ -720,7 +743,7 @@ async def take_turns(d: Draw) -> None:
         tasks = (e.NewTask(b"x", d.one_of((0, 0, 1)), group=group),) * count
         await _put(d, session, queue, e.PutRequest("m", tasks, wait=False))
     if d.flag():
-        await set_groups(d)
+        await configure_groups(d)
     for _ in range(3):
         tasks = await _exchange(d, session, queue, (), d.number(1, 4), aging=d.aging())
         settle = [e.Settle(t.id, t.token, d.verdict(), b"", d.delay(), 5.0) for t in tasks]
@@ -732,7 +755,7 @@ async def take_turns(d: Draw) -> None:
 async def fill_a_group(d: Draw) -> None:
     """Producers wait for room in groups and in the queue; some of it is made, and they come again."""
     session, queue, max_size = d.session(), d.queue(), d.one_of((3, 5, 100))
-    await d.walk.send(e.SetGroups(queue, d.one_of((0, 1)), d.number(1, 2)))
+    await d.walk.send(set_groups(queue, d.one_of((0, 1)), d.number(1, 2)))
     requests = [
         e.PutRequest(
             "mnopq"[i], (e.NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d)),) * d.number(1, 2)
@@ -745,7 +768,7 @@ async def fill_a_group(d: Draw) -> None:
         await _exchange(d, session, queue, [e.Settle(t.id, t.token, d.verdict()) for t in tasks], wait=False)
         if d.flag():
             await d.walk.send(
-                d.one_of((e.Leave(queue, d.one_of("mnopq")), e.SetGroups(queue, 0, d.number(0, 3))))
+                d.one_of((e.Leave(queue, d.one_of("mnopq")), set_groups(queue, 0, d.number(0, 3))))
             )
         requests.reverse()
     await d.walk.send(e.Scan(e.GROUPS, queue), e.Move(queue, frozenset({"waiting", "delayed"}), "purged"))
@@ -755,7 +778,7 @@ async def use_a_key(d: Draw) -> None:
     """Tasks with one key are put, and what becomes of them in between is seen."""
     session, queue = d.session(), d.queue()
     if d.number(0, 3) == 0:
-        await d.walk.send(e.SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
+        await d.walk.send(set_groups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
     key, limited, group = d.one_of(("d1", "d3")), d.number(0, 3) == 0, _group(d)
     for _ in range(d.number(2, 5)):
         tasks = d.some(1, 3, lambda: d.keyed(replace(d.task(), key=key, group=d.one_of((group, _group(d))))))
@@ -765,7 +788,7 @@ async def use_a_key(d: Draw) -> None:
             await d.walk.send(e.Scan(e.KEYED_TASK, queue, only=key, watch=d.watch()))
         if d.flag():
             await d.walk.advance(d.one_of((1 / 64, 1.0)))
-        taken = await _exchange(d, session, queue, (), d.number(0, 2), wait=d.flag(), keep=d.flag())
+        taken = await _exchange(d, session, queue, (), d.number(0, 2), wait=d.flag(), payloads=d.flag())
         if d.flag():
             settle = [e.Settle(t.id, t.token, d.verdict(), b"", d.delay(), d.delay_or_none()) for t in taken]
             await _exchange(d, session, queue, settle)
@@ -847,7 +870,7 @@ async def raise_a_family(d: Draw) -> None:
     """A task puts children, and waits or ends; others are taken and settled, cancelled or purged meanwhile."""
     session, queue = d.session(), d.queue()
     if d.number(0, 2) == 0:
-        await d.walk.send(e.SetGroups(d.queue(), 1))
+        await d.walk.send(set_groups(d.queue(), 1))
     key, deadline = d.one_of((None, "d1")), _deadline(d)
     root = e.NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
     await _put(d, session, queue, e.PutRequest("m", (root,) * d.number(1, 2), wait=False))
@@ -989,7 +1012,8 @@ _TASKS: tuple[Step, ...] = (
     fill,
     put_in_groups,
     put_in_groups,
-    set_groups,
+    configure,
+    configure_groups,
     take_turns,
     take_turns,
     hold_tasks_off,
@@ -1013,7 +1037,8 @@ _FAMILIES: tuple[Step, ...] = (
     bury_and_revive,
     one_task,
     one_task,
-    set_groups,
+    configure,
+    configure_groups,
     use_a_key,
 )
 

@@ -33,7 +33,8 @@ class TaskContract(QueueSessionBase):
             e.PutRequest("o", ()),
             e.PutRequest("p", plain(1)),
         )
-        answer = await do(e.Put(a.session, do.number(), "jobs", requests, 5))
+        await do.configure("jobs", max_size=5)
+        answer = await do(e.Put(a.session, do.number(), "jobs", requests))
         assert isinstance(answer, e.PutAnswer)
         first, refused, nothing, last = answer.answers
         assert refused is e.Reply.REFUSED
@@ -114,9 +115,9 @@ class TaskContract(QueueSessionBase):
         assert (counts.reserved, counts.producers, counts.put) == (0, 0, 3)
         assert payloads(await a.take(5)) == [b"third"]
 
-    async def test_the_counts_have_the_size_that_the_last_put_has_set(self, client: OpenClient) -> None:
+    async def test_the_counts_have_the_size_of_the_record(self, client: OpenClient) -> None:
         a = await client("a")
-        assert (await a.count()).max_size == 0
+        assert (await a.count()).max_size == 10_000
         await a.put(*plain(2), max_size=7)
         assert (await a.count()).max_size == 7
         assert await a.request("m", *plain(1), max_size=2, wait=False) is e.Reply.REFUSED
@@ -286,7 +287,7 @@ class TaskContract(QueueSessionBase):
         self, client: OpenClient, do: Do
     ) -> None:
         a = await client("a")
-        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", plain(2)),), 9)
+        put = e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", plain(2)),))
         take, again = (e.Exchange(a.session, do.number(), "jobs", want=1) for _ in range(2))
         _, first, second = await do.batch(put, take, again)
         assert payloads(first.tasks + second.tasks) == [b"0", b"1"]

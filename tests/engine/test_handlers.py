@@ -11,7 +11,7 @@ from tenure.engine import OPERATIONS, Operation, handlers
 
 METHODS = """
 ping open_session renew_session close_session acquire ask release set_value break_hold resize add_resource
-remove_resource claim give_back edit_claim put leave exchange progress get_result set_paused set_groups move count
+remove_resource claim give_back edit_claim put leave exchange progress get_result set_paused configure move count
 put_children set_entry spend refund hold_off arrive withdraw reset_barrier scan
 """
 ALL = [one for family in OPERATIONS.values() for one in family]

@@ -7,6 +7,7 @@ import pytest
 from tenure.engine import (
     TASKS,
     CloseSession,
+    Configure,
     Exchange,
     NewTask,
     OpenSession,
@@ -25,12 +26,13 @@ from tenure.engines.memory import MemoryEngine
 def test_only_deliveries_without_a_verdict_count(failures, crashes, state):
     engine = MemoryEngine(clock=lambda: 1.0)
     engine.apply(OpenSession("p/0", "p", 30.0))
-    engine.apply(Put("p/0", 1, "jobs", (PutRequest("a", (NewTask(b"x"),)),), 10))
+    engine.apply(Configure("jobs", "p", (("max_deliveries", "2"),)))
+    engine.apply(Put("p/0", 1, "jobs", (PutRequest("a", (NewTask(b"x"),)),)))
     for n in range(failures):
-        (task,) = engine.apply(Exchange("p/0", 2 * n, "jobs", want=1, max_deliveries=2)).tasks
+        (task,) = engine.apply(Exchange("p/0", 2 * n, "jobs", want=1)).tasks
         engine.apply(Exchange("p/0", 2 * n + 1, "jobs", settle=(Settle(task.id, task.token, Verdict.RETRY),)))
     for n in range(1, crashes + 1):
         engine.apply(OpenSession(f"p/{n}", "p", 30.0))
-        engine.apply(Exchange(f"p/{n}", 1, "jobs", want=1, max_deliveries=2))
+        engine.apply(Exchange(f"p/{n}", 1, "jobs", want=1))
         engine.apply(CloseSession(f"p/{n}"))
     assert len(engine.apply(Scan(TASKS[state], "jobs")).rows) == 1

@@ -228,6 +228,7 @@ async def test_a_reply_that_belongs_to_another_command_is_no_answer(redis_server
 def test_the_words_of_replies_are_those_of_the_contract():
     words = {kind.__name__: word for word, kind in ANSWERS.items()}
     words |= {"Granted": "granted", "PutAnswer": "put", "Exchanged": "exchanged", "SpendResults": "spent"}
+    words |= {"Configured": "configured"}
     words |= {reply.name: reply.value for reply in Reply}
     for operation, codec in CODECS.items():
         # "-> Granted, Queued, REFUSED (not `wait`), GONE, MORE. The first ..."

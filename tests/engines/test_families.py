@@ -10,6 +10,7 @@ from pathlib import Path
 
 import depth
 import pytest
+from contract import configured, set_groups
 
 import tenure.engine as e
 from tenure.engine import Verdict
@@ -42,9 +43,10 @@ class World:
         self.troubles = []
         self.faults = 0
         self.in_groups = False
+        self.do(configured(QUEUE, max_size=1, max_deliveries=2, dead=None))
         self.do(e.OpenSession("w", "p", 1e6))
         root = e.PutRequest("m", (e.NewTask(b"", deadline=self.deadline),))
-        self.ids = [*self.do(e.Put("w", self.next(), QUEUE, (root,), 1)).answers[0].ids]
+        self.ids = [*self.do(e.Put("w", self.next(), QUEUE, (root,))).answers[0].ids]
         for action in path:
             self.act(*action)
 
@@ -65,9 +67,7 @@ class World:
     # what can happen
 
     def exchange(self, *settle, want=0):
-        answer = self.do(
-            e.Exchange("w", self.next(), QUEUE, settle, want, wait=False, max_deliveries=2, dead_ttl=None)
-        )
+        answer = self.do(e.Exchange("w", self.next(), QUEUE, settle, want, wait=False))
         for task in answer.tasks:
             if self.is_late:
                 self.troubles.append(f"{task.id} begins past its deadline")
@@ -96,7 +96,7 @@ class World:
             self.exchange(want=1)
         elif what == "order groups":
             self.in_groups = True
-            self.do(e.SetGroups(QUEUE, per_group=1))
+            self.do(set_groups(QUEUE, group_limit=1))
         elif what in ("a", "b"):
             child = e.NewTask(b"", group=e.OF_CHILDREN + what if self.in_groups else "")
             answer = self.do(e.PutChildren(QUEUE, task, handler.token, QUEUE, (f"x/{what}",), (child,)))

@@ -7,6 +7,7 @@ from itertools import count
 
 import depth
 import pytest
+from contract import set_groups
 from postgres_servers import TABLES, PostgresCalls
 
 from tenure import engine as e
@@ -129,7 +130,7 @@ class World:
         assert isinstance(ask(e.Arrive(session, name, "a", 1)), e.Tripped)
         ask(e.Withdraw(name, "a"))
         request = e.PutRequest("m", (e.NewTask(b"x", expires=60.0),))
-        ask(e.Put(session, next(numbers), name, (request,), 10))
+        ask(e.Put(session, next(numbers), name, (request,)))
         (task,) = ask(e.Exchange(session, next(numbers), name, want=1)).tasks
         done = e.Settle(task.id, task.token, e.Verdict.DONE, ttl=RESULTS)
         ask(e.Exchange(session, next(numbers), name, (done,)))
@@ -149,10 +150,10 @@ class World:
     def use_group(self, session, queue, group):
         """A full group that a producer waits for and leaves, a task of it that is retried and done, and limits."""
         ask, numbers = self.ask, self._numbers
-        ask(e.SetGroups(queue, 1, 1, ((group, 2.0),)))
+        ask(set_groups(queue, 1, 1, ((group, 2.0),)))
         for producer in "mno":
             request = e.PutRequest(producer, (e.NewTask(b"x", group=group),))
-            ask(e.Put(session, next(numbers), queue, (request,), 10))
+            ask(e.Put(session, next(numbers), queue, (request,)))
         assert ask(e.Leave(queue, "n")) is e.Reply.LEFT
         settle = ()
         for verdict in (e.Verdict.RETRY, e.Verdict.DONE):
@@ -160,7 +161,7 @@ class World:
             settle = (e.Settle(task.id, task.token, verdict, ttl=RESULTS),)
         ask(e.Exchange(session, next(numbers), queue, settle))
         assert ask(e.Leave(queue, "o")) is e.Reply.RELEASED
-        ask(e.SetGroups(queue))
+        ask(set_groups(queue))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -201,11 +202,11 @@ def test_names_whose_users_died_leave_nothing(world):
         world.ask(e.Acquire(f"mortal {i}", f"held {i}", "a", 1))
         world.ask(e.Claim(f"mortal {i}", f"pool {i}", "a"))
         world.ask(e.Exchange(f"mortal {i}", 1, f"idle {i}", want=1))
-        world.ask(e.SetGroups(f"grouped {i}", 1, 1))
+        world.ask(set_groups(f"grouped {i}", 1, 1))
         requests = tuple(e.PutRequest(producer, (e.NewTask(b"x", group="group"),)) for producer in "mno")
-        world.ask(e.Put(f"mortal {i}", 10**6, f"grouped {i}", requests, 10))
+        world.ask(e.Put(f"mortal {i}", 10**6, f"grouped {i}", requests))
         world.ask(e.Move(f"grouped {i}", frozenset({"waiting"}), "purged"))
-        world.ask(e.SetGroups(f"grouped {i}"))
+        world.ask(set_groups(f"grouped {i}"))
         world.ask(e.SetPaused(f"paused {i}", True))
         world.ask(e.SetPaused(f"paused {i}", False))
         world.ask(e.Count(f"counted {i}", f"mortal {i}"))
@@ -222,7 +223,7 @@ def test_groups_that_were_used_once_leave_nothing_in_a_queue_that_goes_on(world)
     session, queue = "alive", "jobs"
     world.ask(e.OpenSession(session, "p", TTL))
     request = e.PutRequest("m", (e.NewTask(b"x", delay=1e6),))
-    world.ask(e.Put(session, 10**6, queue, (request,), 10))
+    world.ask(e.Put(session, 10**6, queue, (request,)))
     world.use_group(session, queue, "group")
     world.live_on(session, 3 * TTL)
     world.others_go_on()

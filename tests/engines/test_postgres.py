@@ -386,7 +386,7 @@ async def test_a_cancelled_caller_leaves_the_stream_in_order(engine, serving):
 async def test_a_dead_letter_that_goes_early_leaves_nothing_to_do(engine, sql, serving, move):
     async with serving(engine):
         await one(engine, OpenSession("s", "p", 30.0))
-        await one(engine, Put("s", 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),), 10))
+        await one(engine, Put("s", 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),)))
         for n, verdict in ((1, Verdict.DEAD), (3, Verdict.RETRY)):  # all tasks end; and one by one
             tasks = (await one(engine, Exchange("s", n, "q", want=2))).tasks
             buried = [Settle(task.id, task.token, Verdict.DEAD, ttl=1e6) for task in tasks]
@@ -402,7 +402,7 @@ async def test_a_dead_letter_that_goes_early_leaves_nothing_to_do(engine, sql, s
             assert letters
             await one(engine, move)
             assert sql.execute("SELECT FROM tenure.todo").fetchall() == []
-            await one(engine, Put("s", n + 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),), 10))
+            await one(engine, Put("s", n + 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),)))
 
 
 # ------------------------------------------------------------------------------------------------------ faults

@@ -30,7 +30,7 @@ class Family:
 
     def root(self):
         self._n += 1
-        self.do(e.Put("s", self._n, "jobs", (e.PutRequest("p", (e.NewTask(b"root"),)),), 10))
+        self.do(e.Put("s", self._n, "jobs", (e.PutRequest("p", (e.NewTask(b"root"),)),)))
         return self.exchange("jobs", want=1).tasks[0]
 
     def bear(self, root, *names, to="other"):

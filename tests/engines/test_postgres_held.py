@@ -12,6 +12,7 @@ from itertools import count
 
 import psycopg
 import pytest
+from contract import configured, set_groups
 from postgres_servers import PostgresCalls
 
 import tenure
@@ -45,7 +46,8 @@ class Program:
 
     def put(self, *tasks, queue="q", session="s", most=10**6, **more):
         request = e.PutRequest(f"producer {next(self.numbers)}", tasks, **more)
-        return self.do(e.Put(session, next(self.numbers), queue, (request,), most)).answers[0]
+        self.do(configured(queue, max_size=most))
+        return self.do(e.Put(session, next(self.numbers), queue, (request,))).answers[0]
 
     def take(self, want, queue="q", verdict=e.Verdict.DONE, session="w", **more):
         taken = self.do(e.Exchange(session, next(self.numbers), queue, self.settle, want, **more)).tasks
@@ -107,7 +109,7 @@ def groups_of_an_empty_queue(program, cycle):
 def groups_with_rates(program, cycle):
     """Each has a task that waits for its time; from all of them a task can be taken in each cycle."""
     if cycle == 0:
-        program.do(e.SetGroups("q", group_rate=e.Rate(0.01)))
+        program.do(set_groups("q", group_rate=e.Rate(0.01)))
         program.put(*(e.NewTask(b"p", group=f"group {i}") for i in range(7)))
     program.put(*(e.NewTask(b"p", group=f"group {i}") for i in range(7)))
     program.take(20)
@@ -155,12 +157,10 @@ def producers_that_wait(program, cycle):
     request = e.PutRequest(name, (e.NewTask(b"p"),))
     if cycle == 0:
         program.put(e.NewTask(b"p"), most=1)
-    program.do(e.Put("s", next(program.numbers), "q", (request,), 1))
+    program.do(e.Put("s", next(program.numbers), "q", (request,)))
     program.take(1)
     program.take(0)
-    assert isinstance(
-        program.do(e.Put("s", next(program.numbers), "q", (request,), 1)).answers[0], e.Accepted
-    )
+    assert isinstance(program.do(e.Put("s", next(program.numbers), "q", (request,))).answers[0], e.Accepted)
 
 
 def retries(program, cycle):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from contract import configured, set_groups
 from postgres_servers import TABLES, PostgresCalls
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
@@ -32,6 +33,8 @@ FEW = ROWS // 10
 FILL = f"""
     UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW},
         put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
+    UPDATE tenure.queue SET max_size = {10 * ROWS + 1000}, revision = 1, is_set = true;
+    INSERT INTO tenure.setting SELECT name, 'max_size', '{10 * ROWS + 1000}', 0, '' FROM tenure.queue;
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
     SELECT nextval('tenure.last_token'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
         CASE WHEN i % 3 = 0 THEN 'key ' || i END::bytea,
@@ -120,12 +123,13 @@ def put(engine):
         replace(task, delay=1e6, expires=1e6),
     )
     request = e.PutRequest(str(next(numbers)), tasks)
-    answer = ask(engine, e.Put("s", next(numbers), "big", (request,), 10 * ROWS + 1000))
+    answer = ask(engine, e.Put("s", next(numbers), "big", (request,)))
     assert isinstance(answer.answers[0], e.Accepted)
 
 
 def take(engine, aging=None):
-    answer = engine.apply_now(e.Exchange("s", next(numbers), "big", want=WANT, aging=aging))
+    engine.apply_now(configured("big", aging=aging))
+    answer = engine.apply_now(e.Exchange("s", next(numbers), "big", want=WANT))
     return answer.tasks
 
 
@@ -214,7 +218,7 @@ def expire(engine):
     request = e.PutRequest("m", (e.NewTask(b"p", expires=0.0),))
     for operation in (
         e.Exchange("s", next(numbers), "big", buried),
-        e.Put("s", next(numbers), "big", (request,), 10 * ROWS + 1000),
+        e.Put("s", next(numbers), "big", (request,)),
     ):
         assert engine.apply_now(operation) is not e.Reply.MORE
         assert engine.apply_now(e.Ping()) is e.Reply.MORE
@@ -240,7 +244,7 @@ def end(engine):
 
 def due(engine):
     """Many are due, and nobody has moved them."""
-    engine.apply_now(e.Put("s", next(numbers), "due", (e.PutRequest("m", (e.NewTask(b"p"),)),), 10 * ROWS))
+    engine.apply_now(e.Put("s", next(numbers), "due", (e.PutRequest("m", (e.NewTask(b"p"),)),)))
     for state in ("waiting", "delayed"):
         engine.apply_now(e.Scan(e.TASKS[state], "due", limit=WANT))
     engine.apply_now(e.Count("due"))
@@ -256,10 +260,11 @@ def groups(engine):
     names = ("long", "group 5", "new", "", "new")
     tasks = tuple(e.NewTask(b"p", group=name, delay=delay) for name in names for delay in (0.0, 1e6))
     request = e.PutRequest(str(next(numbers)), tasks)
-    engine.apply_now(e.Put("s", next(numbers), "groups", (request,), 10 * ROWS))
+    engine.apply_now(e.Put("s", next(numbers), "groups", (request,)))
     for aging in (None, 1.0):
+        engine.apply_now(configured("groups", aging=aging))
         for verdict in (e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK):
-            taken = engine.apply_now(e.Exchange("s", next(numbers), "groups", want=WANT, aging=aging)).tasks
+            taken = engine.apply_now(e.Exchange("s", next(numbers), "groups", want=WANT)).tasks
             settle = tuple(e.Settle(task.id, task.token, verdict, ttl=60.0) for task in taken)
             engine.apply_now(e.Exchange("s", next(numbers), "groups", settle))
     found = engine.apply_now(e.Scan(e.TASKS["waiting"], "groups", limit=WANT))
@@ -268,7 +273,7 @@ def groups(engine):
     engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
     engine.apply_now(e.Move("groups", frozenset({"waiting"}), "purged"))
     engine.apply_now(e.Count("groups"))
-    engine.apply_now(e.SetGroups("groups"))
+    engine.apply_now(set_groups("groups"))
 
 
 def families(engine):

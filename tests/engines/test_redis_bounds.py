@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contract import configured
 
 import tenure.engine as e
 from tenure.engine import CAP
@@ -15,10 +16,11 @@ numbers = iter(range(1, 10**9))
 
 
 def put(ask, count, queue="q", **options):
+    ask(configured(queue, max_size=10**6))
     for start in range(0, count, CAP):
         n = next(numbers)
         tasks = (e.NewTask(b"x", **options),) * min(CAP, count - start)
-        ask(e.Put("s", n, queue, (e.PutRequest(f"p{n}", tasks),), 10**6))
+        ask(e.Put("s", n, queue, (e.PutRequest(f"p{n}", tasks),)))
 
 
 def take(ask, count):
@@ -85,7 +87,7 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
         assert min(cost(look) and cost.seconds for _ in range(10)) < LONGEST
     # one put, one taken, one settled
     n = next(numbers)
-    _, commands = cost(e.Put("s", n, "q", (e.PutRequest(f"p{n}", (e.NewTask(b"x", priority=9),)),), 10**6))
+    _, commands = cost(e.Put("s", n, "q", (e.PutRequest(f"p{n}", (e.NewTask(b"x", priority=9),)),)))
     assert commands < 30
     taken, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
     assert commands < 30

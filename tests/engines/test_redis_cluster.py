@@ -258,7 +258,7 @@ async def test_children_lie_in_the_shard_of_their_parent(serving):
     session = next(name for name in map(str, range(1000)) if shard_of(name) == shard_of(queue))
     await one(serving, OpenSession(session, "p", 30))
     request = PutRequest("m", (NewTask(b"root"),))
-    await one(serving, Put(session, 1, queue, (request,), 100))
+    await one(serving, Put(session, 1, queue, (request,)))
     (root,) = (await one(serving, Exchange(session, 1, queue, want=1))).tasks
     child = (NewTask(b"child"),)
     other = next(name for name in NAMES if shard_of(name) != shard_of(queue))

@@ -11,7 +11,7 @@ numbers = iter(range(1, 10**9))
 
 
 def put(ask, *tasks):
-    return ask(e.Put("s", next(numbers), "q", (e.PutRequest("m", tasks or (e.NewTask(b"root"),)),), 10**6))
+    return ask(e.Put("s", next(numbers), "q", (e.PutRequest("m", tasks or (e.NewTask(b"root"),)),)))
 
 
 def exchange(ask, queue="q", want=0, *settles):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from contract import configured, set_groups
 
 import tenure.engine as e
 from tenure.engines.memory import MemoryEngine
@@ -18,7 +19,7 @@ def put(ask, groups, **options):
     for start in range(0, len(tasks), e.CAP):
         n = next(numbers)
         request = e.PutRequest(f"p{n}", tasks[start : start + e.CAP])
-        ids += ask(e.Put("s", n, "q", (request,), 10**6)).answers[0].ids
+        ids += ask(e.Put("s", n, "q", (request,))).answers[0].ids
     return ids
 
 
@@ -63,16 +64,17 @@ def test_tags_are_equal_to_the_last_bit(ask, clock, seed, per_group):
             assert tasks[0] == tasks[1]
         return answers
 
-    both(e.SetGroups("q", per_group, weights=weights))
+    both(set_groups("q", per_group, weights=weights))
     for _ in range(40):
         tasks = tuple(
             e.NewTask(b"x", random.choice((0, 0, 1)), group=random.choice("abcdefgh")) for _ in range(20)
         )
         n = next(numbers)
-        both(e.Put("s", n, "q", (e.PutRequest(f"p{n}", tasks),), 10**6))
+        both(e.Put("s", n, "q", (e.PutRequest(f"p{n}", tasks),)))
         clock.now += random.choice((0.0, 0.7))
         want, aging = random.choice((1, 5, 20)), random.choice((None, None, 1.0))
-        taken = both(e.Exchange("s", next(numbers), "q", want=want, aging=aging))
+        both(configured("q", aging=aging))
+        taken = both(e.Exchange("s", next(numbers), "q", want=want))
         verdicts = [random.choice(ENDS) for _ in taken[0].tasks]
         n = next(numbers)
         for apply, answer in zip((ask, memory.apply), taken, strict=True):
@@ -83,6 +85,7 @@ def test_tags_are_equal_to_the_last_bit(ask, clock, seed, per_group):
 
 def test_no_command_goes_through_all_groups(ask, cost):
     """But for a change of the limit, which reads those that are longer than it."""
+    ask(configured("q", max_size=10**6))
     put(ask, [f"group {n}" for n in range(20_000)])
     operations = (
         *(
@@ -93,9 +96,9 @@ def test_no_command_goes_through_all_groups(ask, cost):
         ),
         *(
             e.SetPaused("q", False),
-            e.SetGroups("q", 1),
-            e.SetGroups("q", 1, 5, (("a", 2.0),)),
-            e.SetGroups("q"),
+            set_groups("q", 1),
+            set_groups("q", 1, 5, (("a", 2.0),)),
+            set_groups("q"),
         ),
     )
     for operation in operations:
@@ -105,14 +108,14 @@ def test_no_command_goes_through_all_groups(ask, cost):
 def test_a_long_line_of_a_group_is_served_in_short_steps(ask, scripts):
     hinted = []
     scripts.listen("p", hinted.append)
-    ask(e.SetGroups("q", max_size=1))
+    ask(set_groups("q", group_size=1))
     put(ask, ("a",))
     count = 2 * e.CAP + 10
     for i in range(count):
         request = e.PutRequest(f"p{i}", (e.NewTask(b"x", group="a"),))
-        assert isinstance(ask(e.Put("s", next(numbers), "q", (request,), 10**6)).answers[0], e.Queued)
+        assert isinstance(ask(e.Put("s", next(numbers), "q", (request,))).answers[0], e.Queued)
     assert ask(e.Count("q")).producers == count
-    ask(e.SetGroups("q"))
+    ask(set_groups("q"))
     while ask(e.Ping()) is e.Reply.MORE:
         pass
     assert [hint.name for hint in hinted] == [f"p{i}" for i in range(count)]
@@ -126,7 +129,7 @@ def test_a_group_that_a_request_beside_it_has_put_is_not_new(ask):
         e.PutRequest(f"p{i}", (e.NewTask(b"x", group=group),))
         for i, group in enumerate(("a", "b", "a", "c", "b"))
     )
-    ask(e.Put("s", next(numbers), "q", requests, 10**6))
+    ask(e.Put("s", next(numbers), "q", requests))
     page = ask(e.Scan(e.GROUPS, "q", "", 10))
     assert [(one.group, one.waiting) for one in page.rows] == [("a", 2), ("b", 2), ("c", 1)]
     assert [task.group for task in take(ask, 10)] == ["a", "b", "c", "a", "b"]

@@ -13,6 +13,7 @@ import tenure
 from tenure import (
     Barrier,
     Election,
+    Keep,
     Limit,
     Lock,
     RateLimiter,
@@ -83,30 +84,33 @@ async def pool(store, name):
 
 
 async def queue(store, name):
-    of = WorkQueue(store, name, results_ttl=0.2)
+    of = WorkQueue(store, name, keep=Keep(results=0.2))
     await of.put("task")
     async with of.take() as task:
         task.set_result("well")
     await of.join()
+    await of.configure(keep=None)
 
 
 async def queue_with_all_kinds_of_tasks(store, name):
-    of = WorkQueue(store, name, results_ttl=1, max_size=2)
+    of = WorkQueue(store, name, keep=Keep(results=1), max_size=2)
     async with anyio.create_task_group() as group:
         for options in ({"priority": 1}, {"key": "one"}, {"delay": 0.01}, {"expires": 60}):
             group.start_soon(partial(of.put, "task", **options))
         for _ in range(4):
             async with of.take() as task:
                 group.start_soon(of.result, task.id)
+    await of.configure(keep=None, max_size=10_000)
 
 
 async def queue_of_a_dead_letter(store, name):
-    of = WorkQueue(store, name, retry=Retry(attempts=1), dead_ttl=0.2)
+    of = WorkQueue(store, name, retry=Retry(attempts=1), keep=Keep(dead=0.2))
     await of.put("task")
     await take_and_fail(of)
     if await of.requeue():  # on a slow machine the dead letter is forgotten before
         await take_and_fail(of)
     await of.purge("dead")
+    await of.configure(keep=None)
 
 
 async def take_and_fail(queue):
@@ -116,11 +120,12 @@ async def take_and_fail(queue):
 
 
 async def queue_of_what_nobody_took(store, name):
-    of = WorkQueue(store, name, results_ttl=0.2)
+    of = WorkQueue(store, name, keep=Keep(results=0.2))
     ids = await of.put_many(["task"] * 3)
     await of.put("task", expires=60)
     await of.cancel(ids[0])
     await of.purge("waiting")
+    await of.configure(keep=None)
 
 
 async def paused_queue(store, name):

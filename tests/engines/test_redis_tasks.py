@@ -6,6 +6,7 @@ import time
 from operator import attrgetter
 
 import pytest
+from contract import configured
 
 import tenure.engine as e
 
@@ -40,7 +41,7 @@ def task_key(task):
 
 
 def put(ask, n, *tasks):
-    (answer,) = ask(e.Put("s", n, "q", (e.PutRequest(f"s/{n}", tasks),), 1000)).answers
+    (answer,) = ask(e.Put("s", n, "q", (e.PutRequest(f"s/{n}", tasks),))).answers
     return answer.ids
 
 
@@ -199,7 +200,7 @@ def test_a_dead_letter_that_is_requeued_does_not_expire_any_more(redis_server, a
 @pytest.mark.parametrize("payload", [b"", b"x", b"x" * 512, b"x" * 513, LONG])
 def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, payload):
     put(ask, 1, e.NewTask(payload))
-    (task,) = ask(e.Exchange("s", 2, "q", want=1, max_deliveries=1)).tasks
+    (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
     assert [one.payload for one in ask(e.Scan(e.TASKS["dead"], "q")).rows] == [payload]
@@ -215,7 +216,8 @@ def test_tasks_are_aged_in_the_order_in_which_they_came_whatever_their_prioritie
     for n, priority in enumerate([0, 3, 0, -1, 3, 0], 1):
         ids += put(ask, n, e.NewTask(b"x", priority=priority))
         clock.now += 1
-    tasks = ask(e.Exchange("s", 10, "q", want=6, aging=2.5)).tasks
+    ask(configured("q", aging=2.5))
+    tasks = ask(e.Exchange("s", 10, "q", want=6)).tasks
     # after 6 s: four have been ready for longer than 2.5 s; then those that have not, by priority
     assert [task.id for task in tasks] == ids
     assert [task.priority for task in tasks] == [0, 3, 0, -1, 3, 0]

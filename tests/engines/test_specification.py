@@ -17,6 +17,7 @@ from pathlib import Path
 import depth
 import needed
 import pytest
+from contract import configured
 
 import tenure.engine as e
 from tenure.engine import Verdict
@@ -48,6 +49,7 @@ class Walk:
         self.chance = random.Random(seed)
         self.now = 1000.0
         self.engine = MemoryEngine(clock=lambda: self.now)
+        self.engine.apply(configured(QUEUE, max_size=1, max_deliveries=LOSSES, dead=None))
         self.number = 0
         self.alive, self.tokens, self.parents, self.handlers = set(), [], {}, {}
         self.seen = []
@@ -113,15 +115,11 @@ class Walk:
         self.do(e.Release(KEY, session))
 
     def put(self, session):
-        self.do(e.Put(session, self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b""),)),), 1))
+        self.do(e.Put(session, self.next(), QUEUE, (e.PutRequest("m", (e.NewTask(b""),)),)))
 
     def exchange(self, session, *settles, want=0):
         number = self.next()
-        return self.do(
-            e.Exchange(
-                session, number, QUEUE, settles, want, wait=False, max_deliveries=LOSSES, dead_ttl=None
-            )
-        )
+        return self.do(e.Exchange(session, number, QUEUE, settles, want, wait=False))
 
     def take(self, session):
         for taken in self.exchange(session, want=1).tasks:

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import anyio
 import depth
 import pytest
+from contract import set_groups
 
 from tenure import Lock, open_store
 from tenure import engine as e
@@ -67,9 +68,9 @@ async def until(condition):
             await anyio.sleep(0.001)
 
 
-def put(n, *payloads, session="s1", max_size=10**6):
+def put(n, *payloads, session="s1"):
     tasks = tuple(e.NewTask(payload) for payload in payloads)
-    return e.Put(session, n, "q", (e.PutRequest("m", tasks),), max_size)
+    return e.Put(session, n, "q", (e.PutRequest("m", tasks),))
 
 
 def lock(path):
@@ -239,9 +240,9 @@ NO_TEXT = ("\0", "a\0b", "\ud800", "\ud83d\ude00", "\U0001f600", "\uffff")
 async def test_names_of_groups_that_are_no_text(path):
     async with serving(SqliteEngine(path, inline=True)) as engine:
         tasks = tuple(e.NewTask(b"", group=name) for name in NO_TEXT)
-        put_them = e.Put("s1", 1, "q", (e.PutRequest("m", tasks),), 100)
+        put_them = e.Put("s1", 1, "q", (e.PutRequest("m", tasks),))
         weights = tuple((name, 1.0) for name in NO_TEXT)
-        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.SetGroups("q", 1, 0, weights), put_them])
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), set_groups("q", 1, 0, weights), put_them])
         page = await one(engine, e.Scan(e.TASKS["waiting"], "q", limit=2))
         shown = [record.group for record in page.rows]
         while page.next:
@@ -464,7 +465,7 @@ async def test_more_dead_letters_are_outdated_than_one_step_deletes(path):
             tasks = (await one(engine, e.Exchange("s1", n, "q", want=200))).tasks
             settle = tuple(e.Settle(task.id, task.token, e.Verdict.DEAD, ttl=9.0) for task in tasks)
             await one(engine, e.Exchange("s1", n + 1, "q", settle))
-        await one(engine, e.Put("s1", 6, "q", (e.PutRequest("m", (e.NewTask(b"y"),)),), 10))
+        await one(engine, e.Put("s1", 6, "q", (e.PutRequest("m", (e.NewTask(b"y"),)),)))
         now += 10
         # what is left of them keeps the queue and its counts
         assert [await one(engine, e.Count("q")) for _ in range(2)] == [e.Reply.MORE] * 2
@@ -758,7 +759,7 @@ async def main(path):
             tasks = (e.NewTask(b"x" * 500), e.NewTask(b"y", delay=0.001), e.NewTask(b"z", expires=0.01))
             answers = await engine.execute([
                 e.OpenSession("child", "child", 0.05),
-                e.Put("child", n, "q", (e.PutRequest("m", tasks),), 10**6),
+                e.Put("child", n, "q", (e.PutRequest("m", tasks),)),
                 e.Exchange("child", n, "q", settle, want=5),
             ])
             taken = answers[2].tasks

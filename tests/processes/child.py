@@ -28,7 +28,7 @@ class Log:
 async def work(url: str, log: Log, number: str) -> None:
     """Work on the queue until there is nothing left; each task rests for `number` seconds."""
     async with tenure.open_store(url, ttl=TTL, retry=30.0) as store:
-        queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
+        queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(results=None))
 
         async def handler(task: tenure.Task) -> int:
             log("start", task.id, task.token)

@@ -113,7 +113,7 @@ async def test_groups_are_done_in_their_order_whichever_process_is_killed(childr
     history = History()
     async with tenure.open_store(children.url) as store:
         queue = tenure.WorkQueue(store, "jobs")
-        await queue.set_groups(per_group=1)
+        await queue.configure(groups=tenure.Groups(limit=1))
         ids = await queue.put_many(tenure.Item(n, group="abc"[n % 3]) for n in range(tasks))
     group_of = {str(task_id): "abc"[n % 3] for n, task_id in enumerate(ids)}
     for name, group in group_of.items():
@@ -247,7 +247,9 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
         await children.until(lambda lines: sum(line[1] == "end" for line in lines) >= number)
 
     async with tenure.open_store(children.url) as store:
-        await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
+        await tenure.WorkQueue(store, "jobs", keep=tenure.Keep(results=None)).put_many(
+            list(items(tasks // 2))
+        )
     with held(server):
         first, second = (children.start(anyio_backend_name, "work", 0.02) for _ in range(2))
         await until_ended(tasks // 10)
@@ -255,7 +257,9 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
         first.wait()
         third = children.start(anyio_backend_name, "work", 0.02)
         async with tenure.open_store(children.url) as store:
-            await tenure.WorkQueue(store, "jobs", results_ttl=None).put_many(list(items(tasks // 2)))
+            await tenure.WorkQueue(store, "jobs", keep=tenure.Keep(results=None)).put_many(
+                list(items(tasks // 2))
+            )
         await until_ended(tasks // 4)
         server.stop()
     server.start()
@@ -266,7 +270,7 @@ async def test_beside_a_held_transaction_nothing_is_lost_whatever_is_killed(
         with anyio.fail_after(PATIENCE):
             await children.ended(third)
         async with tenure.open_store(children.url) as store:
-            queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
+            queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(results=None))
             audit = await queue.verify()
             assert audit, audit.problems
             assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (

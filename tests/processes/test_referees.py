@@ -754,7 +754,7 @@ def test_the_books_of_a_channel_balance_or_not():
 @pytest.fixture
 async def statistics(virtual_clock):
     async with tenure.open_store(MemoryEngine()) as store:
-        queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
+        queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(payloads=True))
         await queue.put_many(list("abc"))
         async with queue.take(), queue.take():
             pass
@@ -982,7 +982,7 @@ async def test_a_queue_of_several_stores_is_honest(history, virtual_clock):
 
     async def taker():
         async with tenure.open_store(engine) as store:
-            queue = tenure.WorkQueue(store, "jobs", retry=retry, keep_payloads=True)
+            queue = tenure.WorkQueue(store, "jobs", retry=retry, keep=tenure.Keep(payloads=True))
             while True:
                 try:
                     async with queue.take(timeout=10) as task:
@@ -1039,7 +1039,7 @@ def write(path, token):
 async def main(url, path, account):
     history = History(path)
     async with tenure.open_store(url, ttl=2) as store:
-        lock, queue = tenure.Lock(store, "x"), tenure.WorkQueue(store, "jobs", keep_payloads=True)
+        lock, queue = tenure.Lock(store, "x"), tenure.WorkQueue(store, "jobs", keep=tenure.Keep(payloads=True))
         while True:
             try:
                 async with queue.take(timeout=4) as task, lock as lease:
@@ -1111,7 +1111,7 @@ class Fleet:
 
     async def fill(self, tasks):
         async with tenure.open_store(self.url) as store:
-            queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
+            queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(payloads=True))
             for n in range(tasks):
                 with self.history.putting("jobs", n):
                     await queue.put(n)
@@ -1119,7 +1119,7 @@ class Fleet:
     async def audit(self):
         """Note what the books say in the end, and give them."""
         async with tenure.open_store(self.url) as store:
-            queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
+            queue = tenure.WorkQueue(store, "jobs", keep=tenure.Keep(payloads=True))
             for state in ("waiting", "leased", "ended"):
                 async for record in queue.tasks(state):
                     self.history.found("jobs", record.payload, record.state)

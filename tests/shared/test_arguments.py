@@ -21,6 +21,7 @@ from tenure import (
     Election,
     Item,
     Job,
+    Keep,
     Key,
     Limit,
     Lock,
@@ -96,7 +97,7 @@ async def use_everything(store):
         aging=second,
         retry=Retry(attempts=one, backoff=second, factor=second),
         max_deliveries=two,
-        results_ttl=second,
+        keep=Keep(results=second),
         max_payload=1000,
     )
     key = Key(name, Said.KEEP, second / 1000)
@@ -192,7 +193,7 @@ DURATIONS = {
     "ttl of a store": lambda store, queue, s: tenure.open_store("memory:", ttl=s),
     "settle_timeout": lambda store, queue, s: tenure.open_store("memory:", settle_timeout=s),
     "close_timeout": lambda store, queue, s: tenure.open_store("memory:", close_timeout=s),
-    "key_ttl of WorkQueue": lambda store, queue, s: WorkQueue(store, "x", key_ttl=s),
+    "keep.keys": lambda store, queue, s: WorkQueue(store, "x", keep=Keep(keys=s)),
     "ttl of Key": lambda store, queue, s: queue.put(1, key=Key("k", ttl=s)),
     "within of Key": lambda store, queue, s: queue.put(1, key=Key("k", "replace", within=s)),
     "deadline": lambda store, queue, s: queue.put(1, deadline=s),
@@ -214,7 +215,7 @@ DURATIONS = {
     "check_timeout": lambda store, queue, s: ResourcePool(store, "x", check_timeout=s),
     "per": lambda store, queue, s: RateLimiter(store, "x", Limit(1, per=s)),
     "aging": lambda store, queue, s: WorkQueue(store, "x", aging=s),
-    "results_ttl": lambda store, queue, s: WorkQueue(store, "x", results_ttl=s),
+    "keep.results": lambda store, queue, s: WorkQueue(store, "x", keep=Keep(results=s)),
     "delay": lambda store, queue, s: queue.put(1, delay=s),
     "expires": lambda store, queue, s: queue.put(1, expires=s),
     "delay of Item": lambda store, queue, s: queue.put_many([Item(1, delay=s)]),
@@ -290,7 +291,7 @@ async def test_the_longest_durations_harm_nobody(open_store_on):
     """One call with a huge duration made a whole server useless, for everybody and for good."""
     async with open_store_on(ttl=1e9, namespace="long") as store, open_store_on(ttl=3) as other:
         with anyio.fail_after(20):
-            queue = WorkQueue(store, "jobs", aging=1e9, results_ttl=1e9)
+            queue = WorkQueue(store, "jobs", aging=1e9, keep=Keep(results=1e9))
             await queue.put(1, expires=1e9, delay=1e9)
             await queue.put(2, expires=1e9)
             async with queue.take() as task:
@@ -324,8 +325,8 @@ def flags():
 
 
 FLAGS = {
-    "WorkQueue.__init__.keep_payloads": lambda store, flag: WorkQueue(store, "x", keep_payloads=flag),
-    "WorkQueue.__init__.traceback": lambda store, flag: WorkQueue(store, "x", traceback=flag),
+    "Keep.payloads": lambda store, flag: WorkQueue(store, "x", keep=Keep(payloads=flag)),
+    "Keep.tracebacks": lambda store, flag: WorkQueue(store, "x", keep=Keep(tracebacks=flag)),
     "WorkQueue.cancel.dry_run": lambda store, flag: WorkQueue(store, "x").cancel(
         state="waiting", dry_run=flag
     ),
@@ -356,12 +357,14 @@ def test_each_flag_is_known():
     made_by_others = {"Hold.__init__.exclusive", "Runners.__init__.limits"}
     made_by_others |= {"Store.call.patient", "read_pages.patient", "read_counts.patient"}
     made_by_others |= {"read_counts.recount"}
-    assert set(flags()) - made_by_others == set(FLAGS)
+    fields = {"Keep.payloads", "Keep.tracebacks"}
+    assert set(flags()) - made_by_others == set(FLAGS) - fields
 
 
 @pytest.mark.parametrize("place", FLAGS)
 async def test_a_flag_is_true_or_false(place):
     flag = place.rpartition(".")[2]
+    flag = {"payloads": "keep.payloads", "tracebacks": "keep.tracebacks"}.get(flag, flag)
     async with tenure.open_store("memory:") as store:
         for odd in ({"a": 1}, "no", 1, 0, None, [], nan):
             with pytest.raises(TypeError, match=f"^{flag} must be True or False, not "):

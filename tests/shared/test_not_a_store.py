@@ -7,7 +7,18 @@ from functools import partial
 import pytest
 
 import tenure
-from tenure import Barrier, Election, Limit, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue, blocking
+from tenure import (
+    Barrier,
+    Election,
+    Limit,
+    Lock,
+    RateLimiter,
+    ResourcePool,
+    RWLock,
+    Semaphore,
+    WorkQueue,
+    blocking,
+)
 from tenure.processor import Context, Processor
 
 

@@ -12,7 +12,9 @@ from tenure import (
     AcquireTimeout,
     Barrier,
     BarrierBroken,
+    Groups,
     Item,
+    Keep,
     Key,
     Limit,
     RateLimiter,
@@ -46,7 +48,7 @@ def hold(seconds, **group):
 
 
 def groups(**settings):
-    return lambda queue: queue.set_groups(**settings)
+    return lambda queue: queue.configure(**settings)
 
 
 SETTINGS = {
@@ -58,30 +60,22 @@ SETTINGS = {
         lambda _, g: g["a"].held_off > 35_000,
         hold(0, group="a"),
     ),
-    "rate": (groups(rate=A_DAY), lambda s, _: 0 < s.rate < 1 and s.starts_in, groups()),
+    "rate": (groups(rate=A_DAY), lambda s, _: 0 < s.rate < 1 and s.starts_in, groups(rate=None)),
     "rate, corrected": (
         groups(rate=A_DAY),
         lambda s, _: 0 < s.rate < 1 and s.starts_in,
         groups(rate=Limit(1000, per=1)),
     ),
     "group_rate": (
-        groups(group_rate=A_DAY),
+        groups(groups=Groups(rate=A_DAY)),
         lambda s, g: 0 < s.group_rate < 1 and g["a"].starts_in > 80_000,
-        groups(),
+        groups(groups=Groups(rate=None)),
     ),
     "group_rate, corrected": (
-        groups(group_rate=A_DAY),
+        groups(groups=Groups(rate=A_DAY)),
         lambda s, g: 0 < s.group_rate < 1 and g["a"].starts_in > 80_000,
-        groups(group_rate=Limit(1000, per=1)),
+        groups(groups=Groups(rate=Limit(1000, per=1))),
     ),
-    "per_group": (groups(per_group=1), lambda s, _: s.per_group == 1, groups()),
-    "on_retry": (
-        groups(per_group=1, on_retry="pass"),
-        lambda s, _: s.on_retry == "pass",
-        groups(per_group=1),
-    ),
-    "weights": (groups(weights={"a": 5}), lambda s, _: s.weights == 1, groups()),
-    "max_group_size": (groups(max_group_size=3), lambda s, _: s.max_group_size == 3, groups()),
 }
 
 
@@ -120,13 +114,13 @@ async def test_a_setting_of_a_queue_is_shown_and_ends(open_store_on, store, virt
 
 
 async def test_producers_that_wait_for_a_limit_go_on_once_it_is_lifted(open_store_on, store, virtual_clock):
-    narrow = WorkQueue(store, "jobs", max_size=2, max_group_size=1)
+    narrow = WorkQueue(store, "jobs", max_size=2, groups=Groups(max_size=1))
     await narrow.put(1, group="a")
     async with open_store_on() as other, anyio.create_task_group() as group:
         group.start_soon(lambda: narrow.put(2, group="a"))
         await anyio.sleep(1)
         assert (await narrow.statistics()).producers == 1
-        await WorkQueue(other, "jobs").set_groups()
+        await WorkQueue(other, "jobs").configure(rate=None, groups=None)
         await anyio.sleep(1)
         assert (await narrow.statistics()).producers == 0
         group.start_soon(lambda: narrow.put(3, group="a"))
@@ -140,7 +134,7 @@ async def test_producers_that_wait_for_a_limit_go_on_once_it_is_lifted(open_stor
 
 async def test_a_task_is_changed_back(store, virtual_clock):
     queue = WorkQueue(
-        store, "jobs", results_ttl=None, dead_ttl=None, keep_payloads=True, retry=Retry(attempts=1)
+        store, "jobs", keep=Keep(results=None, dead=None, payloads=True), retry=Retry(attempts=1)
     )
     late = await queue.put("late", delay=36_000, priority=-5, group="a")
     assert await take_all(queue) == []
@@ -160,7 +154,7 @@ async def test_a_task_is_changed_back(store, virtual_clock):
 
 
 async def test_a_key_that_is_kept_for_years_is_freed(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", key_ttl=1e8)
+    queue = WorkQueue(store, "jobs", keep=Keep(keys=1e8))
     first = await queue.put("first", key="k")
     assert await take_all(queue) == ["first"]
     with pytest.raises(tenure.DuplicateTask):

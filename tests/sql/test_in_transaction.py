@@ -28,6 +28,7 @@ from tenure import (
     BatchWorker,
     Discard,
     DuplicateTask,
+    Keep,
     LeaseLost,
     QueueFull,
     Retry,
@@ -209,6 +210,7 @@ async def test_the_limit_for_idle_transactions_is_for_this_one_alone(queue, db):
 
 async def test_put_in_refuses_as_try_put_does(store, db):
     queue = WorkQueue(store, "jobs", max_size=1)
+    await queue.configure()
     with db.transaction():
         first = queue.put_in_sync(db, "a", key="k", expires=60)
         with pytest.raises(DuplicateTask) as duplicate:
@@ -313,7 +315,7 @@ async def test_asynchronous_connections(queue, postgres, address, db):
 @pytest.mark.parametrize("results_ttl", [None, 60.0])
 @pytest.mark.parametrize("awaited", [False, True])
 async def test_a_batch_is_completed_by_one_commit(store, address, db, results_ttl, awaited):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), results_ttl=results_ttl)
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), keep=Keep(results=results_ttl))
     ids = await queue.put_many(range(20))
 
     def handler(tasks: list[tenure.Task]):

@@ -217,7 +217,8 @@ ASKS = {
         "Schedule.next",
         "Schedule.step",
         "Schedules.run_now",
-        "WorkQueue.set_groups",
+        "WorkQueue.configure",
+        "WorkQueue.settings",
     ),
     *("WorkQueue.pause", "WorkQueue.purge", "WorkQueue.requeue", "WorkQueue.resume"),
     *(

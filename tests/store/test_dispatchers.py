@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure import LeaseLost, Lock, WorkQueue, open_store
+from tenure import Keep, LeaseLost, Lock, WorkQueue, open_store
 from tenure.engine import Acquire, Engine, OpenSession, Ping, RenewSession
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
@@ -79,7 +79,7 @@ async def test_each_lane_has_a_session_of_its_own(store, engine):
 
 async def test_patterns_ask_with_the_session_of_their_lane(store):
     for name in "abc":
-        queue = WorkQueue(store, name, results_ttl=60)
+        queue = WorkQueue(store, name, keep=Keep(results=60))
         put = await queue.put(1)
         async with queue.take() as task:
             task.set_result(task.payload)

@@ -177,7 +177,7 @@ async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):
 
 async def test_a_queue_that_is_held_off_is_resumed(store):
     site = Site(store, actions=True)
-    queue = tenure.WorkQueue(store, "mails", per_group=2)
+    queue = tenure.WorkQueue(store, "mails", groups=tenure.Groups(limit=2))
     await queue.put("x")
 
     async def resume():
@@ -192,7 +192,7 @@ async def test_a_queue_that_is_held_off_is_resumed(store):
     await queue.hold_off(36_000)
     shown = await asked(site, "/queues/mails/counts")
     assert 35_000 < shown["held_off"] <= 36_000
-    assert (shown["per_group"], shown["on_retry"]) == (2, "hold")
+    assert shown["settings"]["groups.limit"]["value"] == 2
     assert await resume() == 1
     async with queue.take(0):
         pass

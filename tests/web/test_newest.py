@@ -28,7 +28,11 @@ async def ended(outcomes):
     """A queue in which a task is done at each False and dies at each True; its dead tasks, and all."""
     async with tenure.open_store("memory:") as store:
         queue = tenure.WorkQueue(
-            store, "mails", max_size=100_000, retry=tenure.Retry(attempts=1), traceback=False
+            store,
+            "mails",
+            max_size=100_000,
+            retry=tenure.Retry(attempts=1),
+            keep=tenure.Keep(tracebacks=False),
         )
         ids = await queue.put_many(list(outcomes))
         for dies in outcomes:

@@ -116,7 +116,7 @@ async def test_the_figures_of_all_queues_are_there_for_prometheus(store):
 
 async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
     (dead_id,) = await ids_of(await some_dead(store, 1))
-    done = tenure.WorkQueue(store, "done", keep_payloads=True)
+    done = tenure.WorkQueue(store, "done", keep=tenure.Keep(payloads=True))
     done_id = await done.put("a password")
     async with done.take() as task:
         task.set_result("hidden too")
@@ -225,7 +225,9 @@ async def test_a_question_that_has_no_answer_is_refused(store, query, problem):
 
 
 async def test_looking_leaves_the_options_of_the_users_queue_alone(store):
-    queue = tenure.WorkQueue(store, "mails", max_size=1, dead_ttl=5, retry=tenure.Retry(attempts=1))
+    queue = tenure.WorkQueue(
+        store, "mails", max_size=1, keep=tenure.Keep(dead=5), retry=tenure.Retry(attempts=1)
+    )
     await queue.put({"to": "rome", "n": 1})
     ask = Asker(store, actions=True)
     await ask("/queues/mails/tasks")
@@ -233,7 +235,7 @@ async def test_looking_leaves_the_options_of_the_users_queue_alone(store):
     await ask.act(action="resume", queue="mails")
     with pytest.raises(tenure.QueueFull):
         await queue.try_put(2)
-    assert queue.takers.dead_ttl == 5
+    assert (await queue.settings()).keep.dead == 5
 
 
 # groups and pools
@@ -256,7 +258,7 @@ async def test_the_longest_groups_of_a_queue_are_counted(store):
 
 async def test_a_queue_and_a_group_that_are_held_off_say_for_how_long(store, virtual_clock):
     queue = tenure.WorkQueue(store, "calls")
-    await queue.set_groups(rate=tenure.Limit(4), group_rate=tenure.Limit(1, per=4))
+    await queue.configure(rate=tenure.Limit(4), groups=tenure.Groups(rate=tenure.Limit(1, per=4)))
     assert (await Asker(store)("/queues/calls/counts"))["rate"] == 4
     await queue.put(1, group="a")
     await queue.hold_off(30, group="a")
@@ -267,7 +269,7 @@ async def test_a_queue_and_a_group_that_are_held_off_say_for_how_long(store, vir
 
 
 async def test_a_queue_that_has_a_rate_and_no_task_can_be_paused_and_a_queue_without_a_trace_cannot(store):
-    await tenure.WorkQueue(store, "calls").set_groups(rate=tenure.Limit(4))
+    await tenure.WorkQueue(store, "calls").configure(rate=tenure.Limit(4))
     ask = Asker(store, actions=True)
     assert await ask.act(action="pause", queue="calls") == {"changed": 1}
     assert (await ask.act(400, action="pause", queue="typo"))["error"] == "there is no queue typo"
@@ -532,7 +534,7 @@ async def test_tasks_are_selected_and_counted_before(store):
 
 
 async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store, virtual_clock):
-    queue = tenure.WorkQueue(store, "mails", max_size=7, aging=60.0, keep_payloads=True)
+    queue = tenure.WorkQueue(store, "mails", max_size=7, aging=60.0, keep=tenure.Keep(payloads=True))
     schedules = queue.schedules
     await schedules.set("hourly", every=3600, payload="secret", key="k")
     ask = Asker(store, actions=True)
@@ -572,8 +574,8 @@ async def test_schedules_are_shown_and_changed_and_no_options_of_the_queue(store
     assert await seen() == []
     assert "no schedule 'hourly'" in (await ask.act(400, action="run_schedule", **of))["error"]
     # a task that was taken here, with the options of the program
-    takers = queue.takers
-    assert (queue.max_size, takers.aging, takers.keep) == (7, 60.0, True)
+    settings = await queue.settings()
+    assert (settings.max_size, settings.aging, settings.keep.payloads) == (7, 60.0, True)
 
 
 async def test_a_schedule_whose_time_zone_is_not_known_here_hides_no_other(store):

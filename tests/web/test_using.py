@@ -327,7 +327,7 @@ async def test_a_queue_opens_on_its_dead_tasks_and_has_only_buttons_that_do_some
 
 async def test_a_rate_and_what_is_held_off_are_shown(visit):
     queue = tenure.WorkQueue(visit.store, "calls")
-    await queue.set_groups(rate=tenure.Limit(5), group_rate=tenure.Limit(5, per=60))
+    await queue.configure(rate=tenure.Limit(5), groups=tenure.Groups(rate=tenure.Limit(5, per=60)))
     await queue.put_many([tenure.Item(n, group="ab"[n % 2]) for n in range(5)])
     await queue.hold_off(3000)
     await queue.hold_off(36_000, group="b")

@@ -29,7 +29,7 @@ Barrier = made(shared.Barrier, Pattern, "name parties on_departure", waits="wait
 WorkQueue = made(
     shared.WorkQueue,
     Pattern,
-    "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
+    "name key codec retry max_payload",
     left_out="follow put_in complete_in complete_in_sync place call result_in",
     # the timeout of a put is its task's
     waits="put:put_timeout put_many result join",

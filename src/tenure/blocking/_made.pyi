@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, Unpack, 
 from typing_extensions import TypeVar
 
 from tenure.arguments import Seconds
-from tenure.engine import Settle
+from tenure.engine import Settings, Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
@@ -25,6 +25,8 @@ from tenure.shared import (
     LimiterState,
     LuaGuard,
     PutOptions,
+    QueueOptions,
+    QueueSettings,
     QueueStatistics,
     QueueWorker,
     Retry,
@@ -478,30 +480,28 @@ class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
-    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
-    `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
-    `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
-    kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
-    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
-    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
-    values of variables; with `traceback=False`, it has not.
+    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served. Tasks
+    with a `group` ("tenant-42", an account) take turns with other groups by weight; priority orders within a group.
+    A failed task is tried again by `retry`, then kept as a dead letter. No payload or result may have more than
+    `max_payload` bytes.
 
-    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
-    1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
-    failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
-    group. Tasks without a group are one more group, without limits.
+    The settings are one record, kept with the queue:
 
-    `rate` limits how many tasks of the queue start, `group_rate` how many of each group, as `Limit(100, per=60)`: a
-    group whose time has not come is not taken from, as if it had no task. These settings belong to the queue: those
-    sent last apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups`
-    changes them.
+    | setting | default | meaning |
+    |---|---|---|
+    | `max_size` | 10,000 | the most unfinished tasks; producers beyond that wait in line |
+    | `aging` | None | a task that has been ready for longer than so many seconds precedes all that have not |
+    | `max_deliveries` | 5 | a task delivered so often to takers that died, at last alone, is dead |
+    | `rate` | None | how many tasks of the queue start, as `Limit(100, per=60)` |
+    | `keep` | `Keep()` | how long results, dead letters and keys are kept, and what of them |
+    | `groups` | `Groups()` | how groups are limited and take turns |
+
+    The first operation sends the fields that are named here. For each field, the value that was sent last holds in all
+    processes at once; what nobody has named is the default. Name the default, or None, to lift a limit. A process whose
+    value is replaced logs a warning once. `configure` changes fields, and `settings` returns all.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
-
-    Descriptions of one queue in one process should agree: the newest counts.
 
     Thread safety: any. Source: leases fenced by token
     as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
@@ -513,22 +513,9 @@ class WorkQueue(Generic[P]):
         name: str,
         *,
         codec: Codec[P] | None = None,
-        max_size: int = 10000,
-        aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 5,
-        results_ttl: float | None = 3600.0,
-        dead_ttl: float | None = ...,
-        key_ttl: float | None = None,
         max_payload: int = ...,
-        keep_payloads: bool = False,
-        traceback: bool = True,
-        per_group: int | None = None,
-        weights: Mapping[str, float] | None = None,
-        max_group_size: int | None = None,
-        on_retry: Literal["hold", "pass"] = "hold",
-        rate: Limit | None = None,
-        group_rate: Limit | None = None,
+        **settings: Unpack[QueueOptions],
     ) -> None: ...
     @property
     def store(self) -> Store:
@@ -543,15 +530,7 @@ class WorkQueue(Generic[P]):
     @property
     def retry(self) -> Retry: ...
     @property
-    def max_size(self) -> int: ...
-    @property
     def max_payload(self) -> int: ...
-    @property
-    def results_ttl(self) -> float | None: ...
-    @property
-    def dead_ttl(self) -> float | None: ...
-    @property
-    def traceback(self) -> bool: ...
     def put(
         self,
         payload: P,
@@ -730,21 +709,14 @@ class WorkQueue(Generic[P]):
 
         The cost of a page may grow with the number of groups."""
 
-    def set_groups(
-        self,
-        *,
-        per_group: int | None = None,
-        weights: Mapping[str, float] | None = None,
-        max_group_size: int | None = None,
-        on_retry: Literal["hold", "pass"] = "hold",
-        rate: Limit | None = None,
-        group_rate: Limit | None = None,
-    ) -> None:
-        """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
+    def settings(self) -> QueueSettings:
+        """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
 
-        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
-        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
-        Interruption: it may or may not be applied, or only in the next session."""
+    def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
+        """Change the settings that are named, for all processes at once, and return all; the others stay.
+
+        Naming the default, or None, lifts a limit. Raises `StoreClosed`, `EngineError`, `ValueError`, `TypeError`.
+        Interruption: it may or may not be applied."""
 
     def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
@@ -806,6 +778,10 @@ class WorkQueue(Generic[P]):
         """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
 
         Interruption: it may or may not be applied."""
+
+    @property
+    def record(self) -> Settings:
+        """The settings as this process knows them. For new tasks alone."""
 
 class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.

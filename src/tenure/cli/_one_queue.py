@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tenure.arguments import check_name
 from tenure.shared import QueueStatistics, WorkQueue, statistics_of
@@ -33,14 +33,6 @@ name_of = checked(partial(check_name, "a name"))
 
 task_id = partial(whole_number, least=1, most=MOST)
 """An option that is the id of a task."""
-
-
-async def queue_to_fill(store: Store, name: str, max_deliveries: int = 5) -> WorkQueue:
-    """The queue, with the size that its last put has set: a put sets it, and the program knows it better."""
-    make = partial(WorkQueue[Any], store, name, max_deliveries=max_deliveries)
-    queue = make()
-    max_size = (await read_counts(store, queue.key, patient=True)).max_size
-    return make(max_size=max_size) if max_size else queue
 
 
 def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:

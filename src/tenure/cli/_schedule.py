@@ -18,7 +18,7 @@ from ._answer import answer, say
 from ._arguments import seconds, whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
-from ._one_queue import name_of, queue_to_fill
+from ._one_queue import name_of
 from ._payload import read_payload
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
@@ -108,7 +108,7 @@ def _run_now(words: Sequence[str]) -> int:
 
     async def put(store: Store) -> int:
         await _known(args, store)
-        queue = await queue_to_fill(store, args.queue)
+        queue = WorkQueue[Any](store, args.queue)
         (schedule,) = (each for each in await queue.schedules.list() if each.name == args.name)
         schedule.payload = schedule.payload if payload is None else payload
         return await schedule.run_now()
@@ -141,7 +141,7 @@ def _set(words: Sequence[str]) -> int:
     options: Any = {name: value for name in names if (value := getattr(args, name)) not in (None, 0)}
 
     async def keep(store: Store) -> None:
-        await (await queue_to_fill(store, args.queue)).schedules.set(args.name, payload=payload, **options)
+        await WorkQueue[Any](store, args.queue).schedules.set(args.name, payload=payload, **options)
 
     _of(lambda: with_store(args, keep, may_make=True))
     return _said_of(args, "set")
@@ -152,7 +152,7 @@ def _change(done: str, words: Sequence[str]) -> int:
     args = _of_one(f"schedule {command}", f"Have a schedule {done}.").parse_intermixed_args(words)
 
     async def change(store: Store) -> None:
-        queue = await queue_to_fill(store, args.queue)
+        queue = WorkQueue[Any](store, args.queue)
         if not await getattr(queue.schedules, command)(args.name):
             raise _unknown(args, store)
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from django.utils.json import normalize_json
 
 from tenure import blocking
-from tenure.shared import Retry, Worker, WorkQueue
+from tenure.shared import Keep, Retry, Worker, WorkQueue
 from tenure.store import Store
 
 from ._bases import BaseTaskBackend
@@ -65,7 +65,7 @@ class TenureBackend(BaseTaskBackend):
         queue = options.pop("queue", {})
         self._store_options = options
         try:
-            self._queue_options = {"retry": Retry(attempts=1), "keep_payloads": True, **queue}
+            self._queue_options = {"retry": Retry(attempts=1), "keep": Keep(payloads=True), **queue}
             self._store = opened((("where", where), *options.items()))
             blocking.WorkQueue(self._store, "django/default", **self._queue_options)
             if self._database is not None:

@@ -37,7 +37,7 @@ few names with any operation. This holds for:
 - a barrier without waiters, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
-  settings for its groups, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
+  settings but the defaults, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
   lasts, and two ttls of the session that settled it have passed since each ending that a session settled. Its counts
   go with it. Idle takers and watches do not keep it;
 - a group of a queue without an unfinished task and without a producer that waits or has slots reserved;
@@ -187,6 +187,18 @@ from ._sessions import (
     Ping,
     RenewSession,
 )
+from ._settings import (
+    DEFAULT_TEXTS,
+    DEFAULTS,
+    Configure,
+    Configured,
+    Rate,
+    Setting,
+    Settings,
+    read,
+    settings_of,
+    written,
+)
 from ._survey import (
     FAMILIES,
     HEALTH,
@@ -223,9 +235,7 @@ from ._tasks import (
     PutAnswer,
     PutRequest,
     QueueCounts,
-    Rate,
     Record,
-    SetGroups,
     SetPaused,
     Settle,
     Taken,
@@ -241,6 +251,8 @@ __all__ = (
     "CAP",
     "CHECKS",
     "DEEPEST",
+    "DEFAULTS",
+    "DEFAULT_TEXTS",
     "ENTRIES",
     "ENTRY_BYTES",
     "EXPIRED_TTL",
@@ -285,6 +297,8 @@ __all__ = (
     "CloseSession",
     "Complete",
     "CompleteAll",
+    "Configure",
+    "Configured",
     "Conflict",
     "Count",
     "Debt",
@@ -352,9 +366,10 @@ __all__ = (
     "SessionItem",
     "SessionPage",
     "SetEntry",
-    "SetGroups",
     "SetPaused",
     "SetValue",
+    "Setting",
+    "Settings",
     "Settle",
     "Spend",
     "SpendRequest",
@@ -375,8 +390,11 @@ __all__ = (
     "handlers",
     "how_many_to_forget",
     "only_known",
+    "read",
     "remember",
+    "settings_of",
     "without_verdict",
+    "written",
 )
 
 for _name in __all__:

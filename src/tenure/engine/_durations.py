@@ -16,7 +16,8 @@ from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRe
 from ._enlisting import Complete, CompleteAll, PutOne
 from ._families import PutChildren
 from ._sessions import OpenSession
-from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, SetPaused, Settle
+from ._settings import Configure, read
+from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetPaused, Settle
 
 T = TypeVar("T")
 
@@ -51,7 +52,6 @@ _ON_DUPLICATE = get_args(OnDuplicate)
 _any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait", "deadline")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
 _spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait", "horizon")
-_aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
 
 
 def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
@@ -83,7 +83,6 @@ def _put_children(operation: PutChildren) -> PutChildren:
 
 
 def _exchange(operation: Exchange) -> Exchange:
-    operation = _aging(operation)
     settle = _each(_settle, operation.settle)
     return operation if settle is operation.settle else replace(operation, settle=settle)
 
@@ -154,13 +153,9 @@ def _amounts(
     return amounts
 
 
-def _set_groups(operation: SetGroups) -> SetGroups:
-    for group, weight in operation.weights:
-        if not 0 < weight < inf:
-            raise EngineError(f"SetGroups has the weight {weight} for {group!r}")
-    for rate in (operation.rate, operation.group_rate):
-        if rate is not None and not (0 < rate.every < inf and 1 <= rate.burst <= LONGEST / rate.every):
-            raise EngineError(f"SetGroups has the rate {rate}")
+def _configure(operation: Configure) -> Configure:
+    for name, text in operation.changes:
+        read(name, text)
     return operation
 
 
@@ -184,7 +179,7 @@ CHECKS: Mapping[type, Callable[[Any], Any]] = {
     PutChildren: _put_children,
     Spend: _spend,
     Refund: _refund,
-    SetGroups: _set_groups,
+    Configure: _configure,
 }
 """The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.
 

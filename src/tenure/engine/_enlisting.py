@@ -65,7 +65,6 @@ class PutOne(Enlisted[int | Duplicate | Reply]):
 
     key: str
     task: NewTask
-    max_size: int
 
 
 @value

@@ -30,7 +30,7 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
    turn of the group back.
 9. A child never waits for what an ancestor may hold. Neither a full queue nor a full group refuses a child. The group
    of a child is another group than the group of that name of roots: its name begins with `OF_CHILDREN`. It takes turns
-   with all other groups, and has leased tasks of its own up to `per_group`, but a child never holds it: not while it
+   with all other groups, and has leased tasks of its own up to `group_limit`, but a child never holds it: not while it
    is suspended or ending, nor while it pauses before a retry. At most `PutChildren.most` children and `MOST_ENTRIES`
    entries belong to a task, ended ones included, and a child is at most `DEEPEST` levels below its root.
 10. Only a root has a key or an expiry, and only a root is made ready again after its death. With its first entry a

@@ -13,6 +13,7 @@ from ._families import PutChildren, SetEntry
 from ._holds import Acquire, Ask, BreakHold, Release, Resize, SetValue
 from ._scan import Scan
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
+from ._settings import Configure
 from ._tasks import (
     Count,
     Exchange,
@@ -21,7 +22,6 @@ from ._tasks import (
     Move,
     Progress,
     Put,
-    SetGroups,
     SetPaused,
 )
 
@@ -30,7 +30,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "holds": (Acquire, Ask, Release, SetValue, BreakHold, Resize),
     "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim),
     "producers": (Put, Leave),
-    "tasks": (Exchange, Progress, GetResult, SetPaused, SetGroups),
+    "tasks": (Exchange, Progress, GetResult, SetPaused, Configure),
     "admin": (Move, Count),
     "families": (PutChildren, SetEntry),
     "rates": (Spend, Refund, HoldOff),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ._answers import CAP, Operation, Queued, Reply
 from ._scan import Index, Page
+from ._settings import Rate
 from ._value import value
 
 _FROM: dict[str, tuple[str, ...]] = {
@@ -29,7 +30,7 @@ class NewTask:
     """A task to be put: `delay` and `expires` are seconds from now.
 
     `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
-    is the group of those without one (see `SetGroups`).
+    is the group of those without one (see `Settings`).
 
     At most one task of a queue has a `key`. It has it while it is unfinished, and for `key_ttl` seconds from its put on
     if they are longer, ended or not. If another task has the key of a new one, `on_duplicate` says what follows:
@@ -110,11 +111,11 @@ class Accepted:
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
-    A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, joins the
+    A request that finds no room (`Settings.max_size`), or others waiting, joins the
     queue of producers (Queued) or is REFUSED. One that puts no new task, since others have the keys of all of its own,
     needs no room and passes all that wait. When its turn comes its slots are reserved and it is hinted ROOM; the
     same request, sent again, is then accepted. A request for a group that is full stands in the line of the group
-    first, and others pass it (see `SetGroups`). If a limit falls below the size of a request that waits, its turn comes
+    first, and others pass it (see `Settings`). If a limit falls below the size of a request that waits, its turn comes
     when the queue, or the group, is empty.
     """
 
@@ -122,14 +123,17 @@ class Put(Operation["PutAnswer | Reply"]):
     n: int
     key: str
     requests: tuple[PutRequest, ...]
-    max_size: int
 
 
 @value
 class PutAnswer:
-    """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED."""
+    """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED.
+
+    `revision` is as in `Configured`.
+    """
 
     answers: tuple[Accepted | Conflict | Queued | Reply, ...]
+    revision: int = 0
 
 
 @value
@@ -217,14 +221,12 @@ class Taken:
 class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
-    Order: groups take turns (see `SetGroups`); within a group higher priority, then ready_at, then id; with `aging`,
-    tasks of the group that have been ready for longer than that many
-    seconds precede all that have not, the oldest first. Up to `CAP` delayed tasks become ready at each exchange. With
-    `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take (idle
-    takers in the order in which they came, as many as are needed for the tasks that can now be taken and could not be
-    before the operation). A task delivered `max_deliveries` times without a
-    verdict is dead when its session ends, and its record is kept for `dead_ttl` seconds (None: for good). With `keep`
-    the payload stays in the record of a settled task. Raises `ValueError` for more than `CAP` settlements.
+    Order: groups take turns (see `Settings`); within a group higher priority, then ready_at, then id; with
+    `Settings.aging`, tasks of the group that have been ready for longer precede all that have not, the oldest first. Up
+    to `CAP` delayed tasks become ready at each exchange. With `wait`, a taker that got fewer than it wanted is idle: it
+    is hinted READY once when there is something to take (idle takers in the order in which they came, as many as are
+    needed for the tasks that can now be taken and could not be before the operation). `Settings` say what becomes of a
+    task when its session ends without a verdict. Raises `ValueError` for more than `CAP` settlements.
     """
 
     session: str
@@ -233,10 +235,6 @@ class Exchange(Operation["Exchanged | Reply"]):
     settle: tuple[Settle, ...] = ()
     want: int = 0
     wait: bool = True
-    aging: float | None = None
-    max_deliveries: int = 5
-    keep: bool = False
-    dead_ttl: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.settle) > CAP:
@@ -246,7 +244,7 @@ class Exchange(Operation["Exchanged | Reply"]):
 @value
 class Exchanged:
     """`refused`: tokens of settlements that came too late, in any order; `stop`: tokens of tasks held that shall be
-    cancelled.
+    cancelled. `revision` is as in `Configured`.
     """
 
     tasks: tuple[Taken, ...]
@@ -254,6 +252,7 @@ class Exchanged:
     stop: tuple[int, ...]
     paused: bool
     ask_again_in: float
+    revision: int = 0
 
 
 @value
@@ -439,60 +438,9 @@ class SetPaused(Operation[Reply]):
 
 
 @value
-class Rate:
-    """A task starts every so many seconds, and after a pause up to `burst` at once."""
-
-    every: float
-    burst: float = 1.0
-
-
-@value
-class SetGroups(Operation[Reply]):
-    """Say how the groups of a queue are limited and weighted. -> OK, MORE
-
-    What was said last counts, and is kept like a pause; the defaults keep nothing.
-
-    - `per_group`: at most so many tasks of a group are leased at a time; 0 means no limit. Tasks without a group have
-      none. A group can be taken from while it has a task that is ready and fewer leased than that.
-    - With a `per_group` of 1 and `hold`, a group keeps its order through retries: a task that failed or was postponed
-      is the next of its group, whatever the others' priority, and while it is delayed, no other task of the group is
-      taken. This is not so in a group of children, whose name begins with `OF_CHILDREN`.
-    - `weights`: the others weigh 1. Raises `EngineError` for a weight that is not positive and finite.
-    - `max_size`: the most unfinished tasks of a group, as `Put.max_size` is of the queue; 0 means no limit. A request
-      whose tasks are all of one group waits in the line of this group while it is full or others wait there; then its
-      slots in the group are reserved and it joins the queue of producers. One with tasks of several groups is REFUSED
-      if one of them has no room. Tasks without a group have no limit.
-
-    - `rate`: at most so many tasks of the queue are taken (GCRA, ITU-T I.371: the arithmetic of `Spend` for a cost of
-      1); `group_rate`: of each group but "". None means no limit. A task that was given back has had its start. At
-      another rate, the tasks that have started count for as many starts as before, at most for one interval of waiting
-      (`at_rate` in `rules/_paces.py`); without a rate, for none. While
-      the next task may not start, a group cannot be taken from, and an exchange takes nothing from a queue. Each
-      exchange lets up to `CAP` groups be taken from whose time has come. Raises `EngineError` for a rate that is not
-      positive and finite, a burst below 1, and a burst that takes longer than `LONGEST` at its rate.
-
-    Turns: self-clocked fair queueing (Golestani, INFOCOM 1994). Each group that can be taken from has a tag, a float.
-    The next task is of the group with the lowest tag, of those the first by name. The virtual time of the queue becomes
-    that tag, and the tag of the group rises by 1 / weight. A group from which tasks can be taken anew starts at the
-    virtual time + 1 / weight. A task that was given back, postponed or lost by its session lowers the tag of its group,
-    if it has one then, by 1 / weight, at most to the virtual time. All tasks without a group are one group, "". While
-    a queue has no unfinished task with a group and no producer that waits for one, there are no tags and no virtual
-    time; afterwards it starts at 0.
-    """
-
-    key: str
-    per_group: int = 0
-    max_size: int = 0
-    weights: tuple[tuple[str, float], ...] = ()
-    hold: bool = True
-    rate: Rate | None = None
-    group_rate: Rate | None = None
-
-
-@value
 class GroupCounts:
     """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
-    moves it. `starts_in` is how many seconds remain until the next task of the group may start (`SetGroups`,
+    moves it. `starts_in` is how many seconds remain until the next task of the group may start (`Settings`,
     `SetPaused`); `held_off` is the same if the group is held off for so long, else 0.
     """
 
@@ -531,9 +479,9 @@ class QueueCounts:
     how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
     if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put); `starts_in` is how
+    time, in seconds since 1970 in UTC; `starts_in` is how
     many seconds remain until the next task may start, `held_off` the same if the queue is held off for so long, else 0;
-    the rest is as `SetGroups` has set it, of the weights only their number.
+    `max_size`, `rate` and `group_rate` are as in `Settings`.
     """
 
     put: int
@@ -562,10 +510,6 @@ class QueueCounts:
     rate: Rate | None = None
     group_rate: Rate | None = None
     held_off: float = 0.0
-    per_group: int = 0
-    max_group_size: int = 0
-    weights: int = 0
-    hold: bool = True
 
     @property
     def known(self) -> bool:

@@ -60,7 +60,7 @@ Where an operation is executed
     Progress        rules/_tasks progress          records progress                  records progress
     GetResult       rules/_tasks get_result        records get_result                records get_result
     SetPaused       rules/_tasks set_paused        records set_paused                records set_paused
-    SetGroups       rules/_tasks set_groups        records set_groups                groups set_groups
+    Configure       rules/_tasks configure         records configure                 groups configure
     Move            memory/_admin move             records move                      records move
     Count           memory/_admin count            records count                     records count
     PutChildren     rules/_families put_children   family_operations put_children    families put_children

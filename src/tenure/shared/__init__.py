@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .queue._schedule import Schedule, schedules_in
     from .queue._schedules import Schedules
     from .queue._selecting import Selection
+    from .queue._settings import Groups, Keep, QueueOptions, QueueSettings, shown_record, values_of
     from .queue._task import Task, event_of
     from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
 
@@ -59,11 +60,13 @@ __all__ = (
     "Discard",
     "Election",
     "GroupStatistics",
+    "Groups",
     "Hold",
     "HoldRequest",
     "HolderInfo",
     "Item",
     "Job",
+    "Keep",
     "Key",
     "LeaderChanges",
     "Lease",
@@ -77,6 +80,8 @@ __all__ = (
     "PooledResource",
     "PutOptions",
     "QueueFigures",
+    "QueueOptions",
+    "QueueSettings",
     "QueueStatistics",
     "QueueWorker",
     "RWLock",
@@ -112,8 +117,10 @@ __all__ = (
     "read_workers",
     "record_of",
     "schedules_in",
+    "shown_record",
     "statistics_of",
     "unfinished_child",
+    "values_of",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -151,6 +158,7 @@ __getattr__: Callable[[str], Any] = exports(
         "holds._semaphore": "Semaphore",
         "queue._schedules": "Schedules",
         "queue._selecting": "Selection",
+        "queue._settings": "Groups Keep QueueOptions QueueSettings shown_record values_of",
         "queue._task": "Task event_of",
         "queue._worker": "BatchWorker Worker WorkerStatistics dead_letter_worker",
     },

@@ -15,8 +15,6 @@ from tenure.store import Store, read_counts, together
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _BREAKABLE = ("lock", "rwlock", "semaphore", "election")
 _MOST_IDS = 10_000
-_QUEUE_SIZE = 10_000
-"""The size of a queue into which nothing was put: the default of `WorkQueue`."""
 
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _SELECTED_BY = tuple(Selection.__dataclass_fields__)
@@ -78,7 +76,7 @@ class Actions:
         counts = await read_counts(self._store, self._store.key("queue", name))
         if not counts.known:
             raise ValueError(f"there is no queue {name}")
-        queue = queue_of(self._store, name, counts.max_size or _QUEUE_SIZE)
+        queue = queue_of(self._store, name)
         selects = not body.keys().isdisjoint(_SELECTS)
         match action:
             case "pause" | "resume":

@@ -21,7 +21,7 @@ _COUNTS = (
     *("put", "waiting", "delayed", "leased", "suspended", "ending"),
     *("done", "dead", "cancelled", "expired", "discarded", "purged"),
     *("groups", "producers", "paused", "oldest", "max_size", "starts_in", "rate", "group_rate"),
-    *("held_off", "per_group", "max_group_size", "weights", "on_retry"),
+    "held_off",
 )
 _SHOWN_HOLDERS = 20
 

@@ -11,8 +11,28 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from tenure.engine import GROUPS, KEYED_TASK, TASK, TASKS, Count, GroupCounts, Page, QueueCounts, Record, Scan
-from tenure.shared import TaskRecord, group_statistics, read_workers, record_of, unfinished_child
+from tenure.engine import (
+    GROUPS,
+    KEYED_TASK,
+    TASK,
+    TASKS,
+    Configure,
+    Configured,
+    Count,
+    GroupCounts,
+    Page,
+    QueueCounts,
+    Record,
+    Scan,
+)
+from tenure.shared import (
+    TaskRecord,
+    group_statistics,
+    read_workers,
+    record_of,
+    shown_record,
+    unfinished_child,
+)
 from tenure.store import Store, read_counts, read_pages
 
 from ._document import counted
@@ -71,13 +91,17 @@ class Tasks:
         """
         key = self.store.key("queue", queue)
         page: Page[GroupCounts]
-        counts, page = await ask(self.store, [Count(key), Scan(GROUPS, key, limit=limit)])
+        settings: Configured
+        counts, page, settings = await ask(
+            self.store, [Count(key), Scan(GROUPS, key, limit=limit), Configure(key)]
+        )
         assert isinstance(counts, QueueCounts)
         if not counts.known:
             return None
         return {
             "name": queue,
             **counted(counts),
+            "settings": shown_record(settings),
             "longest_groups": [asdict(group_statistics(group)) for group in page.rows],
         }
 

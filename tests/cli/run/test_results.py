@@ -21,7 +21,7 @@ async def store(here):
 @pytest.fixture
 def queue(store):
     return tenure.WorkQueue(
-        store, "run:x", results_ttl=None, keep_payloads=True, retry=tenure.Retry(attempts=1)
+        store, "run:x", keep=tenure.Keep(results=None, payloads=True), retry=tenure.Retry(attempts=1)
     )
 
 
@@ -60,7 +60,7 @@ async def test_lines(queue, read):
 
 async def test_attempts_are_tries(store, read):
     queue = tenure.WorkQueue(
-        store, "run:x", results_ttl=None, keep_payloads=True, retry=tenure.Retry(3, backoff=0)
+        store, "run:x", keep=tenure.Keep(results=None, payloads=True), retry=tenure.Retry(3, backoff=0)
     )
     await queue.put_many(["second time", "discarded", "never"])
     for _ in range(6):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +14,7 @@ from explored.scenarios.losses import AWAY
 from explored.scenarios.queues import Consumer, all_is_done
 from explored.world import SOON, pause
 
+import tenure
 from benchmarks.soak.referees import History, capacity, fair, in_order, rate
 from tenure import (
     AcquireTimeout,
@@ -25,7 +27,7 @@ from tenure import (
     RetryLater,
     WorkQueue,
 )
-from tenure.engine import CloseSession, SetGroups
+from tenure.engine import CloseSession, Configure
 from tenure.testing import cancellable, newcomer
 
 
@@ -86,7 +88,7 @@ def fails_once(names, later=()):
 async def no_more_of_a_group_are_at_work_than_its_limit(world):
     async with world.open() as store, world.open() as elsewhere:
         retry = Retry(attempts=3, backoff=0.02, jitter=0)
-        queue = WorkQueue(store, "q", per_group=2, retry=retry)
+        queue = WorkQueue(store, "q", groups=tenure.Groups(limit=2), retry=retry)
         other, groups = WorkQueue(elsewhere, "q", retry=retry), Groups()
         end = fails_once(("a1", "b0"), later=("a2",))
 
@@ -121,7 +123,10 @@ async def no_more_of_a_group_are_at_work_than_its_limit(world):
 @on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.hold_off")
 async def no_group_starts_faster_than_its_rate(world):
     async with world.open() as store, world.open() as elsewhere:
-        queue, other = WorkQueue(store, "q", group_rate=Limit(1, per=0.1)), WorkQueue(elsewhere, "q")
+        queue, other = (
+            WorkQueue(store, "q", groups=tenure.Groups(rate=Limit(1, per=0.1))),
+            WorkQueue(elsewhere, "q"),
+        )
         groups = Groups()
 
         async def taker(queue, arrival=anyio.lowlevel.checkpoint):
@@ -153,7 +158,7 @@ async def the_tasks_of_a_group_end_in_their_order(world):
     """Whatever becomes of their tries, and however many takers there are."""
     async with world.open() as store, world.open() as elsewhere:
         retry = Retry(attempts=3, backoff=0.02, jitter=0)
-        queue = WorkQueue(store, "q", per_group=1, retry=retry)
+        queue = WorkQueue(store, "q", groups=tenure.Groups(limit=1), retry=retry)
         other, groups = WorkQueue(elsewhere, "q", retry=retry), Groups()
         end = fails_once(("a0", "b1"), later=("a2", "b0"))
 
@@ -186,7 +191,7 @@ async def the_tasks_of_a_group_end_in_their_order(world):
 async def a_group_keeps_its_order_when_a_session_is_lost(world):
     async with world.open() as store, world.open() as elsewhere:
         link, groups = world.links[0], Groups()
-        queue, other = WorkQueue(store, "q", per_group=1), WorkQueue(elsewhere, "q")
+        queue, other = WorkQueue(store, "q", groups=tenure.Groups(limit=1)), WorkQueue(elsewhere, "q")
 
         async def loser():
             with cancellable():
@@ -221,18 +226,22 @@ async def a_group_keeps_its_order_when_a_session_is_lost(world):
 
 async def end_with_other_settings(queue, store, elsewhere):
     """Another process sets other settings, and ends the session in which `store` has set those of the queue."""
-    await elsewhere.call(SetGroups(queue.key))
+    await elsewhere.call(Configure(queue.key, "elsewhere", (("group_limit", "1"),)))
     (session,) = store.sessions
     await elsewhere.call(CloseSession(session.id))
     while session.lost is None:
         await anyio.sleep(1)
 
 
-@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
-async def settings_are_said_again_in_a_new_session(world):
-    """Another process has said something else meanwhile: it counts until then."""
+@on_a_wire("shared.WorkQueue.configure", "shared.WorkQueue.settings", "shared.WorkQueue.put")
+async def what_another_process_has_set_stays_in_a_new_session(world):
+    """The fields that are named are sent again only if they are not in the record."""
     async with world.open() as store, world.open() as elsewhere:
-        queue, other, groups = WorkQueue(store, "q", per_group=3), WorkQueue(elsewhere, "q"), Groups()
+        queue, other, groups = (
+            WorkQueue(store, "q", groups=tenure.Groups(limit=3)),
+            WorkQueue(elsewhere, "q"),
+            Groups(),
+        )
         at_work, enough = [], anyio.Event()
 
         async def taker(queue):
@@ -242,12 +251,12 @@ async def settings_are_said_again_in_a_new_session(world):
 
         async def victim():
             with cancellable():
-                await queue.groups().page()
+                await queue.settings()
             with cancellable():
                 await other.put("victim")
 
         await groups.put(queue, "a", *range(4))
-        await queue.set_groups(per_group=2)
+        await queue.configure(groups=tenure.Groups(limit=2))
         await end_with_other_settings(queue, store, elsewhere)
         async with anyio.create_task_group() as group:
             group.start_soon(victim)
@@ -255,17 +264,21 @@ async def settings_are_said_again_in_a_new_session(world):
             for _ in range(4):
                 group.start_soon(taker, other)
             await anyio.sleep(AWAY)
-            assert Counter(map(type, at_work))[int] == 2, at_work
+            assert Counter(map(type, at_work))[int] == 1, at_work
             enough.set()
         await other.purge("waiting")
         await all_is_done(other, store, elsewhere, groups=0)
 
 
 @on_a_wire("shared.WorkQueue.take")
-async def settings_are_said_again_by_the_first_take_of_a_session(world):
+async def it_stays_when_the_first_operation_of_a_session_is_a_take(world):
     """No put of the session comes before it."""
     async with world.open() as store, world.open() as elsewhere:
-        queue, other, groups = WorkQueue(store, "q", per_group=1), WorkQueue(elsewhere, "q"), Groups()
+        queue, other, groups = (
+            WorkQueue(store, "q", groups=tenure.Groups(limit=3)),
+            WorkQueue(elsewhere, "q"),
+            Groups(),
+        )
 
         async def victim():
             with cancellable():
@@ -282,13 +295,13 @@ async def settings_are_said_again_by_the_first_take_of_a_session(world):
         await all_is_done(other, store, elsewhere, done=3, groups=0)
 
 
-@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
+@on_a_wire("shared.WorkQueue.configure", "shared.WorkQueue.put")
 async def what_is_set_last_counts(world):
     """Although what was set before is said again in the session in which it was not said yet."""
     async with world.open() as store:
         link, queue, groups = world.links[0], WorkQueue(store, "q"), Groups()
         await store.session(store.ttl)
-        await queue.set_groups(per_group=1)
+        await queue.configure(groups=tenure.Groups(limit=1))
 
         async def victim():
             with cancellable():
@@ -296,7 +309,7 @@ async def what_is_set_last_counts(world):
 
         link.pause()
         async with anyio.create_task_group() as group:
-            group.start_soon(queue.set_groups)
+            group.start_soon(partial(queue.configure, groups=None))
             await anyio.sleep(1)
             group.start_soon(groups.put, queue, "a", "a0", "a1")
             group.start_soon(victim)
@@ -313,7 +326,7 @@ async def groups_have_their_shares_in_each_window(world):
     async with world.open() as store, world.open() as elsewhere:
         weights = {"a": 2.0, "b": 1.0, "": 1.0, "late": 1.0}
         retry = Retry(attempts=3, backoff=0)
-        queue = WorkQueue(store, "q", weights={"a": 2}, retry=retry)
+        queue = WorkQueue(store, "q", groups=tenure.Groups(weights={"a": 2}), retry=retry)
         other, groups = WorkQueue(elsewhere, "q"), Groups()
         end = fails_once(("a1", "a2", "b0"))
 
@@ -343,8 +356,8 @@ async def groups_have_their_shares_in_each_window(world):
 async def producers_of_a_full_group_wait_and_others_pass(world):
     async with world.open() as store, world.open() as elsewhere:
         await store.session(store.ttl)
-        queue = WorkQueue(store, "q", max_group_size=1)
-        other = WorkQueue(elsewhere, "q", max_group_size=1)
+        queue = WorkQueue(store, "q", groups=tenure.Groups(max_size=1))
+        other = WorkQueue(elsewhere, "q", groups=tenure.Groups(max_size=1))
         consumer, came, passed = Consumer(other), [], []
         await queue.put("first", group="a")
 
@@ -391,7 +404,7 @@ async def producers_of_a_full_group_wait_and_others_pass(world):
 @on_every_engine("shared.WorkQueue.put", "shared.WorkQueue.put_many", "shared.WorkQueue.statistics")
 async def a_large_portion_for_a_group_is_not_overtaken(world):
     async with world.open() as store, world.open() as elsewhere:
-        queue, other = WorkQueue(store, "q", max_group_size=2), WorkQueue(elsewhere, "q")
+        queue, other = WorkQueue(store, "q", groups=tenure.Groups(max_size=2)), WorkQueue(elsewhere, "q")
         consumer = Consumer(other)
         await queue.put("first", group="a")
 
@@ -423,10 +436,13 @@ async def a_large_portion_for_a_group_is_not_overtaken(world):
         assert order == ["first", "large0", "large1", "small"] or (world.faults and len(order) == 4), order
 
 
-@on_every_engine("shared.WorkQueue.set_groups", "shared.WorkQueue.take", "shared.WorkQueue.put")
+@on_every_engine("shared.WorkQueue.configure", "shared.WorkQueue.take", "shared.WorkQueue.put")
 async def a_raised_limit_wakes_takers_and_producers(world):
     async with world.open() as store, world.open() as elsewhere:
-        queue, other = WorkQueue(store, "q", per_group=1, max_group_size=2), WorkQueue(elsewhere, "q")
+        queue, other = (
+            WorkQueue(store, "q", groups=tenure.Groups(limit=1, max_size=2)),
+            WorkQueue(elsewhere, "q"),
+        )
         enough, at_work = anyio.Event(), []
 
         async def taker(queue):
@@ -438,7 +454,7 @@ async def a_raised_limit_wakes_takers_and_producers(world):
 
         async def victim():
             with cancellable():
-                await other.set_groups(per_group=2, max_group_size=3)
+                await other.configure(groups=tenure.Groups(limit=2, max_size=3))
             with cancellable():
                 await queue.put("victim", group="b")
 
@@ -452,7 +468,7 @@ async def a_raised_limit_wakes_takers_and_producers(world):
             await pause()
             group.start_soon(lambda: queue.put("a2", group="a"))
             await newcomer()
-            await other.set_groups()
+            await other.configure(rate=None, groups=None)
         assert set(at_work) <= {"a0", "a1", "a2", "victim"}
         await other.purge("waiting")
         statistics = (await other.verify()).statistics

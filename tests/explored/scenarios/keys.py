@@ -13,7 +13,17 @@ from explored.scenarios.losses import AWAY
 from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
-from tenure import AcquireTimeout, Item, Key, OutcomeUnknown, Retry, RetryLater, TaskCancelled, WorkQueue
+from tenure import (
+    AcquireTimeout,
+    Item,
+    Keep,
+    Key,
+    OutcomeUnknown,
+    Retry,
+    RetryLater,
+    TaskCancelled,
+    WorkQueue,
+)
 from tenure.engine import Put
 from tenure.testing import cancellable, newcomer
 
@@ -173,7 +183,7 @@ async def what_is_superseded_never_comes_after_its_successor(world):
 async def what_is_put_once_has_one_id_whoever_puts_it(world):
     """Before the task, while it is worked on, and when it has ended."""
     async with world.open() as store, world.open() as elsewhere:
-        queue, other = WorkQueue(store, "q", max_size=2), WorkQueue(elsewhere, "q", key_ttl=600)
+        queue, other = WorkQueue(store, "q", max_size=2), WorkQueue(elsewhere, "q", keep=Keep(keys=600))
         ids, windows = set(), Windows()
 
         async def producer(put, arrival=anyio.lowlevel.checkpoint):

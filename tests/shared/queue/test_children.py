@@ -12,6 +12,7 @@ import workers
 import tenure
 from tenure import (
     BatchWorker,
+    Groups,
     Item,
     Job,
     Key,
@@ -258,7 +259,7 @@ async def test_a_child_has_the_options_of_a_put(store):
 
 
 async def test_children_have_groups_of_their_own(store):
-    queue, running, most = WorkQueue(store, "jobs", per_group=1), Counter(), Counter()
+    queue, running, most = WorkQueue(store, "jobs", groups=Groups(limit=1)), Counter(), Counter()
 
     async def handler(task: tenure.Task):
         if task.payload == "parent":

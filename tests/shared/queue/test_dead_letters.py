@@ -7,7 +7,7 @@ import pytest
 from workers import work_off, working
 
 import tenure
-from tenure import BatchWorker, Dead, Job, Retry, Task, TaskRecord, Worker, WorkQueue
+from tenure import BatchWorker, Dead, Job, Keep, Retry, Task, TaskRecord, Worker, WorkQueue
 from tenure.engine import Count, Exchange, Scan
 
 FIRST = Retry(attempts=1)
@@ -152,7 +152,8 @@ async def test_batches_jobs_and_any_codec(store, virtual_clock):
         "x": 1,
         "y": 2,
     }
-    (stored,) = (await WorkQueue(store, "job.dead", keep_payloads=True).tasks("ended").page()).records
+    queue = WorkQueue(store, "job.dead", keep=Keep(payloads=True))
+    (stored,) = (await queue.tasks("ended").page()).records
     assert stored.state == "done"
 
 

@@ -7,7 +7,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, Worker, WorkQueue
+from tenure import Discard, Item, Keep, ResultUnavailable, Retry, RetryLater, Worker, WorkQueue
 from tenure.engine import Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
@@ -136,7 +136,7 @@ async def test_the_last_frames_of_a_long_traceback_are_kept(store):
 
 
 async def test_a_queue_may_keep_no_tracebacks(store):
-    queue = WorkQueue(store, "jobs", retry=NO_PAUSE, traceback=False)
+    queue = WorkQueue(store, "jobs", retry=NO_PAUSE, keep=Keep(tracebacks=False))
     task_id = await queue.put(1)
     await fail(queue, ValueError("secret"))
     record = await queue.get(task_id)
@@ -206,14 +206,17 @@ async def test_a_meta_that_will_not_do(store, meta, error, problem):
 
 
 async def test_dead_letters_stay_for_half_a_year_unless_it_is_said_otherwise(store, virtual_clock):
-    queue, ours = WorkQueue(store, "jobs", retry=Retry(attempts=1)), WorkQueue(store, "ours", dead_ttl=None)
+    queue, ours = (
+        WorkQueue(store, "jobs", retry=Retry(attempts=1)),
+        WorkQueue(store, "ours", keep=Keep(dead=None)),
+    )
     for one in (queue, ours):
         await one.put(1)
     await fail(queue, ValueError("no"))
     async with ours.take():
         pass
-    assert queue.dead_ttl == 180 * DAY
-    assert ours.dead_ttl is None
+    assert (await queue.settings()).keep.dead == 180 * DAY
+    assert (await ours.settings()).keep.dead is None
     assert len((await queue.tasks("dead").page()).records) == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import depth
@@ -15,6 +16,7 @@ from tenure import (
     AcquireTimeout,
     CursorConflict,
     EngineError,
+    Groups,
     GroupStatistics,
     Item,
     Job,
@@ -26,7 +28,7 @@ from tenure import (
     Worker,
     WorkQueue,
 )
-from tenure.engine import CloseSession, NewTask, Put, PutChildren, SetGroups
+from tenure.engine import CloseSession, Configure, NewTask, Put, PutChildren, written
 from tenure.processor import Context, Processor
 from tenure.shared.queue._groups import group_of_children
 
@@ -90,53 +92,85 @@ def items(group, number, start=0):
 
 SETTINGS = [
     ({"rate": 5}, TypeError, r"^rate must be a Limit, such as Limit\(100, per=1\), not int"),
-    ({"group_rate": (5, 1)}, TypeError, "^group_rate must be a Limit, .* not tuple"),
+    ({"groups": Groups(rate=(5, 1))}, TypeError, "^groups.rate must be a Limit, .* not tuple"),
     (
-        {"group_rate": Limit(5, unit="tokens")},
+        {"groups": Groups(rate=Limit(5, unit="tokens"))},
         ValueError,
-        "^group_rate counts tasks, and has no unit: 'tokens'",
+        "^groups.rate counts tasks, and has no unit: 'tokens'",
     ),
-    ({"per_group": 0}, ValueError, r"^per_group must be at least 1, not 0$"),
-    ({"per_group": -1}, ValueError, "^per_group must be at least 1"),
-    ({"per_group": 2**40}, ValueError, "^per_group must be at most"),
-    ({"per_group": True}, TypeError, "^per_group must be an int, not bool"),
-    ({"per_group": 1.0}, TypeError, "^per_group must be an int, not float"),
-    ({"per_group": "1"}, TypeError, "^per_group must be an int, not str"),
-    ({"max_group_size": 0}, ValueError, "^max_group_size must be at least 1"),
-    ({"max_group_size": 2**40}, ValueError, "^max_group_size must be at most"),
-    ({"max_group_size": False}, TypeError, "^max_group_size must be an int, not bool"),
-    ({"max_group_size": 1.5}, TypeError, "^max_group_size must be an int, not float"),
-    ({"weights": [("x", 1)]}, TypeError, "^weights must be a mapping of groups to numbers, not list"),
-    ({"weights": "x"}, TypeError, "^weights must be a mapping .*, not str"),
-    ({"weights": {"x": 0}}, ValueError, r"^weights\['x'\] must be at least 0.001, not 0"),
-    ({"weights": {"y": 1, "x": -1}}, ValueError, r"^weights\['x'\] must be at least 0.001"),
-    ({"weights": {"x": 1001}}, ValueError, r"^weights\['x'\] must be at most 1000"),
-    ({"weights": {"x": float("nan")}}, ValueError, r"^weights\['x'\] must be"),
-    ({"weights": {"x": float("inf")}}, ValueError, r"^weights\['x'\] must be at most"),
-    ({"weights": {"x": True}}, TypeError, r"^weights\['x'\] must be a number, not bool"),
-    ({"weights": {"x": "2"}}, TypeError, r"^weights\['x'\] must be a number, not str"),
-    ({"weights": {"x": None}}, TypeError, r"^weights\['x'\] must be a number, not NoneType"),
-    ({"weights": {5: 1}}, TypeError, "^weights: the group must be a str, not int"),
-    ({"weights": {0: 1}}, TypeError, "^weights: the group must be a str, not int"),
-    ({"weights": {b"": 1}}, TypeError, "^weights: the group must be a str, not bytes"),
-    ({"weights": {"\ud800": 1}}, ValueError, "^weights: the group must .*surrogates"),
-    ({"weights": {"\0a": 1}}, ValueError, "^weights: the group must not begin with a null character"),
-    ({"weights": {"x" * 2000: 1}}, ValueError, "^weights: the group must"),
-    ({"weights": {f"x{n}": 1 for n in range(1001)}}, ValueError, "^weights must have at most 1000 groups"),
-    ({"on_retry": "wait"}, ValueError, "^on_retry must be 'hold' or 'pass', not 'wait'"),
-    ({"on_retry": None}, ValueError, "^on_retry must be 'hold' or 'pass', not None"),
-    ({"on_retry": ["hold"]}, ValueError, "^on_retry must be 'hold' or 'pass'"),
+    ({"groups": Groups(limit=0)}, ValueError, r"^groups.limit must be at least 1, not 0$"),
+    ({"groups": Groups(limit=-1)}, ValueError, "^groups.limit must be at least 1"),
+    ({"groups": Groups(limit=2**40)}, ValueError, "^groups.limit must be at most"),
+    ({"groups": Groups(limit=True)}, TypeError, "^groups.limit must be an int, not bool"),
+    ({"groups": Groups(limit=1.0)}, TypeError, "^groups.limit must be an int, not float"),
+    ({"groups": Groups(limit="1")}, TypeError, "^groups.limit must be an int, not str"),
+    ({"groups": Groups(max_size=0)}, ValueError, "^groups.max_size must be at least 1"),
+    ({"groups": Groups(max_size=2**40)}, ValueError, "^groups.max_size must be at most"),
+    ({"groups": Groups(max_size=False)}, TypeError, "^groups.max_size must be an int, not bool"),
+    ({"groups": Groups(max_size=1.5)}, TypeError, "^groups.max_size must be an int, not float"),
+    (
+        {"groups": Groups(weights=[("x", 1)])},
+        TypeError,
+        "^groups.weights must be a mapping of groups to numbers, not list",
+    ),
+    ({"groups": Groups(weights="x")}, TypeError, "^groups.weights must be a mapping .*, not str"),
+    (
+        {"groups": Groups(weights={"x": 0})},
+        ValueError,
+        r"^groups.weights\['x'\] must be at least 0.001, not 0",
+    ),
+    (
+        {"groups": Groups(weights={"y": 1, "x": -1})},
+        ValueError,
+        r"^groups.weights\['x'\] must be at least 0.001",
+    ),
+    ({"groups": Groups(weights={"x": 1001})}, ValueError, r"^groups.weights\['x'\] must be at most 1000"),
+    ({"groups": Groups(weights={"x": float("nan")})}, ValueError, r"^groups.weights\['x'\] must be"),
+    ({"groups": Groups(weights={"x": float("inf")})}, ValueError, r"^groups.weights\['x'\] must be at most"),
+    (
+        {"groups": Groups(weights={"x": True})},
+        TypeError,
+        r"^groups.weights\['x'\] must be a number, not bool",
+    ),
+    ({"groups": Groups(weights={"x": "2"})}, TypeError, r"^groups.weights\['x'\] must be a number, not str"),
+    (
+        {"groups": Groups(weights={"x": None})},
+        TypeError,
+        r"^groups.weights\['x'\] must be a number, not NoneType",
+    ),
+    ({"groups": Groups(weights={5: 1})}, TypeError, "^groups.weights: the group must be a str, not int"),
+    ({"groups": Groups(weights={0: 1})}, TypeError, "^groups.weights: the group must be a str, not int"),
+    ({"groups": Groups(weights={b"": 1})}, TypeError, "^groups.weights: the group must be a str, not bytes"),
+    ({"groups": Groups(weights={"\ud800": 1})}, ValueError, "^groups.weights: the group must .*surrogates"),
+    (
+        {"groups": Groups(weights={"\0a": 1})},
+        ValueError,
+        "^groups.weights: the group must not begin with a null character",
+    ),
+    ({"groups": Groups(weights={"x" * 2000: 1})}, ValueError, "^groups.weights: the group must"),
+    (
+        {"groups": Groups(weights={f"x{n}": 1 for n in range(1001)})},
+        ValueError,
+        "^groups.weights must have at most 1000 groups",
+    ),
+    (
+        {"groups": Groups(on_retry="wait")},
+        ValueError,
+        "^groups.on_retry must be 'hold' or 'pass', not 'wait'",
+    ),
+    ({"groups": Groups(on_retry=None)}, ValueError, "^groups.on_retry must be 'hold' or 'pass', not None"),
+    ({"groups": Groups(on_retry=["hold"])}, ValueError, "^groups.on_retry must be 'hold' or 'pass'"),
 ]
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @pytest.mark.parametrize(("options", "error", "match"), SETTINGS)
 async def test_wrong_settings(store, options, error, match):
-    queue = WorkQueue(store, "jobs", per_group=1)
+    queue = WorkQueue(store, "jobs", groups=Groups(limit=1))
     with pytest.raises(error, match=match):
         WorkQueue(store, "jobs", **options)
     with pytest.raises(error, match=match):
-        await queue.set_groups(**options)
+        await queue.configure(**options)
     # what was said before stays in force
     await queue.put_many(items("a", 2))
     async with held(queue, 1):
@@ -222,7 +256,7 @@ async def test_a_group_of_children_is_shown_under_its_name(store, virtual_clock)
 
 
 async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", per_group=2)
+    queue = WorkQueue(store, "jobs", groups=Groups(limit=2))
     await queue.put_many([*items("a", 5), *items("b", 1), 0, 1, 2])
     async with held(queue, 6) as tasks:
         assert Counter(task.group for task in tasks) == {"a": 2, "b": 1, None: 3}
@@ -242,7 +276,7 @@ async def test_no_more_of_a_group_are_leased_than_its_limit(store, virtual_clock
 
 
 async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_group_size=2)
+    queue = WorkQueue(store, "jobs", groups=Groups(max_size=2))
     mixed = [*items("a", 5), 0, *items("b", 3), 1]
     outcomes = []
 
@@ -270,7 +304,7 @@ async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_cl
 
 
 async def test_put_many_fits_into_groups_whose_size_another_process_has_set(store, virtual_clock):
-    await WorkQueue(store, "jobs", max_group_size=2).set_groups(max_group_size=2)
+    await WorkQueue(store, "jobs", groups=Groups(max_size=2)).configure(groups=Groups(max_size=2))
     queue, outcomes = WorkQueue(store, "jobs"), []
     with pytest.raises(QueueFull):
         await queue.put_many([*items("a", 3), *items("b", 1)], cursor=("input", 9), expected=None)
@@ -293,62 +327,61 @@ async def test_put_many_fits_into_groups_whose_size_another_process_has_set(stor
 # settings
 
 
-async def test_a_description_without_settings_says_nothing(recording, open_store_on):
+async def test_a_description_without_settings_changes_nothing(recording, open_store_on):
     async with tenure.open_store(recording) as store, open_store_on() as other:
-        settled = WorkQueue(other, "jobs", per_group=1)
+        settled = WorkQueue(other, "jobs", groups=Groups(limit=1))
         await settled.put_many(items("a", 2))
         plain = WorkQueue(store, "jobs")
         await plain.put("x", group="b")
         async with held(plain, 2):
             assert await take_all(plain) == []
-        assert recording.take(SetGroups) == []
+        assert [op.changes for op in recording.take(Configure)] == [()]
 
 
-async def test_settings_are_said_once_in_a_session_and_before_anything_else(recording, virtual_clock):
+async def test_settings_are_said_once_and_before_anything_else(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=30) as store:
-        queue = WorkQueue(store, "jobs", per_group=1, weights={"a": 2}, max_group_size=7, on_retry="pass")
+        queue = WorkQueue(
+            store, "jobs", groups=Groups(limit=1, weights={"a": 2}, max_size=7, on_retry="pass")
+        )
         await queue.put_many(items("a", 3))
         await take_all(queue)
-        WorkQueue(store, "jobs", per_group=1, weights={"a": 2}, max_group_size=7, on_retry="pass")
+        WorkQueue(store, "jobs", groups=Groups(limit=1, weights={"a": 2}, max_size=7, on_retry="pass"))
         WorkQueue(store, "jobs")
         await queue.put(1)
-        sent = recording.take(SetGroups, Put)
-        said = SetGroups("tenure:queue:jobs", 1, 7, (("a", 2.0), ("\0a", 2.0)), False)
-        assert [op for op in sent if isinstance(op, SetGroups)] == [said]
-        assert sent[0] == said
-        WorkQueue(store, "jobs", per_group=2)
+        sent = recording.take(Configure, Put)
+        named = {"group_limit": 1, "weights": (("a", 2.0), ("\0a", 2.0)), "group_size": 7, "hold": False}
+        changes = tuple((name, written(name, value)) for name, value in named.items())
+        assert [op for op in sent if isinstance(op, Configure)] == [sent[0]]
+        assert sent[0] == Configure("tenure:queue:jobs", store.process, changes)
+        WorkQueue(store, "jobs", groups=Groups(limit=2))
         await queue.put(1)
-        assert recording.take(SetGroups) == [SetGroups("tenure:queue:jobs", 2)]
+        assert [op.changes for op in recording.take(Configure)] == [(("group_limit", "2"),)]
 
 
-async def test_settings_survive_an_engine_that_forgot_them(open_store_on, virtual_clock):
-    """Another process said something else meanwhile; a new session says it as its description does."""
+async def test_what_another_process_has_set_stays_in_a_new_session(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs", per_group=1), WorkQueue(b, "jobs")
+        queue, other = WorkQueue(a, "jobs", groups=Groups(limit=1)), WorkQueue(b, "jobs")
         await queue.put_many(items("a", 3))
-        await other.set_groups()
-        async with held(other, 2):
-            pass
+        await other.configure(groups=Groups(limit=2))
         (session,) = a.sessions
         await b.call(CloseSession(session.id))
         await anyio.sleep(4)
         await queue.put("x")
-        await queue.put_many(items("a", 1, 3))
-        async with held(other, 2) as tasks:
-            assert Counter(task.group for task in tasks) == {"a": 1, None: 1}
+        async with held(other, 3) as tasks:
+            assert Counter(task.group for task in tasks) == {"a": 2, None: 1}
             assert await take_all(other) == []
 
 
 async def test_settings_that_were_refused_are_logged_and_said_again(
     faulty, faulty_store, virtual_clock, caplog
 ):
-    queue = WorkQueue(faulty_store, "jobs", per_group=1)
-    faulty.refused = SetGroups
+    queue = WorkQueue(faulty_store, "jobs", groups=Groups(limit=1))
+    faulty.refused = Configure
     await queue.put_many(items("a", 3))
     assert [line.partition(" error=")[0] for line in caplog.messages] == ["queue.settings_refused queue=jobs"]
     caplog.clear()
     with pytest.raises(EngineError, match="refused"):
-        await queue.set_groups(per_group=1)
+        await queue.configure(groups=Groups(limit=1))
     faulty.refused = ()
     await queue.put(1)
     async with held(queue, 2):
@@ -358,10 +391,10 @@ async def test_settings_that_were_refused_are_logged_and_said_again(
 async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
     await faulty_store.session(faulty_store.ttl)
-    await queue.set_groups(per_group=1)
+    await queue.configure(groups=Groups(limit=1))
     faulty.pause()
     async with anyio.create_task_group() as group:
-        group.start_soon(queue.set_groups)
+        group.start_soon(partial(queue.configure, groups=None))
         await virtual_clock.settle()
         group.start_soon(queue.put_many, items("a", 2))
         await virtual_clock.settle()
@@ -371,10 +404,10 @@ async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faul
 
 
 async def test_what_was_refused_is_not_said_later(faulty, faulty_store, virtual_clock):
-    queue = WorkQueue(faulty_store, "jobs", per_group=2)
-    faulty.refused = SetGroups
+    queue = WorkQueue(faulty_store, "jobs", groups=Groups(limit=2))
+    faulty.refused = Configure
     with pytest.raises(EngineError, match="refused"):
-        await queue.set_groups(per_group=1)
+        await queue.configure(groups=Groups(limit=1))
     faulty.refused = ()
     await queue.put_many(items("a", 3))
     async with held(queue, 2):
@@ -410,7 +443,7 @@ async def test_jobs_have_groups(store):
     async def send(to):
         ran.append(to)
 
-    job = Job(WorkQueue(store, "mail", per_group=1), send)
+    job = Job(WorkQueue(store, "mail", groups=Groups(limit=1)), send)
     await job.options(group="tenant-1").put("a")
     await job.options(group="tenant-1").try_put("b")
     await job.put("c")
@@ -439,7 +472,7 @@ async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
             raise RetryLater(0.1)
         ended[task.group].append(task.payload)
 
-    options = {"per_group": 1, "weights": {"a": 2}}
+    options = {"groups": Groups(limit=1, weights={"a": 2})}
     async with Processor(store, "work", handler, queue_options=options) as processor:
         await processor.submit_many(item for n in range(6) for g in "abc" for item in items(g, 1, n))
         await processor.join()
@@ -452,7 +485,7 @@ async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
 
 async def test_a_group_starts_at_its_rate_while_others_go_on(store, virtual_clock):
     """The times at which the tasks start, with one runner for all of them."""
-    queue = WorkQueue(store, "jobs", group_rate=Limit(2, per=1, burst=1))
+    queue = WorkQueue(store, "jobs", groups=Groups(rate=Limit(2, per=1, burst=1)))
     await queue.put_many([*items("a", 3), *items("b", 2), *items(None, 2)])
     started = defaultdict(list)
     for _ in range(7):

@@ -352,6 +352,7 @@ async def test_a_producer_in_line_gets_the_room_that_the_commit_makes(store, db)
 
 async def test_put_in_refuses_as_try_put_does(store, db):
     queue = WorkQueue(store, "jobs", max_size=1, max_payload=10)
+    await queue.configure()
     with db:
         first = queue.put_in_sync(db, "a", key="k")
         with pytest.raises(DuplicateTask) as duplicate:

@@ -10,8 +10,10 @@ import pytest
 
 from tenure import (
     DuplicateTask,
+    Groups,
     Item,
     Job,
+    Keep,
     Key,
     ResultUnavailable,
     WorkQueue,
@@ -53,7 +55,7 @@ async def test_what_a_put_does_if_another_task_has_the_key(store):
 
 
 async def test_an_idempotent_put(virtual_clock, store):
-    queue = WorkQueue(store, "charge", key_ttl=60, results_ttl=5)
+    queue = WorkQueue(store, "charge", keep=Keep(keys=60, results=5))
     first = await queue.put({"amount": 3}, key=Key("req-1", "keep"))
     async with queue.take() as task:
         task.set_result("charged")
@@ -73,7 +75,7 @@ async def test_an_idempotent_put(virtual_clock, store):
 
 
 async def test_a_ttl_of_a_put_goes_before_that_of_the_queue(virtual_clock, store):
-    queue = WorkQueue(store, "q", key_ttl=60)
+    queue = WorkQueue(store, "q", keep=Keep(keys=60))
     first = await queue.put(1, key=Key("a", ttl=5))
     none = await queue.put(2, key=Key("b", ttl=0))
     for _ in range(2):
@@ -106,7 +108,7 @@ async def test_many_at_once(store):
 
 async def test_items_with_one_key_stay_in_order_where_groups_are_full(store, virtual_clock):
     """A portion that does not fit is put group by group, but the payload that comes last still counts."""
-    queue, ids, done = WorkQueue(store, "q", max_group_size=2), [], []
+    queue, ids, done = WorkQueue(store, "q", groups=Groups(max_size=2)), [], []
     await queue.put_many([Item(n, group="full") for n in range(2)])
     items = [
         *(Item("full", group="full"), Item("free", group="free")),
@@ -196,9 +198,9 @@ async def test_other_wrong_arguments(faulty_store):
     with pytest.raises(ValueError, match="no key may say 'refuse' with on_duplicate='keep'"):
         await queue.put_many([Item(1, key=Key("a", "refuse"))], on_duplicate="keep")
     for wrong in (-1, inf, nan):
-        with pytest.raises(ValueError, match="key_ttl must be"):
-            WorkQueue(faulty_store, "q", key_ttl=wrong)
-    assert WorkQueue(faulty_store, "q", key_ttl=5).key_ttl == 5
+        with pytest.raises(ValueError, match=r"keep\.keys must be"):
+            WorkQueue(faulty_store, "q", keep=Keep(keys=wrong))
+    assert (await WorkQueue(faulty_store, "q", keep=Keep(keys=5)).settings()).keep.keys == 5
     assert (await queue.statistics()).put == 0
 
 

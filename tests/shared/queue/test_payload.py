@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Item, Retry, Worker, WorkQueue
+from tenure import Item, Keep, Retry, Worker, WorkQueue
 from tenure.engines.memory import MemoryEngine
 
 
@@ -25,7 +25,7 @@ class Words:
 
 
 async def test_a_queue_may_have_a_codec_of_its_own_for_payloads(store):
-    queue = WorkQueue(store, "words", codec=Words(), keep_payloads=True)
+    queue = WorkQueue(store, "words", codec=Words(), keep=Keep(payloads=True))
     other = WorkQueue(store, "others")
     task_id = await queue.put(["a", "b"])
     await other.put({"a": 1})

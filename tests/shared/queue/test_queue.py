@@ -9,6 +9,7 @@ import pytest
 
 from tenure import (
     AcquireTimeout,
+    Keep,
     ResultUnavailable,
     Retry,
     WorkQueue,
@@ -120,7 +121,7 @@ async def test_what_cannot_be_purged(store, states):
 
 
 async def test_statistics_and_browsing(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=5, retry=Retry(attempts=1), keep_payloads=True)
+    queue = WorkQueue(store, "jobs", max_size=5, retry=Retry(attempts=1), keep=Keep(payloads=True))
     await queue.put("dead")
     await fail(queue)
     await queue.put("done")
@@ -166,7 +167,7 @@ async def test_payloads_of_ended_tasks_are_not_kept_unless_asked_for(store):
 
 async def test_repr(store):
     queue = WorkQueue(store, "jobs", max_size=5)
-    assert repr(queue) == "<WorkQueue 'jobs' max_size=5 taking=0>"
+    assert repr(queue) == "<WorkQueue 'jobs' taking=0>"
 
 
 @pytest.mark.parametrize(
@@ -178,12 +179,14 @@ async def test_repr(store):
         {"max_payload": 0},
         {"aging": 0},
         {"aging": float("inf")},
-        {"results_ttl": -1},
-        {"results_ttl": float("nan")},
+        {"keep": Keep(results=-1)},
+        {"keep": Keep(results=float("nan"))},
+        {"keep": 5},
+        {"groups": Keep()},
     ],
 )
 async def test_wrong_options(store, options):
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(options))} must be"):
+    with pytest.raises((ValueError, TypeError), match=rf"^{next(iter(options))}(\.results)? must be"):
         WorkQueue(store, "jobs", **options)
 
 

@@ -16,6 +16,8 @@ import tenure
 from tenure import (
     CursorConflict,
     DuplicateTask,
+    Groups,
+    Keep,
     PayloadTooLarge,
     Schedule,
     Worker,
@@ -258,7 +260,7 @@ async def test_in_a_full_queue_it_waits_in_line(open_store_on, virtual_clock):
 
 
 async def test_ticks_that_were_missed_may_be_more_than_the_queue_is_large(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=7, max_group_size=3)
+    queue = WorkQueue(store, "jobs", max_size=7, groups=Groups(max_size=3))
     schedule = Schedule(queue, "often", every=10, missed="all", group="g")
     await begin(schedule)
     last = (await schedule.next()).timestamp() - 10
@@ -473,7 +475,9 @@ async def test_through_the_changes_of_summer_time(virtual_clock, monkeypatch, be
     ticks = {name: [] for name in CRONS}
     async with tenure.open_store(engine, ttl=1e6) as a, tenure.open_store(engine, ttl=1e6) as b:
         schedules = [
-            Schedule(WorkQueue(store, "jobs", results_ttl=1), name, cron=CRONS[name], tz="Europe/Berlin")
+            Schedule(
+                WorkQueue(store, "jobs", keep=Keep(results=1)), name, cron=CRONS[name], tz="Europe/Berlin"
+            )
             for store in (a, b)
             for name in CRONS
         ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tenure import Item, ResourcePool, Retry, WorkQueue
+from tenure import Item, Keep, ResourcePool, Retry, WorkQueue
 from tenure.engine import TASK, Scan
 from tenure.shared import record_of
 from tenure.store import JsonCodec
@@ -33,7 +33,7 @@ def bad(request):
 
 async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
     store.codec = Raw()
-    queue = WorkQueue(store, "jobs", codec=Raw(), keep_payloads=True, retry=Retry(attempts=1))
+    queue = WorkQueue(store, "jobs", codec=Raw(), keep=Keep(payloads=True), retry=Retry(attempts=1))
     first, second, dead, waiting = await queue.put_many(
         [bad, b"2", Item(bad, priority=-1), Item(bad, priority=-2)], cursor=("read", bad)
     )
@@ -45,7 +45,7 @@ async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
         async with queue.take():
             raise KeyError
     store.codec = JsonCodec()
-    queue = WorkQueue(store, "jobs", keep_payloads=True)
+    queue = WorkQueue(store, "jobs", keep=Keep(payloads=True))
     ended = {record.id: record for record in (await queue.tasks("ended").page()).records}
     assert ended[first].undecoded == {"payload": bad, "result": bad, "progress": bad}
     assert (ended[first].payload, ended[first].result, ended[first].progress) == (None, None, None)

@@ -14,7 +14,7 @@ POISON = (
     Release("tenure:lock:x", "\ud800"),
     Move("tenure:queue:jobs", ("abc",), "cancelled"),
     Move("tenure:queue:jobs", (2**80,), "cancelled"),
-    Put("s/1", 1, "tenure:queue:jobs", (PutRequest("p", (NewTask(object()),)),), 5),
+    Put("s/1", 1, "tenure:queue:jobs", (PutRequest("p", (NewTask(object()),)),)),
 )
 
 

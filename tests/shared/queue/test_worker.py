@@ -120,7 +120,7 @@ async def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_the_worker_
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     session = await store.session(3.0)
     garbage = tenure.engine.PutRequest("stray", (tenure.engine.NewTask(b"\xff\xfe{"),))
-    await store.call(tenure.engine.Put(session.id, 10**9, queue.key, (garbage,), 100))
+    await store.call(tenure.engine.Put(session.id, 10**9, queue.key, (garbage,)))
     await queue.put("fine")
 
     async def handler(task: tenure.Task):

@@ -12,12 +12,12 @@ from tenure.arguments import LARGEST, check_name
 from tenure.cli._answer import say
 from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._errors import Interrupted, UsageError
-from tenure.cli._one_queue import of_one, queue_to_fill
+from tenure.cli._one_queue import of_one
 from tenure.cli._payload import read_payload
 from tenure.cli._with_store import with_store
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
-from tenure.shared import Key, Retry
+from tenure.shared import Key, Retry, WorkQueue
 from tenure.store import Store
 
 
@@ -66,7 +66,7 @@ def put(words: Sequence[str]) -> int:
 
 
 async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
-    queue = await queue_to_fill(store, args.name)
+    queue = WorkQueue[Any](store, args.name)
     try:
         return await queue.put(
             payload,

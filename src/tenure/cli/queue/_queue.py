@@ -16,7 +16,15 @@ from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP, TASKS
-from tenure.shared import GroupStatistics, Page, QueueFigures, QueueStatistics, TaskRecord, WorkQueue
+from tenure.shared import (
+    GroupStatistics,
+    Page,
+    QueueFigures,
+    QueueSettings,
+    QueueStatistics,
+    TaskRecord,
+    WorkQueue,
+)
 from tenure.store import Store
 
 from ._edit import edit
@@ -25,26 +33,26 @@ from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
 from ._selected import add_selection, selection_of
+from ._settings import document, set_settings, shown
 from ._signal import signal
 
 _STATES = tuple(TASKS)
 _LEAST_ERROR = 60
-_SHOWN_IN_WORDS = (
-    *("max_size", "oldest", "paused", "starts_in", "held_off", "rate", "group_rate"),
-    *("per_group", "max_group_size", "weights", "on_retry"),
-)
+_SHOWN_IN_WORDS = (*("max_size", "oldest", "paused", "starts_in", "held_off", "rate", "group_rate"),)
 
 HELP = """\
 usage: tenure queue COMMAND ...
 
   ls                      all queues, with their counts
-  show NAME               a queue, and some of its tasks
+  show NAME               a queue, its settings, and some of its tasks
   show NAME ID            one task, with its error, traceback, progress, meta and children
   follow NAME ID          a line for each change of a task, until it has ended
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
   workers NAME            the live processes that work on it, and the tasks that they have
+  set NAME --max-size N --group-limit N|none ...
+                          change settings of a queue, for all processes at once
   requeue NAME [ID...] [SELECTION] [--yes]
                           make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
@@ -119,19 +127,6 @@ def _pace(s: QueueStatistics) -> str:
     return ", ".join(parts)
 
 
-def _limits(s: QueueStatistics) -> str:
-    """The settings of the groups of a queue, but for their rate."""
-    parts = (
-        (
-            s.per_group,
-            f"{s.per_group:,} leased at a time" + (", on_retry=pass" if s.on_retry == "pass" else ""),
-        ),
-        (s.max_group_size, f"{s.max_group_size:,} unfinished"),
-        (s.weights, f"{s.weights:,} with a weight"),
-    )
-    return "; ".join(text for holds, text in parts if holds)
-
-
 def _per_second(rate: float) -> str:
     return f"{rate:.3g} a second" if rate >= 1 else f"1 in {spoken(1 / rate)}"
 
@@ -152,28 +147,33 @@ def _show(words: Sequence[str]) -> int:
     args = p.parse_intermixed_args(words)
     if check_one(args):
         return show_task(args)
-    statistics, page = with_store(args, partial(_look_into, args))
+    statistics, page, settings = with_store(args, partial(_show_all, args))
     if args.json:
-        return answer({**_described(args.name, statistics), **_page(page)})
+        its = {"settings": document(settings)}
+        return answer({**_described(args.name, statistics), **its, **_page(page)})
     rows = [
         (n, getattr(statistics, n)) for n in QueueStatistics.__dataclass_fields__ if n not in _SHOWN_IN_WORDS
     ]
     rows += [
-        ("max_size", f"{statistics.max_size:,}" if statistics.max_size else "-"),
         ("oldest", spoken(statistics.oldest) if statistics.oldest else "-"),
         ("paused", "yes" if statistics.paused else "no"),
     ]
     if pace := _pace(statistics):
         rows.append(("rate", pace))
-    if limits := _limits(statistics):
-        rows.append(("each group", limits))
     print(
         "\n".join(
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
         )
     )
+    print(f"\n{shown(settings)}")
     print(f"\n{_records(page, nothing=f'no task is {args.state}')}")
     return 0
+
+
+async def _show_all(
+    args: argparse.Namespace, store: Store
+) -> tuple[QueueStatistics, Page[TaskRecord], QueueSettings]:
+    return *await _look_into(args, store), await WorkQueue(store, args.name).settings()
 
 
 def _dead(words: Sequence[str]) -> int:
@@ -292,6 +292,7 @@ _COMMANDS: Commands = {
     "dead": _dead,
     "groups": _groups,
     "workers": _workers,
+    "set": set_settings,
     "requeue": requeue,
     "reschedule": reschedule,
     "edit": edit,

@@ -12,7 +12,7 @@ from typing import Any
 from tenure.cli._arguments import Options
 from tenure.cli._errors import UsageError
 from tenure.errors import AcquireTimeout
-from tenure.shared import Lock, Retry, WorkQueue
+from tenure.shared import Keep, Lock, Retry, WorkQueue
 from tenure.store import Store
 
 from ._plan import Plan, same_work
@@ -48,8 +48,7 @@ class Record:
             max_size=options.queue_size,
             retry=Retry(attempts=options.retries),
             max_deliveries=options.max_deliveries,
-            results_ttl=None,
-            keep_payloads=True,
+            keep=Keep(results=None, payloads=True),
         )
 
     def lock(self) -> Lock:

@@ -16,14 +16,22 @@ from tenure.arguments import LONGEST
 from tenure.cli._arguments import run_on
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
-from tenure.cli._one_queue import queue_to_fill
 from tenure.cli._parent import parent_ended
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError
 from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import BatchWorker, QueueFigures, Retry, Schedule, Worker, WorkerStatistics, WorkQueue
+from tenure.shared import (
+    BatchWorker,
+    QueueFigures,
+    QueueOptions,
+    Retry,
+    Schedule,
+    Worker,
+    WorkerStatistics,
+    WorkQueue,
+)
 from tenure.store import Store
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
@@ -266,7 +274,10 @@ class _Working:
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
-        queue = await queue_to_fill(store, options.queue, options.max_deliveries or 5)
+        named: QueueOptions = (
+            {} if options.max_deliveries is None else {"max_deliveries": options.max_deliveries}
+        )
+        queue = WorkQueue[Any](store, options.queue, **named)
         worker = self._worker = _worker_class(options)(
             queue,
             self._handler.function,

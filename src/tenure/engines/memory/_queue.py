@@ -23,7 +23,7 @@ from ._task import Task
 class Queue(rules.Queue):
     """A queue with its tasks in their orders, and its keys, cursors and records."""
 
-    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "records", "tasks")
+    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "record", "records", "tasks")
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
@@ -32,6 +32,7 @@ class Queue(rules.Queue):
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
         self.cursors: dict[str, bytes] = {}
+        self.record: dict[str, tuple[str, float, str]] = {}
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
         """Until when tasks have their keys at least, for those with a ttl."""
@@ -46,6 +47,10 @@ class Queue(rules.Queue):
     def is_used(self) -> bool:
         """True if the queue lasts, whatever the time; idle takers aside."""
         return self.is_kept or bool(self.cursors)
+
+    def forget_counts(self) -> None:
+        super().forget_counts()
+        self.record.clear()
 
     # keys
 

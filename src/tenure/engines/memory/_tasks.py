@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tenure.engine import (
     EXPIRED_TTL,
-    Exchange,
     Move,
     NewTask,
     Notice,
@@ -17,6 +16,7 @@ from tenure.engine import (
     PutRequest,
     Record,
     SessionItem,
+    Settings,
     Settle,
     Taken,
     Verdict,
@@ -174,27 +174,35 @@ class TaskRows:
             moved.append((task.id, task.group))
         return len(moved), moved if queue.groups.named else ()
 
-    def take(self, queue: Queue, session: Session, op: Exchange) -> list[Taken]:
+    def settings(self, queue: Queue) -> dict[str, tuple[str, float, str]]:
+        return dict(queue.record)
+
+    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, float, str]]) -> None:
+        queue.record.update(changes)
+
+    def take(self, queue: Queue, session: Session, want: int) -> list[Taken]:
         tasks: list[Taken] = []
-        while len(tasks) < op.want and (task := queue.pop("", self._state.now, op.aging)) is not None:
-            tasks.append(self._lease(session, task, op))
+        while (
+            len(tasks) < want and (task := queue.pop("", self._state.now, queue.settings.aging)) is not None
+        ):
+            tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, op: Exchange, turns: Sequence[Turn]) -> list[Taken]:
+    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[Taken]:
         tasks: list[Taken] = []
         for turn in turns:
             if turn.pinned_task:
                 task = queue.tasks[turn.pinned_task]
             else:
-                task = queue.pop(turn.group, self._state.now, op.aging)
+                task = queue.pop(turn.group, self._state.now, queue.settings.aging)
                 assert task is not None
-            tasks.append(self._lease(session, task, op))
+            tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def _lease(self, session: Session, task: Task, op: Exchange) -> Taken:
+    def _lease(self, session: Session, task: Task, its: Settings) -> Taken:
         task.place, task.session, task.token = LEASED, session, self._state.token()
         task.deliveries += 1
-        task.max_deliveries, task.keep, task.dead_ttl = op.max_deliveries, op.keep, op.dead_ttl
+        task.max_deliveries, task.keep, task.dead_ttl = its.max_deliveries, its.payloads, its.dead
         session.tasks[task.id] = task
         self.changed(task)
         return Taken(

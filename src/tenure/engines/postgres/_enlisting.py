@@ -31,7 +31,7 @@ _COMPLETE_ALL = (
     "CAST(:ttl AS bigint))"
 )
 _PUT = (
-    "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
+    "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), "
     "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
     "CAST(:expires AS bigint), CAST(:meta AS bytea), "
     "CAST(:group AS bytea), CAST(:about AS text), CAST(:deadline AS bigint))"
@@ -76,7 +76,6 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
     task = op.task
     return _PUT, {
         "queue": name(op.key),
-        "max_size": op.max_size,
         "payload": task.payload,
         "priority": task.priority,
         "delay": microseconds(task.delay),

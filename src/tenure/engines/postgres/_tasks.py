@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tenure.engine import (
     Accepted,
+    Configure,
+    Configured,
     Conflict,
     Count,
     Duplicate,
@@ -20,11 +22,11 @@ from tenure.engine import (
     PutAnswer,
     QueueCounts,
     Queued,
-    Rate,
     Reply,
-    SetGroups,
     SetPaused,
+    Setting,
     Taken,
+    read,
 )
 
 from ._codec import Codec, Codecs, Row, answer_of, decoded
@@ -50,7 +52,6 @@ def _put(op: Put) -> tuple[Argument, ...]:
         name(op.session),
         op.n,
         name(op.key),
-        op.max_size,
         Columns(
             "put_requests",
             (
@@ -128,10 +129,6 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
         ),
         op.want,
         op.wait,
-        microseconds(op.aging, None),
-        op.max_deliveries,
-        op.keep,
-        microseconds(op.dead_ttl, None),
     )
 
 
@@ -156,9 +153,9 @@ def _taken(row: Row) -> Taken:
 
 
 def _exchanged(rows: Sequence[Row]) -> Exchanged:
-    (_, (paused, ask_again_in), _), (_, refused, _), (_, stop, _), *tasks = rows
+    (_, (paused, ask_again_in, revision), _), (_, refused, _), (_, stop, _), *tasks = rows
     return Exchanged(
-        tuple(map(_taken, tasks)), tuple(refused), tuple(stop), bool(paused), seconds(ask_again_in)
+        tuple(map(_taken, tasks)), tuple(refused), tuple(stop), bool(paused), seconds(ask_again_in), revision
     )
 
 
@@ -178,23 +175,25 @@ def _move(op: Move) -> tuple[Value, ...]:
     )
 
 
-def _set_groups(op: SetGroups) -> tuple[Value, ...]:
-    # beyond these a sum would be refused
-    costs = {group: min(1 / weight, 1e300) for group, weight in op.weights}
+def _configure(op: Configure) -> tuple[Value, ...]:
+    changes, costs = dict(op.changes), None
+    if "weights" in changes:
+        # beyond these a sum would be refused
+        costs = {group: min(1 / weight, 1e300) for group, weight in read("weights", changes["weights"])}
     return (
         name(op.key),
-        op.per_group,
-        op.max_size,
-        Blobs(map(name, costs)),
-        Floats(costs.values()),
-        op.hold,
-        _rate(op.rate),
-        _rate(op.group_rate),
+        name(op.by),
+        Texts(changes),
+        Texts(changes.values()),
+        op.missing,
+        None if costs is None else Blobs(map(name, costs)),
+        None if costs is None else Floats(costs.values()),
     )
 
 
-def _rate(rate: Rate | None) -> Floats | None:
-    return None if rate is None else Floats((rate.every * 1e6, rate.burst))
+def _configured(rows: Sequence[Row]) -> Configured:
+    fields = [(text(it), value.decode(), seconds(n[0]), text(by)) for _, n, (it, value, by) in rows[1:]]
+    return Configured(tuple(Setting(*field) for field in fields), rows[0].n[0])
 
 
 def _counts(rows: Sequence[Row]) -> QueueCounts:
@@ -203,13 +202,13 @@ def _counts(rows: Sequence[Row]) -> QueueCounts:
 
 
 TASKS: Codecs = {
-    Put: Codec("put", _put, lambda rows: PutAnswer(tuple(map(_put_answer, rows[1:])))),
+    Put: Codec("put", _put, lambda rows: PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])),
     Leave: Codec("leave"),
     Exchange: Codec("exchange", _exchange, _exchanged),
     Progress: Codec("progress"),
     GetResult: Codec("get_result"),
     Move: Codec("move", _move),
     SetPaused: Codec("set_paused"),
-    SetGroups: Codec("set_groups", _set_groups),
+    Configure: Codec("configure", _configure, _configured),
     Count: Codec("count", answer=_counts),
 }

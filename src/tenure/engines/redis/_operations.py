@@ -10,7 +10,7 @@ from tenure import engine as e
 from ._codec import Codecs, codec
 from ._rates import refund, spend, spent
 from ._scans import PAGES, page, scan
-from ._tasks import exchange, exchanged, move, put, put_answer, put_children, set_groups
+from ._tasks import configure, configured, exchange, exchanged, move, put, put_answer, put_children
 
 _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.AddResource: ("claims add_resource", "ok"),
@@ -43,7 +43,7 @@ CODECS: Codecs = {
     **{operation: codec(*its, operation) for operation, its in _SCRIPTS.items()},
     e.Scan: codec("scan", f"{PAGES} unknown gone", e.Scan, arguments=scan, answer=page),
     e.Move: codec("records", "changed", e.Move, arguments=move),
-    e.SetGroups: codec("records", "ok", e.SetGroups, arguments=set_groups),
+    e.Configure: codec("records", "configured", e.Configure, arguments=configure, answer=configured),
     e.Refund: codec("rates", "ok gone", e.Refund, arguments=refund),
     e.Spend: codec("rates", "spent gone", e.Spend, arguments=spend, answer=spent),
     # what each lock needs, without a step in Python

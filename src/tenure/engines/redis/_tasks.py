@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from tenure.engine import (
     Accepted,
+    Configure,
+    Configured,
     Conflict,
     Duplicate,
     Exchange,
@@ -20,9 +22,10 @@ from tenure.engine import (
     PutChildren,
     Queued,
     Reply,
-    SetGroups,
+    Setting,
     Taken,
     Verdict,
+    read,
 )
 
 from ._codec import Argument, microseconds, seconds, text
@@ -58,18 +61,33 @@ def move(op: Move) -> Iterable[Argument]:
     )
 
 
-def set_groups(op: SetGroups) -> Iterator[Argument]:
+def configure(op: Configure) -> Iterator[Argument]:
     """The arguments of the operation in `records.lua`."""
-    yield from ("set_groups", op.key, op.per_group, op.max_size, int(op.hold))
-    for rate in (op.rate, op.group_rate):
-        yield from (repr(rate.every * 1e6), repr(float(rate.burst))) if rate else (0, 1)
-    for group, weight in op.weights:
-        yield from (group, repr(float(weight)))
+    weights = next((read(name, value) for name, value in op.changes[::-1] if name == "weights"), ())
+    yield from ("configure", op.key, op.by, int(op.missing), len(weights))
+    for group, weight in weights:
+        yield from (group, repr(weight))
+    for change in op.changes:
+        yield from change
+
+
+def configured(raw: Sequence[Any]) -> Configured:
+    """The answer that the operation returns."""
+    fields = zip(*[iter(raw[1])] * 4, strict=True)
+    return Configured(
+        tuple(
+            sorted(
+                (Setting(text(it), value.decode(), seconds(age), text(by)) for it, value, age, by in fields),
+                key=lambda setting: setting.name,
+            )
+        ),
+        int(raw[2]),
+    )
 
 
 def put(op: Put) -> Iterator[Argument]:
     """The arguments of `put.lua`."""
-    yield from (op.session, op.n, op.key, len(op.requests), op.max_size)
+    yield from (op.session, op.n, op.key, len(op.requests))
     for request in op.requests:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")))
         yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
@@ -119,7 +137,7 @@ def put_children(op: PutChildren) -> Iterator[Argument]:
 def put_answer(raw: Sequence[Any]) -> PutAnswer:
     """The answer that `put.lua` returns."""
     answers: list[Accepted | Conflict | Queued | Reply] = []
-    rest = iter(raw[1:])
+    rest = iter(raw[2:])
     for answer in rest:
         match answer:
             case int(count):
@@ -131,13 +149,12 @@ def put_answer(raw: Sequence[Any]) -> PutAnswer:
                 answers.append(Queued(place, seconds(ask_again_in)))
             case _:
                 answers.append(Reply(answer.decode()))
-    return PutAnswer(tuple(answers))
+    return PutAnswer(tuple(answers), int(raw[1]))
 
 
 def exchange(op: Exchange) -> Iterator[Argument]:
     """The arguments of `exchange.lua`."""
-    yield from (op.session, op.n, op.key, op.want, int(op.wait), _or_nothing(op.aging))
-    yield from (op.max_deliveries, _or_nothing(op.dead_ttl), int(op.keep))
+    yield from (op.session, op.n, op.key, op.want, int(op.wait))
     for each in op.settle:
         time = each.delay if each.verdict in _DELAYED else each.ttl
         left = -1 if time is None else microseconds(time)
@@ -156,7 +173,7 @@ def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | N
 
 def exchanged(raw: Sequence[Any]) -> Exchanged:
     """The answer that `exchange.lua` returns."""
-    _, tasks, refused, stop, paused, ask_again_in, now = raw
+    _, tasks, refused, stop, paused, ask_again_in, now, revision = raw
     now = int(now)
     return Exchanged(
         tuple(
@@ -173,4 +190,5 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
         tuple(stop),
         bool(paused),
         seconds(ask_again_in),
+        int(revision),
     )

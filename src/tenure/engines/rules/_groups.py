@@ -1,4 +1,4 @@
-"""Groups of tasks, which take turns: limits, rates, weights and tags. `SetGroups` has the rules.
+"""Groups of tasks, which take turns: limits, rates, weights and tags. `Settings` has the rules.
 
 While no group is named, there are settings only: the tasks without a group are then all there are.
 """
@@ -11,7 +11,7 @@ from heapq import heappop, heapreplace
 from math import inf
 from typing import NamedTuple, Protocol
 
-from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Rate, SetGroups
+from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Settings
 
 from ._paces import Pace, Paces, at_rate, held_off, is_held_off, possible_starts, start_after
 from ._pages import Position
@@ -169,36 +169,32 @@ class Groups(GroupSettings):
 
     @property
     def are_kept(self) -> bool:
-        """True if a group is named, or the settings differ from the defaults."""
-        return bool(self.named or self.are_set)
-
-    @property
-    def are_set(self) -> bool:
-        """True if the settings differ from the defaults."""
-        return bool(self.per_group or self.max_size or self.weights or self.every or self.group_every)
+        """True if a group is named, or the settings of groups and rates differ from the defaults."""
+        settings = self.per_group or self.max_size or self.weights or self.every or self.group_every
+        return bool(self.named or settings or not self.hold)
 
     @property
     def keep_order(self) -> bool:
         """True if a task that was tried stays ahead of its group."""
         return bool(self.per_group == 1 and self.hold)
 
-    def set(self, op: SetGroups) -> None:
-        """Have new settings."""
+    def set(self, new: Settings) -> None:
+        """Have other settings."""
         before = (self.per_group, bool(self.hold), self.group_every, self.group_burst)
         of_queue, of_groups = (self.every, self.burst), before[2:]
-        self.per_group, self.max_size, self.hold = op.per_group, op.max_size, op.hold
-        self.weights = dict(op.weights)
-        self.every, self.burst = (op.rate.every, op.rate.burst) if op.rate else (0.0, 1.0)
+        self.per_group, self.max_size, self.hold = new.group_limit, new.group_size, new.hold
+        self.weights = dict(new.weights)
+        self.every, self.burst = (new.rate.every, new.rate.burst) if new.rate else (0.0, 1.0)
         self.group_every, self.group_burst = (
-            (op.group_rate.every, op.group_rate.burst) if op.group_rate else (0.0, 1.0)
+            (new.group_rate.every, new.group_rate.burst) if new.group_rate else (0.0, 1.0)
         )
         if of_queue != (self.every, self.burst):
             times = self._repaced(of_queue, (self.every, self.burst), self.starts_at, self.paced_at)
             self.starts_at, self.paced_at = times
         if of_groups != (self.group_every, self.group_burst) and self.paces:
             for pace in self._rows.paces.each():
-                new = (self.group_every, self.group_burst)
-                times = self._repaced(of_groups, new, pace.starts_at, pace.paced_at)
+                rate = (self.group_every, self.group_burst)
+                times = self._repaced(of_groups, rate, pace.starts_at, pace.paced_at)
                 self._keep(Pace(pace.group, times[0], pace.awaited, times[1]), pace)
         self.first_old = -inf
         self._open()
@@ -247,16 +243,6 @@ class Groups(GroupSettings):
     def possible(self, count: int) -> int:
         """Return how many of `count` tasks of the queue may start now."""
         return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
-
-    @property
-    def rate(self) -> Rate | None:
-        """The rate of the queue."""
-        return Rate(self.every, self.burst) if self.every else None
-
-    @property
-    def group_rate(self) -> Rate | None:
-        """The rate of each group."""
-        return Rate(self.group_every, self.group_burst) if self.group_every else None
 
     def starts_in(self, name: str = "") -> tuple[float, float]:
         """Return the seconds until the next task of a group, or of the queue for "", may start.

@@ -52,7 +52,8 @@ class Producers:
         self._rows.expect_tasks(queue, op.requests)
         keys = Keys(state, self._rows, self._room, self._settling, queue)
         answer = PutAnswer(
-            tuple([self._put(queue, session.number, request, keys) for request in op.requests])
+            tuple([self._put(queue, session.number, request, keys) for request in op.requests]),
+            queue.revision,
         )
         self._rows.write()
         state.cache_reply(op.session, op.n, name, answer)
@@ -80,7 +81,6 @@ class Producers:
 
     def _queue(self, op: Put | PutOne) -> Queue:
         queue: Queue = self._queues.get(op.key)
-        queue.max_size = op.max_size
         self._room.admit(queue)
         return queue
 
@@ -117,7 +117,7 @@ class Producers:
     def _wait(self, queue: Queue, session: int, request: PutRequest) -> Producer | None:
         """Join a line, if the request may wait."""
         count = len(request.tasks)
-        if not request.wait or count > queue.max_size:
+        if not request.wait or count > queue.settings.max_size:
             return None
         group = queue.groups.line_of([task.group for task in request.tasks])
         if group is None:

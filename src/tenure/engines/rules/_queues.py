@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenure.engine import QueueCounts
+from tenure.engine import DEFAULTS, QueueCounts, Settings
 
 from ._groups import Groups
 from ._state import Moment
@@ -18,14 +18,14 @@ WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
 class Queue:
     """The settings and counts of a queue.
 
-    `live` tasks are unfinished, `waiting` and `delayed` as they stand in the orders; `stops` are the leased tasks that
-    do not go back; `lasting` records are kept for good. `known_due` is when the next delayed task is due, as long as
-    `due_is_known`.
+    `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
+    they stand in the orders; `stops` are the leased tasks that do not go back; `lasting` records are kept for good.
+    `known_due` is when the next delayed task is due, as long as `due_is_known`.
     """
 
     name: str
     paused: bool = False
-    max_size: int = 0
+    revision: int = 0
     live: int = 0
     waiting: int = 0
     delayed: int = 0
@@ -46,6 +46,7 @@ class Queue:
     ending: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
+    settings: Settings = field(init=False, default=DEFAULTS)
     known_due: Moment | None = field(init=False, default=None)
     due_is_known: bool = field(init=False, default=False)
 
@@ -57,13 +58,13 @@ class Queue:
     @property
     def room(self) -> int:
         """The number of tasks for which the queue has room, if no producer waits."""
-        return self.max_size - self.live - self.reserved
+        return self.settings.max_size - self.live - self.reserved
 
     @property
     def is_kept(self) -> bool:
         """True if the queue lasts; time, idle takers and the cursors of producers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
-        return bool(keeps or self.groups.are_kept)
+        return bool(keeps or self.groups.named or self.settings is not DEFAULTS)
 
     def counts(self, **measured: Any) -> QueueCounts:
         """The counts of the queue; those that are `measured` are read by each engine in its own way."""
@@ -78,15 +79,11 @@ class Queue:
             reserved=self.reserved,
             producers=self.producers + groups.producers,
             paused=bool(self.paused),
-            max_size=self.max_size if self.put else 0,
+            max_size=self.settings.max_size,
             group_counter=groups.unfinished,
             **dict(zip(("starts_in", "held_off"), groups.starts_in(), strict=True)),
-            rate=groups.rate,
-            group_rate=groups.group_rate,
-            per_group=groups.per_group,
-            max_group_size=groups.max_size,
-            weights=len(groups.weights),
-            hold=bool(groups.hold or not groups.are_set),
+            rate=self.settings.rate,
+            group_rate=self.settings.group_rate,
             **measured,
         )
 
@@ -95,8 +92,10 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self) -> None:
-        """Reset the counts, as an unused queue has them."""
-        self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
+        """Reset the counts and the record, as an unused queue has them: nothing in it differs from the defaults."""
+        self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = (
+            self.revision
+        ) = 0
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
         """A new task of a group enters an order; return its place."""

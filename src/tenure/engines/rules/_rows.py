@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import Exchange, Move, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
+from tenure.engine import Move, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
 
 from ._groups import Turn
 from ._pages import Position
@@ -72,6 +72,16 @@ class TaskRows(Protocol):
 
     def write(self) -> None:
         """Store what was changed."""
+        ...
+
+    # settings
+
+    def settings(self, queue: Any, /) -> dict[str, tuple[str, Moment, str]]:
+        """The record of a queue: of each field its value as text, since when it has had it, and who set it."""
+        ...
+
+    def set_settings(self, queue: Any, changes: Mapping[str, tuple[str, Moment, str]], /) -> None:
+        """Store fields of the record."""
         ...
 
     # new tasks
@@ -149,11 +159,11 @@ class TaskRows(Protocol):
         """Delayed tasks that are due are waiting now: how many; where groups are named, also their ids and groups."""
         ...
 
-    def take(self, queue: Any, session: Any, op: Exchange, /) -> Sequence[Taken]:
-        """Lease the next tasks without a group."""
+    def take(self, queue: Any, session: Any, want: int, /) -> Sequence[Taken]:
+        """Lease the next tasks without a group, at most so many."""
         ...
 
-    def take_turns(self, queue: Any, session: Any, op: Exchange, turns: Sequence[Turn], /) -> Sequence[Taken]:
+    def take_turns(self, queue: Any, session: Any, turns: Sequence[Turn], /) -> Sequence[Taken]:
         """Lease a task for each of these turns of groups."""
         ...
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tenure.engine import (
+    DEFAULT_TEXTS,
     KEYED_TASK,
     Complete,
     CompleteAll,
+    Configure,
+    Configured,
     Exchange,
     Exchanged,
     GetResult,
@@ -19,11 +23,12 @@ from tenure.engine import (
     Record,
     Reply,
     Scan,
-    SetGroups,
     SetPaused,
+    Setting,
     Taken,
     TaskPage,
     Unfinished,
+    settings_of,
 )
 
 from ._pages import page_of, place_in
@@ -70,15 +75,15 @@ class Tasks:
         if queue.delayed:
             self._promote(queue)
         if queue.groups.is_paced:
-            tasks, newly_takeable = self._take_at_pace(queue, session, op, takeable)
+            tasks, newly_takeable = self._take_at_pace(queue, session, op.want, takeable)
         else:
-            tasks = self._take(queue, session, op)
+            tasks = self._take(queue, session, op.want)
             newly_takeable = queue.takeable - takeable
         takers.register(queue, session, op.want - len(tasks) if op.wait else 0)
         takers.offer(queue, newly_takeable)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
-        answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again)
+        answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again, queue.revision)
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -93,18 +98,18 @@ class Tasks:
             for task, group in in_groups:
                 queue.groups.add(group, task)
 
-    def _take(self, queue: Queue, session: Session, op: Exchange) -> Sequence[Taken]:
-        if queue.paused or not queue.waiting or op.want <= 0:
+    def _take(self, queue: Queue, session: Session, want: int) -> Sequence[Taken]:
+        if queue.paused or not queue.waiting or want <= 0:
             return ()
         if queue.groups.named:
-            tasks = self._rows.take_turns(queue, session, op, queue.groups.take(op.want))
+            tasks = self._rows.take_turns(queue, session, queue.groups.take(want))
         else:
-            tasks = self._rows.take(queue, session, op)
+            tasks = self._rows.take(queue, session, want)
         queue.waiting -= len(tasks)
         return tasks
 
     def _take_at_pace(
-        self, queue: Queue, session: Session, op: Exchange, takeable: int
+        self, queue: Queue, session: Session, want: int, takeable: int
     ) -> tuple[Sequence[Taken], int]:
         """Take what may start now of a queue that has a rate or a pace, or whose groups have.
 
@@ -114,8 +119,8 @@ class Tasks:
         was_open = groups.open
         groups.pass_time()
         if groups.open is not None:
-            op = replace(op, want=groups.possible(op.want))
-        tasks = self._take(queue, session, op)
+            want = groups.possible(want)
+        tasks = self._take(queue, session, want)
         if tasks:
             groups.start(len(tasks))
             seconds = max(groups.every * groups.burst, groups.group_every * groups.group_burst)
@@ -228,14 +233,35 @@ class Tasks:
         self._takers.offer_sooner(queue, due)
         return Reply.OK
 
-    def set_groups(self, op: SetGroups) -> Reply:
-        queue: Queue = self._queues.get(op.key)
+    def configure(self, op: Configure) -> Configured:
+        if not op.changes and self._queues.find(op.key) is None:
+            return Configured((), 0)
+        state, queue = self._state, self._queues.get(op.key)
+        record = self._rows.settings(queue)
+        changes: dict[str, tuple[str, Any, str]] = {}
+        for name, text in op.changes:
+            known = record.get(name)
+            if text != (known[0] if known else DEFAULT_TEXTS[name]) and not (known and op.missing):
+                changes[name] = text, state.moment, op.by
+        if changes:
+            record = record | changes
+            self._rows.set_settings(queue, changes)
+            queue.revision = state.token()
+            self._have(queue, {name: text for name, (text, *_) in record.items()})
+        fields = [
+            Setting(n, text, state.seconds_since(at), by) for n, (text, at, by) in sorted(record.items())
+        ]
+        return Configured(tuple(fields), queue.revision)
+
+    def _have(self, queue: Queue, texts: Mapping[str, str]) -> None:
+        """The queue has other settings."""
         due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
-        queue.groups.set(op)
+        queue.settings = settings_of(texts.items())
+        queue.groups.set(queue.settings)
         self._room.make_room_in_groups(queue)
+        self._room.admit(queue)
         self._offer_newly_takeable(queue, takeable, was_open)
         self._takers.offer_sooner(queue, due)
-        return Reply.OK
 
     def _offer_newly_takeable(self, queue: Queue, takeable: int, was_open: int | None) -> None:
         """Hint the takers that are needed for the tasks that can be taken now, and could not be before."""

@@ -33,6 +33,8 @@ class Queue(rules.Queue):
         self.stored: tuple[Any, ...] = (queue, look_at, has_groups, *row)
         self.group_rows = GroupRows(state, queue)
         self.groups = self.group_rows.read() if has_groups else Groups(self.group_rows)
+        if self.revision:
+            self.settings = state.settings(queue, self.revision)
 
 
 class Queues:
@@ -58,6 +60,8 @@ class Queues:
                 if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):
                     del self._queues[queue.name]
                     self._state.run(QUEUES.delete, id=queue.id)
+                    if queue.revision:
+                        self._state.run(QUEUES.forget_settings, queue=queue.id)
                     continue
                 queue.look_at = self._state.moment
             if queue.look_at is None and queue.keep_until > self._state.moment and self.is_idle(queue):
@@ -89,7 +93,9 @@ class Queues:
             if row is None:
                 return None
             queue = self._queues[name] = Queue(self._state, *row)
-        if queue.put and queue.keep_until <= self._state.moment and self.is_idle(queue):
+        if (queue.put or queue.revision) and queue.keep_until <= self._state.moment and self.is_idle(queue):
+            if queue.revision:
+                self._state.run(QUEUES.forget_settings, queue=queue.id)
             queue.forget_counts()
         return queue
 

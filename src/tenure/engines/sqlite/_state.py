@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import SWEEP_PAUSE, Hint, Notice, Reply
+from tenure.engine import DEFAULTS, SWEEP_PAUSE, Hint, Notice, Reply, Settings, settings_of
 from tenure.engines.rules import Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
 from ._session import Session
-from ._sql import SESSIONS, repeated
+from ._sql import QUEUES, SESSIONS, repeated
 from ._tables import SqliteTable
 
 _MOST = 64
@@ -79,6 +79,15 @@ class State:
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
+        self._settings: dict[int, tuple[int, Settings]] = {}
+
+    def settings(self, queue: int, revision: int) -> Settings:
+        """The settings of a queue, as another transaction has left them."""
+        known, settings = self._settings.get(queue, (0, DEFAULTS))
+        if known != revision:
+            settings = settings_of([row[:2] for row in self.all(QUEUES.settings, queue=queue)])
+            self._settings[queue] = revision, settings
+        return settings
 
     # the transaction
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from tenure.engine import Exchange, Outcome, Record, SessionItem, Settle, Taken, Verdict
+from tenure.engine import Outcome, Record, SessionItem, Settle, Taken, Verdict
 from tenure.engines.rules import FAMILIES, Position, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
@@ -19,7 +19,7 @@ from ._new_tasks import NewTasks
 from ._queue import Queue, Queues
 from ._records import ended_record, seconds_left, unfinished_record
 from ._session import Session
-from ._sql import TASKS
+from ._sql import QUEUES, TASKS
 from ._state import State
 
 _PAGE = 64
@@ -48,6 +48,15 @@ class TaskRows(NewTasks, Keys, Endings):
         assert found is not None
         return found
 
+    # settings
+
+    def settings(self, queue: Queue) -> dict[str, tuple[str, int, str]]:
+        return {name: (value, *row) for name, value, *row in self._state.all(QUEUES.settings, queue=queue.id)}
+
+    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, int, str]]) -> None:
+        for name, (value, since, by) in changes.items():
+            self._state.run(QUEUES.set_setting, queue=queue.id, name=name, value=value, since=since, by=by)
+
     # orders
 
     def next_due(self, queue: Queue) -> int | None:
@@ -62,20 +71,21 @@ class TaskRows(NewTasks, Keys, Endings):
         moved = state.run(TASKS.promote, queue=queue.id, now=state.moment, count=count).rowcount
         return moved, in_groups.items()
 
-    def take(self, queue: Queue, session: Session, op: Exchange) -> list[Taken]:
+    def take(self, queue: Queue, session: Session, want: int) -> list[Taken]:
         tasks: list[Taken] = []
-        if op.aging is not None:
-            before = self._state.moment - micros(op.aging)
-            found = self._state.one(TASKS.first_by_age, queue=queue.id, count=op.want, before=before)
-            tasks += self._lease(session, op, found)
-        if len(tasks) < min(op.want, queue.waiting):
-            found = self._state.one(TASKS.first_by_priority, queue=queue.id, count=op.want - len(tasks))
-            tasks += self._lease(session, op, found)
+        if (aging := queue.settings.aging) is not None:
+            before = self._state.moment - micros(aging)
+            found = self._state.one(TASKS.first_by_age, queue=queue.id, count=want, before=before)
+            tasks += self._lease(queue, session, found)
+        if len(tasks) < min(want, queue.waiting):
+            found = self._state.one(TASKS.first_by_priority, queue=queue.id, count=want - len(tasks))
+            tasks += self._lease(queue, session, found)
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, op: Exchange, turns: Sequence[Turn]) -> list[Taken]:
+    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[Taken]:
         count = Counter([turn.group for turn in turns])
-        before = None if op.aging is None else self._state.moment - micros(op.aging)
+        aging = queue.settings.aging
+        before = None if aging is None else self._state.moment - micros(aging)
         next_in: dict[str, Iterator[int]] = {}
         ids: list[int] = []
         for turn in turns:
@@ -88,7 +98,7 @@ class TaskRows(NewTasks, Keys, Endings):
                     next_in[turn.group] = self._next_in(queue, turn.group, count[turn.group], before)
                 ids.append(next(next_in[turn.group]))
         found = self._state.one(TASKS.these, ids=str(ids))
-        return self._lease(session, op, found, [turn.group for turn in turns])
+        return self._lease(queue, session, found, [turn.group for turn in turns])
 
     def _next_in(self, queue: Queue, group: str, count: int, before: int | None) -> Iterator[int]:
         """The next tasks of a group: those that have been ready for long, and then the others by priority."""
@@ -102,7 +112,7 @@ class TaskRows(NewTasks, Keys, Endings):
         return (row[0] for row in rows)
 
     def _lease(
-        self, session: Session, op: Exchange, found: Any, groups: Iterable[str] = repeat("")
+        self, queue: Queue, session: Session, found: Any, groups: Iterable[str] = repeat("")
     ) -> list[Taken]:
         rows = json.loads(found[0])
         if not rows:
@@ -124,7 +134,7 @@ class TaskRows(NewTasks, Keys, Endings):
                 meta = parts[at : (at := at + of_meta)]
                 left = seconds_left(state, *deadline) if deadline else None
             waited = seconds(state.moment - ready_at)
-            entries = state.table(FAMILIES).get(op.key, task).total if kin else 0
+            entries = state.table(FAMILIES).get(queue.name, task).total if kin else 0
             notes = (progress, failure, meta, group, entries, left)
             ids.append(task)
             tasks.append(
@@ -135,9 +145,9 @@ class TaskRows(NewTasks, Keys, Endings):
             ids=str(ids),
             session=session.number,
             token=tasks[0].token,
-            max_deliveries=op.max_deliveries,
-            keep=op.keep,
-            dead_ttl=op.dead_ttl,
+            max_deliveries=queue.settings.max_deliveries,
+            keep=queue.settings.payloads,
+            dead_ttl=queue.settings.dead,
         )
         state.changed(ids)
         return tasks

@@ -6,9 +6,9 @@ from tenure.engine import Hint, Notice, SessionItem
 from tenure.store import Session, Store, give_back_of
 
 from ._following import Feed
-from ._groups import GroupSettings
 from ._puts import Producers
 from ._results import Watchers
+from ._settings import QueueRecord, deliveries_of
 from ._takes import Takers
 
 
@@ -16,11 +16,15 @@ class QueueClient:
     """The parts that all descriptions of one queue in this process share; each user of the queue keeps the client."""
 
     def __init__(self, store: Store, key: str) -> None:
-        self.groups = GroupSettings(store, key)
-        self.producers = Producers(store, key, self.groups)
+        self.record = QueueRecord(store, key)
+        self.producers = Producers(store, key, self.record)
         # what the engine has offered to takers that have left since has to be given back: they keep the listener
-        self.takers = Takers(store, key, self, self.groups)
+        self.takers = Takers(store, key, self, self.record)
+        self.record.on_change = self._on_change
         self.watchers = Watchers(store, key)
+
+    def _on_change(self) -> None:
+        self.takers.suspects.limit(deliveries_of(self.record.current))
 
     def on_hint(self, hint: Hint) -> None:
         match hint.news:

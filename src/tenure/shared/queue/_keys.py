@@ -43,11 +43,6 @@ class Key:
             raise ValueError(f"within needs on_duplicate='replace', not {self.on_duplicate!r}")
 
 
-def check_key_ttl(key_ttl: float | None) -> float | None:
-    """Raises `TypeError`, `ValueError`."""
-    return None if key_ttl is None else check_seconds("key_ttl", key_ttl)
-
-
 def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
     """Raises `ValueError` for any other word."""
     for word in _WORDS:

@@ -9,7 +9,7 @@ from time import time
 from typing import Any, Protocol, TypeVar, cast
 
 from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_seconds, check_timeout
-from tenure.engine import NewTask, OnDuplicate
+from tenure.engine import NewTask, OnDuplicate, Settings
 from tenure.store import Codec
 
 from ._groups import check_group
@@ -40,7 +40,9 @@ class Encoding(Protocol[T]):
     key: str
     codec: Codec[T]
     max_payload: int
-    key_ttl: float | None
+
+    @property
+    def record(self) -> Settings: ...
 
 
 def new_task(
@@ -75,7 +77,7 @@ def new_task(
     if key is not None:
         key = key if isinstance(key, Key) else Key(key, on_duplicate)
         text, on_duplicate = key.text, key.on_duplicate
-        key_ttl = queue.key_ttl if key.ttl is None else cast("float", key.ttl)
+        key_ttl = queue.record.keys if key.ttl is None else cast("float", key.ttl)
         within = cast("float | None", key.within)
         if within is not None and within < seconds:
             raise ValueError(

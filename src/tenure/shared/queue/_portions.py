@@ -33,7 +33,7 @@ async def put_portions(
 
     Cancellation: portions that were put stay.
     """
-    most = min(CAP, producers.max_size)
+    most = min(CAP, producers.record.current.max_size)
     # which tasks are put together; without any, a cursor is still stored
     portions = deque(
         list(range(start, min(start + most, len(tasks)))) for start in range(0, max(1, len(tasks)), most)

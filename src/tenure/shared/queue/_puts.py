@@ -13,9 +13,9 @@ from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.store import Batcher, Held, Session, Store, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
-from ._groups import GroupSettings
 from ._new_task import DatedTask
 from ._ring import Watch, at_work
+from ._settings import QueueRecord
 
 _MOST_BYTES = 4 * 2**20
 
@@ -50,9 +50,8 @@ class _Request(Held):
 class Producers:
     """The puts of this process into one queue."""
 
-    def __init__(self, store: Store, key: str, groups: GroupSettings) -> None:
-        self.max_size = 0
-        self._groups = groups
+    def __init__(self, store: Store, key: str, record: QueueRecord) -> None:
+        self.record = record
         self._store = store
         self._key = key
         self._line: Line[_Request, Accepted | Conflict] = Line(self._left)
@@ -111,24 +110,23 @@ class Producers:
                 size += request.size
         if not self._sent:
             return None
-        if self._groups.sent_in is not session:
-            self._groups.send(session)
+        record = self.record
+        if record.sent_in is not session or record.pending:
+            record.send(session)
         return Put(
-            session.id,
-            n,
-            self._key,
-            tuple([r.sent_now() if r.dated else r.request for r in self._sent]),
-            self.max_size,
+            session.id, n, self._key, tuple([r.sent_now() if r.dated else r.request for r in self._sent])
         )
 
     def on_answer(self, session: Session, answer: Any) -> None:
         sent, self._sent = self._sent, []
+        if answer.revision != self.record.revision:
+            self.record.seen(answer.revision)
         for request, reply in zip(sent, answer.answers, strict=True):
             if isinstance(reply, Accepted | Conflict):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
                 group = next((task.group for task in request.request.tasks if task.group), None)
-                self._line.fail(request.waiter, QueueFull(self._key, self.max_size, group))
+                self._line.fail(request.waiter, QueueFull(self._key, self.record.current.max_size, group))
             elif not request.waiter.waiting:
                 self._withdraw(request.request.producer)
             elif request.room or session.lost is not None:

@@ -14,11 +14,9 @@ from tenure.arguments import (
     LARGEST,
     Seconds,
     check_count,
-    check_flag,
     check_name,
     check_seconds,
     check_task_id,
-    check_timeout,
     shows_options,
 )
 from tenure.dbapi import run_enlisted, run_enlisted_sync
@@ -37,16 +35,16 @@ from tenure.engine import (
     NewTask,
     OnDuplicate,
     PutOne,
+    QueueCounts,
     Record,
     Reply,
     Scan,
     SetEntry,
-    SetGroups,
     SetPaused,
+    Settings,
     TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.limits import Limit
 from tenure.shared._listing import Listing, Page, listing
 from tenure.store import Codec, Store, check_codec, decoded, read_counts, read_pages
 from tenure.waiting import checkpoint
@@ -61,13 +59,11 @@ from ._family import SIGNAL
 from ._following import TaskChanges
 from ._groups import (
     GroupStatistics,
-    OnRetry,
     check_group,
     group_of_children,
     group_statistics,
-    settings,
 )
-from ._keys import Key, check_key_ttl, check_on_duplicate
+from ._keys import Key, check_on_duplicate
 from ._new_task import new_task, task_of
 from ._options import Item, PutOptions
 from ._payload import P, encode
@@ -84,6 +80,7 @@ from ._records import (
 from ._retry import Retry, check_retry
 from ._schedules import Schedules
 from ._selecting import ENDED, Parts, Selection, check_where, move_selected, parts_of, read_parts
+from ._settings import QueueOptions, QueueSettings, changes_of, shown
 from ._takes import Takers
 from ._task import TakeBlock, Task
 
@@ -101,105 +98,70 @@ def check_queue(queue: object) -> None:
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
-def queue_of(store: Store, name: str, max_size: int) -> WorkQueue[Any]:
-    """The queue as this process describes it; a new description, of this size, if there is none. For tools.
-
-    A second description would replace the options of the first one.
-    """
+def queue_of(store: Store, name: str) -> WorkQueue[Any]:
+    """The queue as this process describes it; a new description if there is none. For tools."""
     client = store.listen(key := store.key("queue", name), lambda: QueueClient(store, key))
     user = client.takers.user()
-    return (
-        cast("WorkQueue[Any]", user)
-        if isinstance(user, WorkQueue)
-        else WorkQueue(store, name, max_size=max_size)
-    )
+    return cast("WorkQueue[Any]", user) if isinstance(user, WorkQueue) else WorkQueue(store, name)
 
 
 class WorkQueue(Target[P], Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
-    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
-    `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
-    `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
-    kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
-    takers that died, at last to a taker without other tasks. Results are kept for `results_ttl` seconds (None: for
-    good, as with `dead_ttl`), payloads of ended tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No
-    payload or result may have more than `max_payload` bytes. The record of a failed try has its traceback, without the
-    values of variables; with `traceback=False`, it has not.
+    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served. Tasks
+    with a `group` ("tenant-42", an account) take turns with other groups by weight; priority orders within a group.
+    A failed task is tried again by `retry`, then kept as a dead letter. No payload or result may have more than
+    `max_payload` bytes.
 
-    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
-    1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
-    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: a task that
-    failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
-    group. Tasks without a group are one more group, without limits.
+    The settings are one record, kept with the queue:
 
-    `rate` limits how many tasks of the queue start, `group_rate` how many of each group, as `Limit(100, per=60)`: a
-    group whose time has not come is not taken from, as if it had no task. These settings belong to the queue: those
-    sent last apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups`
-    changes them.
+    | setting | default | meaning |
+    |---|---|---|
+    | `max_size` | 10,000 | the most unfinished tasks; producers beyond that wait in line |
+    | `aging` | None | a task that has been ready for longer than so many seconds precedes all that have not |
+    | `max_deliveries` | 5 | a task delivered so often to takers that died, at last alone, is dead |
+    | `rate` | None | how many tasks of the queue start, as `Limit(100, per=60)` |
+    | `keep` | `Keep()` | how long results, dead letters and keys are kept, and what of them |
+    | `groups` | `Groups()` | how groups are limited and take turns |
+
+    The first operation sends the fields that are named here. For each field, the value that was sent last holds in all
+    processes at once; what nobody has named is the default. Name the default, or None, to lift a limit. A process whose
+    value is replaced logs a warning once. `configure` changes fields, and `settings` returns all.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
-
-    Descriptions of one queue in one process should agree: the newest counts.
 
     Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
     as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
     the turns of groups by self-clocked fair queueing (Golestani, 1994).
     """
 
+    @shows_options(QueueOptions)
     def __init__(
         self,
         store: Store,
         name: str,
         *,
         codec: Codec[P] | None = None,
-        max_size: int = 10_000,
-        aging: float | None = None,
         retry: Retry | None = None,
-        max_deliveries: int = 5,
-        results_ttl: float | None = 3600.0,
-        dead_ttl: float | None = 180 * 86400.0,
-        key_ttl: float | None = None,
         max_payload: int = MEBIBYTE,
-        keep_payloads: bool = False,
-        traceback: bool = True,
-        per_group: int | None = None,
-        weights: Mapping[str, float] | None = None,
-        max_group_size: int | None = None,
-        on_retry: OnRetry = "hold",
-        rate: Limit | None = None,
-        group_rate: Limit | None = None,
+        **settings: Unpack[QueueOptions],
     ) -> None:
         self.name = name
         self.store = store
         self.key: str = Store.key(store, "queue", name)
         self.codec: Codec[P] = check_codec(codec) or store.codec
         self.retry: Retry = check_retry(retry) or Retry()
-        self.max_size: int = check_count("max_size", max_size)
         self.max_payload: int = check_count("max_payload", max_payload)
-        self.results_ttl: float | None = check_timeout("results_ttl", results_ttl, least=None)
-        self.dead_ttl: float | None = check_timeout("dead_ttl", dead_ttl, least=None)
-        self.key_ttl: float | None = check_key_ttl(key_ttl)
-        self.traceback: bool = check_flag("traceback", traceback)
-        keep_payloads = check_flag("keep_payloads", keep_payloads)
-        max_deliveries = check_count("max_deliveries", max_deliveries)
-        aging = check_timeout("aging", aging, least=None)
+        changes = changes_of(settings)
         self._client = client = store.listen(self.key, lambda: QueueClient(store, self.key))
         self.takers: Takers = client.takers
-        client.producers.max_size = self.max_size
-        client.takers.aging = aging
-        client.takers.suspects.limit(max_deliveries)
-        client.takers.keep = keep_payloads
-        client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)
-        client.groups.change(
-            settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
-        )
+        client.record.name(changes)
 
     def __repr__(self) -> str:
-        return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
+        return f"<WorkQueue {self.name!r} taking={len(self.takers)}>"
 
     # putting
 
@@ -341,14 +303,12 @@ class WorkQueue(Target[P], Generic[P]):
     def _put_joining(
         self, task: NewTask
     ) -> tuple[Enlistment[int | Duplicate | Reply], Callable[[int | Duplicate | Reply], int]]:
-        max_size = self._client.producers.max_size
-
         def judge(answer: int | Duplicate | Reply) -> int:
             if isinstance(answer, Reply):
-                raise QueueFull(self.key, max_size, task.group or None)
+                raise QueueFull(self.key, self.record.max_size, task.group or None)
             return self._id(task, answer)
 
-        return self.store.enlist(PutOne(self.key, task, max_size)), judge
+        return self.store.enlist(PutOne(self.key, task)), judge
 
     async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
@@ -561,14 +521,16 @@ class WorkQueue(Target[P], Generic[P]):
             if where is not None or dry_run is not False or limit is not None:
                 raise TypeError("cancel takes a task_id alone, or a state")
             task_id = check_task_id("task_id", task_id)
-            return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
+            return (
+                await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.record.results))
+            ).count > 0
         if task_id != 0:
             raise TypeError("cancel takes a task_id or a state, not both")
         if state not in _UNFINISHED:
             raise ValueError(f"state must be one of {', '.join(_UNFINISHED)}, not {state!r}")
         return await move_selected(
             *(self.store, self.key, (state,), "cancelled", where),
-            ttl=self.results_ttl,
+            ttl=self.record.results,
             most=limit,
             dry_run=dry_run,
         )
@@ -584,7 +546,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
-        return statistics_of(await read_counts(self.store, self.key))
+        return statistics_of(await self._counts())
 
     async def workers(self) -> list[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
@@ -601,25 +563,18 @@ class WorkQueue(Target[P], Generic[P]):
         """
         return listing(self.store, Scan(GROUPS, self.key), group_statistics)
 
-    async def set_groups(
-        self,
-        *,
-        per_group: int | None = None,
-        weights: Mapping[str, float] | None = None,
-        max_group_size: int | None = None,
-        on_retry: OnRetry = "hold",
-        rate: Limit | None = None,
-        group_rate: Limit | None = None,
-    ) -> None:
-        """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
+    async def settings(self) -> QueueSettings:
+        """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
+        return shown(await self._client.record.configure({}))
 
-        They are options of `WorkQueue(...)`; without any, `set_groups()` lifts all limits, also those that an earlier
-        release of the program has set. Another rate counts at once. Raises `StoreClosed`, `EngineError`.
-        Cancellation: it may or may not be applied, or only in the next session.
+    @shows_options(QueueOptions)
+    async def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
+        """Change the settings that are named, for all processes at once, and return all; the others stay.
+
+        Naming the default, or None, lifts a limit. Raises `StoreClosed`, `EngineError`, `ValueError`, `TypeError`.
+        Cancellation: it may or may not be applied.
         """
-        new = settings(self.key, per_group, weights, max_group_size, on_retry, rate, group_rate)
-        new = new or SetGroups(self.key)
-        await self._client.groups.send_now(new)
+        return shown(await self._client.record.configure(changes_of(settings)))
 
     async def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
@@ -637,7 +592,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
-        counts = await read_counts(self.store, self.key)
+        counts = await self._counts()
         return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
@@ -645,8 +600,8 @@ class WorkQueue(Target[P], Generic[P]):
 
         The queue may be in use: only numbers that the engine read in one step are compared.
         """
-        counted = statistics_of(await read_counts(self.store, self.key))
-        return audit_of(counted, await read_counts(self.store, self.key, recount=True))
+        counted = statistics_of(await self._counts())
+        return audit_of(counted, await self._counts(recount=True))
 
     def tasks(
         self, state: str | None = None, *, where: Selection | None = None, limit: int | None = None
@@ -733,6 +688,13 @@ class WorkQueue(Target[P], Generic[P]):
         """
         await self.store.call(SetPaused(self.key, paused=False))
 
+    # for tasks
+
+    @property
+    def record(self) -> Settings:
+        """The settings as this process knows them. For new tasks alone."""
+        return self._client.record.current
+
     # for the children of tasks
 
     @property
@@ -762,6 +724,11 @@ class WorkQueue(Target[P], Generic[P]):
         return total
 
     async def _move(self, operation: Move) -> MovedCount:
+        self._client.record.announce()
         moved = await self.store.call(operation)
         assert isinstance(moved, MovedCount)
         return moved
+
+    async def _counts(self, *, recount: bool = False) -> QueueCounts:
+        self._client.record.announce()
+        return await read_counts(self.store, self.key, recount=recount)

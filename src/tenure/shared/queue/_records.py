@@ -11,7 +11,7 @@ from tenure.store import Codec, JsonCodec, Store, decoded
 
 from ._child_records import ChildRecord, queue_in
 from ._failures import read
-from ._groups import OnRetry, shown_group
+from ._groups import shown_group
 from ._own_options import parted
 from ._payload import P, P_co
 from ._reports import report_in
@@ -29,11 +29,10 @@ class QueueStatistics:
     put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired + discarded + purged. A
     task that was replaced was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait
     for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how many groups have
-    an unfinished task. `max_size` is the limit that the last put has set, 0 if there was no put. `starts_in` is how
+    an unfinished task. `max_size` is the limit of the queue. `starts_in` is how
     many seconds remain until the next task of the queue may start, by its rate or since it is held off; `held_off`
     is the same if the queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of each
-    group, in tasks a second (0: none). `per_group`, `max_group_size` (0: no limit), `on_retry` and `weights` are
-    the settings of its groups that are in force; of the weights, how many there are.
+    group, in tasks a second (0: none).
     """
 
     put: int
@@ -58,10 +57,6 @@ class QueueStatistics:
     rate: float = 0.0
     group_rate: float = 0.0
     held_off: float = 0.0
-    per_group: int = 0
-    max_group_size: int = 0
-    weights: int = 0
-    on_retry: OnRetry = "hold"
 
     @property
     def unfinished(self) -> int:
@@ -137,11 +132,7 @@ class TaskRecord(Generic[P_co]):
 
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
     """The engine's counts of a queue, for the user."""
-    fields: dict[str, Any] = {
-        name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__ if name != "on_retry"
-    }
-    fields["on_retry"] = "hold" if counts.hold else "pass"
-    fields["weights"] = (counts.weights + 1) // 2  # each also counts for the children with that group
+    fields: dict[str, Any] = {name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__}
     for rate in ("rate", "group_rate"):
         fields[rate] = _per_second(fields[rate])
     return QueueStatistics(**fields)

@@ -98,8 +98,6 @@ class Suspects:
     def limit(self, max_deliveries: int) -> None:
         """A task that runs alone is dead after so many deliveries without a verdict."""
         self._limit = max_deliveries
-        self.most: int = max_deliveries + (LEEWAY if max_deliveries > 1 else 0)
-        """The limit for a task that did not run alone."""
         self.first: int = 1 if max_deliveries <= 2 else 2
         """A task is a suspect after so many deliveries without a verdict."""
         self._halves = max_deliveries > 3  # else the next death may have to be the last: each runs alone

@@ -22,7 +22,7 @@ from tenure.store import Batcher, Held, Session, Store, Timer
 from tenure.waiting import Line, Waiter, now
 
 from ._demand import Demand
-from ._groups import GroupSettings
+from ._settings import QueueRecord
 from ._suspects import PATIENCE, Suspects, room
 
 _LATER = 30.0
@@ -54,16 +54,13 @@ class Takers(Held):
     returns the object whose methods may take next, or None once that is gone.
     """
 
-    def __init__(self, store: Store, key: str, listener: object, groups: GroupSettings) -> None:
-        self.aging: float | None = None
-        self.keep = False
-        self.dead_ttl: float | None = None
+    def __init__(self, store: Store, key: str, listener: object, record: QueueRecord) -> None:
         self.user: Callable[[], object | None] = lambda: None
         self._store = store
         self._home = store.home
         self._key = key
         self._listener = listener
-        self._groups = groups
+        self.record = record
         self._demand = Demand()
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
@@ -105,7 +102,7 @@ class Takers(Held):
     @property
     def in_hand(self) -> int:
         """The number of tasks that takers here have, or whose verdict is not on record; without kept suspects."""
-        session = self._groups.sent_in
+        session = self.record.sent_in
         if self._closed or session is None or session.is_over():
             return 0
         return len(self._holders) - len(self.suspects.kept) + len(self._settling) + len(self._sent)
@@ -237,8 +234,9 @@ class Takers(Held):
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
         want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
-        if self._groups.sent_in is not session:
-            self._groups.send(session)
+        record = self.record
+        if record.sent_in is not session or record.pending:
+            record.send(session)
         return Exchange(
             session.id,
             n,
@@ -246,15 +244,13 @@ class Takers(Held):
             tuple(entry[1] for entry in self._sent),
             want,
             demand.advertising,
-            self.aging,
-            self.suspects.most,
-            self.keep,
-            self.dead_ttl,
         )
 
     def on_answer(self, session: Session, answer: Exchanged) -> None:
         sent, self._sent = self._sent, []
         session.unreleased.pop(self, None)
+        if answer.revision != self.record.revision:
+            self.record.seen(answer.revision)
         for _, settle, on_settled in sent:
             on_settled("refused" if settle.token in answer.refused else None)
         tasks = answer.tasks

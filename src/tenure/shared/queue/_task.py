@@ -97,9 +97,6 @@ class Source(Protocol):
     takers: Takers
     retry: Retry
     max_payload: int
-    results_ttl: float | None
-    dead_ttl: float | None
-    traceback: bool
 
 
 class Task(Guarded, Held, Generic[P_co]):
@@ -448,7 +445,9 @@ class Task(Guarded, Held, Generic[P_co]):
         self._joined = True
 
     def _done(self) -> Settle:
-        return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.results_ttl)
+        return Settle(
+            self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.takers.record.current.results
+        )
 
     def _fence(self) -> tuple[str, int]:
         return self._name, self.token
@@ -560,12 +559,13 @@ class Task(Guarded, Held, Generic[P_co]):
             return self._done()
         if isinstance(failure, NotBegun):
             return Settle(self.id, self.token, Verdict.GIVE_BACK)
-        record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
+        settings = self._queue.takers.record.current
+        record = recorded(failure, self.attempt, self._failure, with_traceback=settings.tracebacks)
         message = decisive(failure)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(message, Discard):
             reason = message.reason.encode(errors="replace")
-            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
+            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=settings.results)
         if isinstance(message, RetryLater) and not message.counts:
             result = ANEW if message.resets else b""
             return replace(settle, verdict=Verdict.POSTPONE, result=result, delay=message.delay)
@@ -579,7 +579,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
-        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
+        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=settings.dead)
 
     def _why_unkept(self, failure: BaseException) -> str | None:
         for leaf in leaves(failure):
@@ -606,7 +606,7 @@ class Task(Guarded, Held, Generic[P_co]):
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
             return wait
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
-        return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
+        return Settle(self.id, self.token, verdict, ttl=self._queue.takers.record.current.results)
 
     def settle(
         self,

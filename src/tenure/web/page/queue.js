@@ -66,13 +66,12 @@ function queueActions({queue, state}, counts) {
     ["waiting", "delayed", "dead"].includes(state) && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
   return paused || pace || acts.length ? [element("p", {class: "acts"}, paused, pace ? element("span", {class: "empty"}, pace) : null, ...acts)] : [];
 }
-// The rates and limits of a queue, and when its next task may start.
-function paceOf({rate: ofQueue, group_rate: ofGroups, starts_in, held_off, per_group, max_group_size, weights, on_retry}) {
+// The rates of a queue, and when its next task may start.
+function paceOf({rate: ofQueue, group_rate: ofGroups, starts_in, held_off, settings}) {
   const per = r => r >= 1 ? `${Number(r.toPrecision(3))} a second` : `1 in ${spoken(1 / r)}`;
   return [
     ofQueue ? `rate: ${per(ofQueue)}` : "", ofGroups ? `rate of each group: ${per(ofGroups)}` : "",
-    per_group ? `${count(per_group)} of each group at a time${on_retry === "pass" ? ", on_retry=pass" : ""}` : "",
-    max_group_size ? `at most ${count(max_group_size)} unfinished of each group` : "", weights ? `${count(weights)} groups with a weight` : "",
+    ...Object.entries(settings).map(([name, it]) => `${name} ${JSON.stringify(it.value)} (${it.set_by})`),
     held_off ? `held off for ${spoken(held_off)}` : starts_in ? `next task in ${spoken(starts_in)}` : "",
   ].filter(Boolean).join(", ");
 }

@@ -100,7 +100,7 @@ END $$;
 
 -- An expiry or a deadline below zero is none; `_about` says what a key does. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
-    _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
+    _clock bigint, _queue bytea, _payload bytea, _priority bigint, _delay bigint, _key bytea,
     _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT '', _about text DEFAULT 'refuse -1 -1',
     _deadline bigint DEFAULT -1
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -116,7 +116,6 @@ DECLARE
 BEGIN
     now := tenure.join_queue(_clock, _queue, 30000);
     queue := tenure.use_queue(now, _queue);
-    queue.max_size := _max_size;
     queue := tenure.admit_producers(queue);
     IF _key IS NOT NULL THEN
         new_ones := (SELECT f._new FROM tenure.find_twins(now, _queue, tasks) f);

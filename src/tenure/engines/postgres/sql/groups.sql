@@ -398,60 +398,128 @@ END $$;
 
 -- settings and figures
 
--- The groups with their costs of a turn. -> ok, more
-CREATE FUNCTION tenure.set_groups(
-    _clock bigint, _cap bigint, _queue bytea, _per_group bigint, _max_size bigint, _groups bytea[],
-    _costs double precision[], _keep_order boolean, _rate double precision[], _group_rate double precision[]
-) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+-- The value of a field that nobody has named, as JSON.
+CREATE FUNCTION tenure.default_of(_name text) RETURNS text LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT CASE _name WHEN 'max_size' THEN '10000' WHEN 'max_deliveries' THEN '20' WHEN 'dead' THEN '15552000.0'
+        WHEN 'results' THEN '3600.0' WHEN 'payloads' THEN 'false' WHEN 'tracebacks' THEN 'true' WHEN 'hold' THEN 'true'
+        WHEN 'group_limit' THEN '0' WHEN 'group_size' THEN '0' WHEN 'weights' THEN '[]' ELSE 'null' END;
+END;
+
+-- The value of a field of the record, as JSON; NULL for null.
+CREATE FUNCTION tenure.setting_of(_queue bytea, _name text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN nullif(coalesce((SELECT s.value FROM tenure.setting s WHERE s.queue = _queue AND s.name = _name),
+        tenure.default_of(_name)), 'null');
+END $$;
+
+-- A duration in microseconds.
+CREATE FUNCTION tenure.setting_duration(_queue bytea, _name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN round(tenure.setting_of(_queue, _name)::numeric * 1000000);
+END $$;
+
+-- The microseconds between two starts, and the burst.
+CREATE FUNCTION tenure.setting_rate(_queue bytea, _name text) RETURNS double precision[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    value jsonb := tenure.setting_of(_queue, _name)::jsonb;
+BEGIN
+    RETURN CASE WHEN value IS NOT NULL THEN ARRAY[
+        (value ->> 0)::double precision * 1000000, (value ->> 1)::double precision] END;
+END $$;
+
+-- The queue has the settings of its record, and these costs of a turn, or as before if that is NULL.
+CREATE FUNCTION tenure.have_settings(_q tenure.queue, _groups bytea[], _costs double precision[])
+RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    before bigint := _q.waiting - _q.held;
+    was_open bigint := _q.open;
+    due bigint := tenure.next_due(_q);
+    former tenure.queue := _q;
+BEGIN
+    _q.max_size := tenure.setting_of(_q.name, 'max_size')::bigint;
+    _q.aging := tenure.setting_duration(_q.name, 'aging');
+    _q.max_deliveries := tenure.setting_of(_q.name, 'max_deliveries')::bigint;
+    _q.dead_ttl := tenure.setting_duration(_q.name, 'dead');
+    _q.keep_payloads := tenure.setting_of(_q.name, 'payloads')::boolean;
+    _q.has_groups := true;
+    _q.per_group := tenure.setting_of(_q.name, 'group_limit')::bigint;
+    _q.group_size := tenure.setting_of(_q.name, 'group_size')::bigint;
+    _q.keep_order := tenure.setting_of(_q.name, 'hold')::boolean;
+    IF _groups IS NOT NULL THEN
+        _q.weights := cardinality(_groups);
+        DELETE FROM tenure.turn t WHERE t.queue = _q.name;
+        INSERT INTO tenure.turn (queue, name, cost)
+        SELECT _q.name, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
+    END IF;
+    _q := tenure.set_rates(_q, tenure.setting_rate(_q.name, 'rate'), tenure.setting_rate(_q.name, 'group_rate'));
+    IF _q.named > 0 THEN
+        UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
+        FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
+        WHERE _groups IS NOT NULL AND g.ctid = o.ctid AND o.queue = _q.name AND o.period = _q.period
+            AND g.cost <> coalesce(t.cost, 1);
+        IF (former.per_group, former.keep_order) <> (_q.per_group, _q.keep_order)
+                OR former.group_rate IS DISTINCT FROM _q.group_rate THEN
+            _q := tenure.regroup(_q, ARRAY(
+                SELECT g.name FROM tenure.task_group g WHERE g.queue = _q.name AND g.period = _q.period), 0, 0, 0);
+        END IF;
+        IF former.group_size <> _q.group_size THEN
+            _q := tenure.make_room(_q, ARRAY(
+                SELECT g.name FROM tenure.task_group g
+                WHERE g.queue = _q.name AND g.period = _q.period AND g.producers > 0 ORDER BY g.name));
+        END IF;
+    END IF;
+    IF _q.producers > 0 THEN
+        _q := tenure.admit_producers(_q);
+    END IF;
+    _q := tenure.offer_tasks(
+        _q, CASE was_open WHEN 0 THEN _q.waiting ELSE _q.waiting - _q.held - before END);
+    RETURN tenure.offer_sooner(_q, due);
+END $$;
+
+-- The names of fields, their values, and the groups with their costs of a turn if those are named. `_missing`: only fields
+-- that are not in the record.
+-- -> configured(revision), then setting(age; name, value, who set it) of each; more
+CREATE FUNCTION tenure.configure(
+    _clock bigint, _cap bigint, _queue bytea, _by bytea, _names text[], _values text[], _missing boolean,
+    _groups bytea[], _costs double precision[]
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
-    before bigint;
-    was_open bigint;
-    due bigint;
-    is_other boolean;
+    changed text[];
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.reply('more');
+        RETURN NEXT tenure.reply('more');
+        RETURN;
     END IF;
-    queue := tenure.use_queue(now, _queue);
-    is_other := (queue.per_group, queue.keep_order) <> (_per_group, _keep_order)
-        OR queue.group_rate IS DISTINCT FROM _group_rate;
-    -- each process sends them in each of its sessions: without a change that costs little
-    IF (queue.per_group, queue.group_size, queue.keep_order) = (_per_group, _max_size, _keep_order)
-            AND queue.rate IS NOT DISTINCT FROM _rate AND queue.group_rate IS NOT DISTINCT FROM _group_rate AND NOT EXISTS (
-        SELECT FROM (SELECT t.name, t.cost FROM tenure.turn t WHERE t.queue = _queue) t
-        FULL JOIN unnest(_groups, _costs) u (name, cost) USING (name, cost) WHERE t IS NULL OR u IS NULL
-    ) THEN
+    queue := tenure.read_queue(now, _queue);
+    IF coalesce(queue.revision, 0) = 0 AND cardinality(_names) > 0 THEN
+        DELETE FROM tenure.setting s WHERE s.queue = _queue;
+    END IF;
+    changed := ARRAY(
+        SELECT n.name FROM unnest(_names, _values) n (name, value)
+        LEFT JOIN tenure.setting s ON s.queue = _queue AND s.name = n.name
+        WHERE n.value <> coalesce(s.value, tenure.default_of(n.name)) AND NOT (s.name IS NOT NULL AND _missing));
+    IF cardinality(changed) > 0 THEN
+        queue := tenure.use_queue(now, _queue);
+        INSERT INTO tenure.setting AS s (queue, name, value, since, set_by)
+        SELECT _queue, n.name, n.value, now, _by FROM unnest(_names, _values) n (name, value) WHERE n.name = ANY (changed)
+        ON CONFLICT ON CONSTRAINT setting_pkey
+        DO UPDATE SET value = excluded.value, since = excluded.since, set_by = excluded.set_by;
+        queue.revision := tenure.new_tokens(now, 1);
+        queue.is_set := EXISTS (
+            SELECT FROM tenure.setting s WHERE s.queue = _queue AND s.value <> tenure.default_of(s.name));
+        queue := tenure.have_settings(queue, CASE WHEN 'weights' = ANY (changed) THEN _groups END, _costs);
+        UPDATE tenure.queue q SET max_size = queue.max_size, aging = queue.aging, max_deliveries = queue.max_deliveries,
+            keep_payloads = queue.keep_payloads, dead_ttl = queue.dead_ttl, is_set = queue.is_set
+        WHERE q.name = _queue AND q.page = queue.page;
         PERFORM tenure.save_queue(now, queue);
-        RETURN tenure.reply('ok');
     END IF;
-    before := queue.waiting - queue.held;
-    due := tenure.next_due(queue);
-    queue.has_groups := true;
-    queue.per_group := _per_group;
-    queue.group_size := _max_size;
-    queue.keep_order := _keep_order;
-    queue.weights := cardinality(_groups);
-    was_open := queue.open;
-    queue := tenure.set_rates(queue, _rate, _group_rate);
-    DELETE FROM tenure.turn t WHERE t.queue = _queue;
-    INSERT INTO tenure.turn (queue, name, cost)
-    SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
-    IF queue.named > 0 THEN
-        UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
-        FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
-        WHERE g.ctid = o.ctid AND o.queue = _queue AND o.period = queue.period AND g.cost <> coalesce(t.cost, 1);
-        IF is_other THEN
-            queue := tenure.regroup(queue, ARRAY(
-                SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.period = queue.period), 0, 0, 0);
-        END IF;
-        queue := tenure.make_room(queue, ARRAY(
-            SELECT g.name FROM tenure.task_group g
-            WHERE g.queue = _queue AND g.period = queue.period AND g.producers > 0 ORDER BY g.name));
+    RETURN NEXT ROW('configured', ARRAY[coalesce(queue.revision, 0)], NULL)::tenure.answer;
+    IF queue.revision > 0 THEN
+        RETURN QUERY SELECT 'setting', ARRAY[now - s.since],
+            ARRAY[convert_to(s.name, 'UTF8'), convert_to(s.value, 'UTF8'), s.set_by]
+            FROM tenure.setting s WHERE s.queue = _queue ORDER BY s.name;
     END IF;
-    queue := tenure.offer_tasks(
-        queue, CASE was_open WHEN 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END);
-    PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
-    RETURN tenure.reply('ok');
 END $$;

@@ -193,9 +193,9 @@ BEGIN
     END IF;
 END $$;
 
--- -> put, then the reply to each request; gone, more
+-- -> put(revision), then the reply to each request; gone, more
 CREATE FUNCTION tenure.put(
-    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
     _requests tenure.put_requests, _tasks tenure.new_tasks
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -222,11 +222,10 @@ BEGIN
     replies := tenure.cached_reply(now, mine, 'put', _queue, _n);
     IF replies IS NULL THEN
         queue := tenure.use_queue(now, _queue);
-        queue.max_size := _max_size;
         IF queue.producers > 0 THEN
             queue := tenure.admit_producers(queue);
         END IF;
-        replies := ARRAY[tenure.reply('put')];
+        replies := ARRAY[ROW('put', ARRAY[queue.revision], NULL)::tenure.answer];
         FOR i IN 1 .. requests LOOP
             done := tenure.put_request(now, queue, mine, _requests, i, CASE WHEN requests = 1 THEN _tasks
                 ELSE tenure.some_tasks(_tasks, last + 1, last + _requests.counts[i]) END);

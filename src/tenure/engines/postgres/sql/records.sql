@@ -450,8 +450,8 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in, held_off, per_group,
--- max_group_size, weights, hold; rate and group_rate or NULL), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in, held_off; rate and
+-- group_rate or NULL), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -481,7 +481,7 @@ BEGIN
     q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
         RETURN NEXT ROW('counts',
-            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], NULL)::tenure.answer;
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 10000, 0, 0, 0, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -530,10 +530,8 @@ BEGIN
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed - q.suspended - q.ending, q.done, q.dead, q.cancelled, q.expired,
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
         tenure.ask_again_in(now, NULL), now,
-        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter, q.suspended, q.ending,
-        tenure.starts_in(now, q.starts_at), CASE WHEN q.paced_at IS NULL THEN 0 ELSE tenure.starts_in(now, q.starts_at) END,
-        q.per_group, q.group_size, q.weights, (q.keep_order OR q.per_group = 0 AND q.group_size = 0 AND q.weights = 0
-            AND coalesce(q.rate, q.group_rate) IS NULL)::int
+        q.max_size, group_counter, q.suspended, q.ending,
+        tenure.starts_in(now, q.starts_at), CASE WHEN q.paced_at IS NULL THEN 0 ELSE tenure.starts_in(now, q.starts_at) END
     ], ARRAY[tenure.shown_rate(q.rate), tenure.shown_rate(q.group_rate)])::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -346,13 +346,12 @@ BEGIN ATOMIC
     WHERE t.session = _session AND t.token BETWEEN _leased[2] AND _leased[2] + _leased[1] - 1 ORDER BY t.token;
 END;
 
--- An aging of NULL is none, a dead_ttl of NULL is for good.
--- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
+-- -> exchanged(paused, again, revision), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
 -- waited, entries, time until the deadline; progress, payload, failure or NULL, meta or NULL, group) of each that is
 -- leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _settle tenure.settlements, _want bigint,
-    _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _dead_ttl bigint
+    _wait boolean
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -413,16 +412,16 @@ BEGIN
     END IF;
     IF _want > 0 AND queue.waiting > queue.held AND NOT queue.paused THEN
         IF queue.named > 0 THEN
-            turns := tenure.take_turns(now, queue, _want, _aging);
+            turns := tenure.take_turns(now, queue, _want, queue.aging);
             queue := turns._q;
             places := turns._places;
             again := turns._again;
         ELSE
-            turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, _aging);
+            turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, queue.aging);
             queue.fronts := turns._fronts;
             places := turns._places;
         END IF;
-        leased := tenure.lease_tasks(now, mine, _max_deliveries, _keep, _dead_ttl, places);
+        leased := tenure.lease_tasks(now, mine, queue.max_deliveries, queue.keep_payloads, queue.dead_ttl, places);
         count := leased._count;
         first := leased._first;
         queue.waiting := queue.waiting - count;
@@ -460,7 +459,7 @@ BEGIN
         due := tenure.next_due(queue);
     END IF;
     known := ARRAY[
-        ROW('exchanged', ARRAY[queue.paused::int, tenure.ask_again_in(now, due)], NULL)::tenure.answer,
+        ROW('exchanged', ARRAY[queue.paused::int, tenure.ask_again_in(now, due), queue.revision], NULL)::tenure.answer,
         ROW('refused', refused, NULL)::tenure.answer,
         ROW('stop', stops, NULL)::tenure.answer,
         ROW('leased', ARRAY[count, first, now], NULL)::tenure.answer

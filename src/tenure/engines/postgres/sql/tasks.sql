@@ -7,7 +7,7 @@
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
-        AND _q.per_group = 0 AND _q.group_size = 0 AND _q.weights = 0 AND _q.rate IS NULL AND _q.group_rate IS NULL
+        AND NOT _q.is_set
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -24,7 +24,7 @@ BEGIN
         queue.expired := 0;
         queue.discarded := 0;
         queue.purged := 0;
-        queue.max_size := 0;
+        queue.revision := 0;
     END IF;
     IF queue.name IS NOT NULL THEN
         queue.at := _now;
@@ -60,6 +60,7 @@ BEGIN
             IF _q.paces > 0 THEN
                 DELETE FROM tenure.pace p WHERE p.queue = _q.name;
             END IF;
+            DELETE FROM tenure.setting s WHERE s.queue = _q.name;
             DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
             RETURN true;
         END IF;
@@ -67,7 +68,7 @@ BEGIN
     IF _q.waiting = 0 THEN
         _q.fronts := '{}';
     END IF;
-    UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, max_size = _q.max_size,
+    UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, revision = _q.revision,
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,

@@ -1,6 +1,6 @@
 -- Groups that have one task, as most groups always have: they come, are taken from and go without `groups`, whose functions
 -- are then not made. Once `groups` begins, this has been written, and does no more. All of this is of one queue.
--- Reads: CAP, made_groups, paced, remove_soon, set, write
+-- Reads: CAP, made_groups, paced, read_settings, remove_soon, set, write
 -- Writes: newly_takeable
 
 -- What a group with one task holds: what `turns` has of the task behind the group, and PADDING; LEASED while it is leased.
@@ -8,7 +8,7 @@ local PADDING = string.rep(' ', 19)
 local LEASED = ''
 local USUAL = format('%016d', 2 ^ 52) -- the rank of priority 0
 local has_ended, of = false, nil -- whether `groups` has begun; the queue
-local known_settings = {} -- queue -> what SetGroups has set of it, as text
+local known_settings = {} -- queue -> the settings of its groups, as text
 local new_names, new_tag = {}, nil -- names of groups that are not there, false once they are; the tag of a new group
 local kept, gone = {}, {} -- for `groups`: names and what they hold; names
 local tags, sizes, turns, ages = {}, {}, {}, {} -- for the sorted sets: scores and members
@@ -26,8 +26,12 @@ local function in_parts(command, key, some)
 end
 
 local function settings_of(queue)
-    local settings = known_settings[queue] or call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
-    known_settings[queue] = settings
+    local settings = known_settings[queue]
+    if not settings then
+        local _, _, _, _, _, _, limit, size, hold, weighted = read_settings(queue)
+        settings = {limit, size, hold, weighted ~= '0' and weighted}
+        known_settings[queue] = settings
+    end
     return settings
 end
 

@@ -1,14 +1,14 @@
 -- Settles tasks and takes others, in one step.
 --
--- ARGV: session, n, queue, want, wait, aging ("": none), limit of deliveries, ttl of dead letters ("": for good), keep, then
--- the settlements: each one argument, of id, token, delay or ttl (-1: for good), a letter for the verdict, the length of the
--- failure, the failure, and the result
--- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
--- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
--- {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the others, which may be ""
+-- ARGV: session, n, queue, want, wait, then the settlements: each one argument, of id, token, delay or ttl (-1: for good), a
+-- letter for the verdict, the length of the failure, the failure, and the result
+-- -> exchanged: tasks, refused, stop, paused, ask again in, now, the revision of the settings; gone. A task is eight values,
+-- one behind the other, since a table for each would cost more than all the rest: id, token, payload, priority, attempts,
+-- deliveries, ready since, and {progress, failure, meta, group, entries, deadline or ""}; or the group, if there is none of the
+-- others, which may be ""
 -- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, families, forget_taker,
 --     groups, is_late, leave_lessees, made_families, new_token, now, offer_tasks, paced, paces, read_queue,
---     read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
+--     read_settings, read_task, save_numbers, save_queue, set, token, unlease, write, write_endings
 -- Writes: id, newly_takeable
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
@@ -53,14 +53,16 @@ if known then
         show(known[1][i], its_token or '0', known[1][i + 1], task, attempts or '0', deliveries or '0')
     end
     cache_reply(session, n, object, ttl, number, known)
-    return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6]}
+    return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6], known[7]}
 end
 
 -- Tasks are settled and taken beyond maxmemory too, which empties the queue: see sessions.lua.
 call('PERSIST', P .. 'sessions')
 local queue = read_queue(name)
-local want, aging = tonumber(ARGV[6]), tonumber(ARGV[8])
-local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. ' '
+local want = tonumber(ARGV[6])
+local _, aging, limit, dead_ttl, keep, revision = read_settings(queue)
+local limit_and_keep = ' ' .. limit .. ' ' .. (dead_ttl == '-' and '' or dead_ttl) .. ' ' .. keep .. ' '
+aging = tonumber(aging)
 
 -- What follows a verdict: `after_verdict` in engine/_rules.py.
 local function settle_task(task, verdict, time, result)
@@ -88,7 +90,7 @@ local function settle_task(task, verdict, time, result)
 end
 
 local LEASES = P .. session .. ' ' .. name .. ':leases'
-local refused, settlements, start_at, behind = {}, ARGV, 12, nil -- tasks with a family, and late ones, come behind
+local refused, settlements, start_at, behind = {}, ARGV, 8, nil -- tasks with a family, and late ones, come behind
 repeat
     for i = start_at, #settlements do
         local settlement = settlements[i]
@@ -192,7 +194,7 @@ end
 if #taken > 0 and call('SADD', queue.key .. ':lessees', session) == 1 then
     id = id + 1
     call('ZADD', P .. session .. ':items', 4e15 + id, 'tasks ' .. name)
-elseif #taken == 0 and #ARGV > 11 and call('EXISTS', LEASES) == 0 then
+elseif #taken == 0 and #ARGV > 7 and call('EXISTS', LEASES) == 0 then
     leave_lessees(queue, session)
 end
 
@@ -223,5 +225,5 @@ if made_families then
 end
 save_queue(queue)
 save_numbers()
-cache_reply(session, n, object, ttl, number, {taken, refused, stop, queue.paused, ask_again_in, NOW})
-return {'exchanged', fields, refused, stop, queue.paused, ask_again_in, NOW}
+cache_reply(session, n, object, ttl, number, {taken, refused, stop, queue.paused, ask_again_in, NOW, revision})
+return {'exchanged', fields, refused, stop, queue.paused, ask_again_in, NOW, revision}

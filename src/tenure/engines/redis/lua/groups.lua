@@ -1,4 +1,4 @@
--- The groups of a queue, which take turns: `SetGroups` of the contract has the rules. `save_groups` follows any change.
+-- The groups of a queue, which take turns: `Settings` of the contract has the rules. `save_groups` follows any change.
 --
 -- `groups` is a hash of the groups, what it holds is packed, see PACKED. `tags` is a sorted set of those that can be taken
 -- from, by tag; "" stands for the tasks without a group, whose other keys are as in a queue without groups. `sizes` is
@@ -6,7 +6,7 @@
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
--- producer. `settings` is a hash {per_group, size, hold, weighted: how many the hash `weights` has}. Of the queue:
+-- producer. `weights` is a hash. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 -- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
 -- Writes: newly_takeable
@@ -52,7 +52,7 @@ local function known_of(queue)
     if not known then
         local found = A.settings_of(queue)
         known = {
-            of = {}, touched = false, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
+            of = {}, touched = false, per_group = tonumber(found[1]), size = tonumber(found[2]), hold = found[3] == '1',
             weighted = found[4], pace = paced[queue],
         }
         known_groups[queue] = known

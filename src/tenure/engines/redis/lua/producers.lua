@@ -3,14 +3,15 @@
 -- `line` is a sorted set of the producers that wait, `producers` a hash of them and of those with reserved slots: how many
 -- tasks; 0 in the line, 1 if they are reserved, 2 in the line of a group; the session; and if they wait or have slots
 -- reserved in a group, byte 255, their place in its line as 16 digits, and the group. `cursors` is a hash.
--- Reads: add, detach, due_at, first_in_group, groups, hint, join_group, leave_group, process_of, reserve_in
+-- Reads: add, detach, due_at, first_in_group, groups, hint, join_group, leave_group, process_of, reserve_in,
+--     size_of
 
 local function producer_item(name, producer)
     return 'producer ' .. name .. '\255' .. producer
 end
 
 local function room(queue)
-    return queue.size - queue.tasks - queue.reserved
+    return size_of(queue) - queue.tasks - queue.reserved
 end
 
 -- -> {count, state, session, group, ordinal}

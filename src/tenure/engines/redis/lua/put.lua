@@ -1,17 +1,18 @@
 -- Puts tasks, for several producers; a producer that finds no room gets a place in the line.
 --
--- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "="
+-- ARGV: session, n, queue, number of requests, then the requests: producer, wait, cursor ("": none), its value, "="
 -- and the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several),
 -- number of tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a
 -- key (or what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, when it is
 -- looked at ("": never) and the deadline, meta, group
--- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it
--- is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
+-- -> put: the revision of the settings, then one behind the other for each request how many tasks and for each its id, or {id}
+-- of the one whose duplicate it is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in};
+-- gone
 -- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, families, groups, keys, made_families,
---     now, offer_tasks, paced, read_queue, save_numbers, save_queue, set, write
+--     now, offer_tasks, paced, read_queue, read_settings, save_numbers, save_queue, set, write
 -- Writes: newly_takeable, token
 
-local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
+local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':put'
 local ttl, number, known = cached_reply(session, n, object)
 if not ttl then
@@ -21,8 +22,10 @@ elseif known then
     return known
 end
 
-local queue, former_size = read_queue(name)
-local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
+local queue = read_queue(name)
+local size, _, _, _, _, revision = read_settings(queue)
+local next_argument, answer, next_id, delayed = 7, {'put', revision}, nil, 0
+size = tonumber(size)
 local put_first, flush -- put the tasks of new groups, if all groups of the request are new; nil otherwise
 
 -- The next task of the arguments.
@@ -187,8 +190,8 @@ end
 
 -- Whether there is room for the new ones among the next tasks.
 local function has_room(count, of)
-    local room = queue.size - queue.tasks - queue.reserved
-    local limited = of ~= '' and (groups(true).settings_of(queue)[2] or '0') ~= '0'
+    local room = size - queue.tasks - queue.reserved
+    local limited = of ~= '' and groups(true).settings_of(queue)[2] ~= '0'
     if queue.producers == 0 and not limited and room >= count then
         return true
     end
@@ -233,7 +236,7 @@ local function put_request()
     skip_tasks(count)
     if not place then
         local group = of ~= '' and cold().line_of(queue, of, count) or of == '' and ''
-        if not wait or count > queue.size or not group then
+        if not wait or count > size or not group then
             answer[#answer + 1] = 'refused'
             return
         end
@@ -243,10 +246,6 @@ local function put_request()
     answer[#answer + 1] = {cold().place_of_producer(queue, producer, place), expiry - now}
 end
 
-queue.size = tonumber(size)
-if size ~= former_size then
-    queue.changed.size = size
-end
 if queue.producers > 0 then
     cold().admit(queue)
 end

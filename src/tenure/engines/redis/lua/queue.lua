@@ -1,9 +1,9 @@
 -- A work queue, as it is read; `save_queue` and `save_numbers` follow any change.
 --
--- `queue` is a hash {size, paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how many were put,
--- done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for good; keep,
--- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
--- `groups.lua`; pace, see `paces.lua`}.
+-- `queue` is a hash {settings, see SETTINGS; paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how
+-- many were put, done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for
+-- good; keep, until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and
+-- virtual, see `groups.lua`; pace, see `paces.lua`}.
 -- Reads: now
 
 -- Fields that were not read together are read when they are asked for; a missing field is 0.
@@ -17,15 +17,32 @@ local LAZY = {
 
 local paced = {} -- queue -> its pace, of those that have one
 
-local function is_over(queue)
-    return queue.tasks == 0 and queue.dead == 0 and queue.kept == 0 and queue.paused == 0 and queue.producers == 0
-        and queue.reserved == 0 and queue.grouped == 0 and call('EXISTS', queue.key .. ':cursors', queue.key .. ':settings') == 0
+-- What the scripts read of the record: 1 if it differs from the defaults, then the size, aging in microseconds (-: none), limit
+-- of deliveries, ttl of dead letters (-: for good), 1 if records keep payloads, the revision; and of the groups the limit, the
+-- size, 1 if they keep their order, and how many the hash `weights` has. Without a record it is empty.
+local SETTINGS = '^%d (%d+) (%S+) (%d+) (%S+) (%d) (%d+) (%d+) (%d+) (%d) (%d+)$'
+
+-- -> as text
+local function read_settings(queue)
+    if queue.settings == '' then
+        return '10000', '-', '20', '15552000000000', '0', '0', '0', '0', '1', '0'
+    end
+    return match(queue.settings, SETTINGS)
 end
 
--- -> the queue, and its size as text
+local function size_of(queue)
+    return tonumber((read_settings(queue)))
+end
+
+local function is_over(queue)
+    return queue.tasks == 0 and queue.dead == 0 and queue.kept == 0 and queue.paused == 0 and queue.producers == 0
+        and queue.reserved == 0 and queue.grouped == 0 and sub(queue.settings, 1, 1) ~= '1'
+        and call('EXISTS', queue.key .. ':cursors') == 0
+end
+
 local function read_queue(name)
     local found = call('HMGET', P .. name .. ':queue', 'tasks', 'put', 'takers', 'delayed', 'ranked', 'producers', 'reserved',
-        'paused', 'watched', 'keep', 'listed', 'grouped', 'size', 'pace')
+        'paused', 'watched', 'keep', 'listed', 'grouped', 'settings', 'pace')
     local queue = setmetatable({
         name = name, key = P .. name, changed = {}, tasks = tonumber(found[1] or 0), put = tonumber(found[2] or 0),
         takers = found[3] and tonumber(found[3]) or 0, delayed = found[4] and tonumber(found[4]) or 0,
@@ -33,6 +50,7 @@ local function read_queue(name)
         reserved = found[7] and tonumber(found[7]) or 0, paused = found[8] and tonumber(found[8]) or 0,
         watched = found[9] and 1 or 0, keep = found[10] and tonumber(found[10]) or 0,
         listed = found[11] and tonumber(found[11]) or 0, grouped = found[12] and tonumber(found[12]) or 0,
+        settings = found[13] or '',
     }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
     if found[14] then
         queue.pace = found[14]
@@ -47,14 +65,14 @@ local function read_queue(name)
             }
         end
     end
-    if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
+    if queue.tasks == 0 and (queue.put > 0 or queue.settings ~= '') and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten
-        for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep', 'size'}) do
+        for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do
             queue[field], queue.changed[field] = 0, 0
         end
-        found[13] = nil
+        queue.settings, queue.changed.settings = '', ''
     end
-    return queue, found[13]
+    return queue
 end
 
 local function set(queue, field, value)

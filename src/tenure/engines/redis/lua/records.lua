@@ -1,8 +1,8 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
 -- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, groups, leave_queue, made_families,
---     newly_takeable, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter, read_queue,
---     read_task, remove_dead_letter, save_queue, set, subscribe_once, unlist_ending, waiting, walk_endings, write,
---     write_endings
+--     new_token, newly_takeable, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter,
+--     read_queue, read_settings, read_task, remove_dead_letter, save_queue, set, size_of, subscribe_once,
+--     unlist_ending, waiting, walk_endings, write, write_endings
 -- Writes: is_unfinished, operations
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
@@ -268,48 +268,102 @@ end
 
 -- Set the rates -> all groups with unfinished tasks if the rate of groups changes, else these. What could be taken of them
 -- before is known then.
-local function set_rates(queue, names, is_other)
-    local G, every, burst = groups(), tonumber(ARGV[10]), tonumber(ARGV[11])
+local function set_rates(queue, names, is_other, rate, group_rate)
+    local G, every, burst = groups(), group_rate[1], group_rate[2]
     local before = paced[queue] or {group_every = 0, group_burst = 1, paces = 0}
     if every ~= before.group_every or burst ~= before.group_burst or is_other and before.paces > 0 then
         names = call('ZRANGE', queue.key .. ':sizes', 0, -1)
     end
     G.read_groups(queue, names)
-    paces().set_rates(queue, tonumber(ARGV[8]), tonumber(ARGV[9]), every, burst)
+    paces().set_rates(queue, rate[1], rate[2], every, burst)
     G.known_of(queue).pace = paced[queue]
     return names
 end
 
--- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), the rates of the queue
--- and of its groups, see `paces.lua`, then names and weights -> ok
-function operations.set_groups(name)
-    local queue, G = read_queue(name), groups()
-    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 11
-    local per_group, size, hold = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local DEFAULTS = {
+    max_size = '10000', aging = 'null', max_deliveries = '20', dead = '15552000.0', payloads = 'false', results = '3600.0',
+    keys = 'null', tracebacks = 'true', group_limit = '0', hold = 'true', weights = '[]', group_size = '0', rate = 'null',
+    group_rate = 'null',
+}
+
+-- The record: `settings` is a hash of the fields {since when, the length of who set it, who set it, and the value as JSON}.
+local function read_record(queue)
+    local record, found = {}, queue.settings ~= '' and call('HGETALL', queue.key .. ':settings') or {}
+    for i = 1, #found, 2 do
+        local at, length, rest = match(found[i + 1], '^(%d+) (%d+) (.*)$')
+        record[found[i]] = {at = tonumber(at), by = sub(rest, 1, length), value = sub(rest, length + 1)}
+    end
+    return record
+end
+
+-- The queue has other settings, with so many weights, or as many as before if that is nil.
+local function have_settings(queue, record, weighted)
+    local G, is_set = groups(), 0
+    local known, was_open, before = G.known_of(queue), paced[queue] and paced[queue].open, queue.takers > 0 and R.first_due(queue)
+    for name, one in pairs(record) do
+        is_set = one.value ~= DEFAULTS[name] and 1 or is_set
+    end
+    local function value(name)
+        return record[name] and record[name].value or DEFAULTS[name]
+    end
+    local function duration(name)
+        local seconds = tonumber(value(name))
+        return seconds and format('%d', seconds * 1e6 + 0.5) or '-'
+    end
+    local function rate(name)
+        local every, burst = match(value(name), '^%[(%S+), (%S+)%]$')
+        return {tonumber(every or 0) * 1e6, tonumber(burst or 1)}
+    end
+    local per_group, size, hold = tonumber(value('group_limit')), tonumber(value('group_size')), value('hold') == 'true'
+    weighted = weighted or tonumber(known.weighted or 0)
     local is_other = per_group ~= known.per_group or hold ~= known.hold
-    local was_open, before = paced[queue] and paced[queue].open, queue.takers > 0 and R.first_due(queue)
     local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
-    changed = set_rates(queue, changed, is_other)
-    known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted
-    call('DEL', SETTINGS, WEIGHTS)
-    local rated = tonumber(ARGV[8]) + tonumber(ARGV[10]) > 0
-    if per_group ~= 0 or size ~= 0 or weighted or rated then
-        call('HSET', SETTINGS, 'per_group', per_group, 'size', size, 'hold', ARGV[7])
-    end
-    if weighted then
-        call('HSET', SETTINGS, 'weighted', (#ARGV - 11) / 2)
-        for i = 12, #ARGV, 2 * CAP do
-            call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, #ARGV)))
-        end
-    end
+    changed = set_rates(queue, changed, is_other, rate('rate'), rate('group_rate'))
+    known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted > 0 and weighted
+    set(queue, 'settings', format('%d %s %s %s %s %d %.0f %d %d %d %d', is_set, value('max_size'), duration('aging'),
+        value('max_deliveries'), duration('dead'), value('payloads') == 'true' and 1 or 0, new_token(), per_group, size,
+        hold and 1 or 0, weighted))
     for _, group in ipairs(changed) do
         G.refresh(queue, G.read_group(queue, group))
     end
     R.admit_everywhere(queue)
     offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or newly_takeable)
     R.offer_sooner(queue, before)
-    save_queue(queue)
-    return 'ok'
+end
+
+-- ARGV: queue, who sets them, 1 if only fields that are missing, number of weights, names and weights; names of fields and
+-- values -> configured: name, value, age, and who has set it, of each; the revision
+function operations.configure(name)
+    local queue, is_other, first, weighted = read_queue(name), false, 8 + 2 * ARGV[7], nil
+    local record, RECORD, WEIGHTS = read_record(queue), queue.key .. ':settings', queue.key .. ':weights'
+    if #ARGV >= first and queue.settings == '' then
+        call('DEL', RECORD)
+    end
+    for i = first, #ARGV, 2 do
+        local field, value, known = ARGV[i], ARGV[i + 1], record[ARGV[i]]
+        if value ~= (known and known.value or DEFAULTS[field]) and not (known and ARGV[6] == '1') then
+            is_other, record[field] = true, {at = now, by = ARGV[5], value = value}
+            call('HSET', RECORD, field, format('%s %d ', NOW, #ARGV[5]) .. ARGV[5] .. value)
+            weighted = field == 'weights' and tonumber(ARGV[7]) or weighted
+        end
+    end
+    if weighted then
+        call('DEL', WEIGHTS)
+        for i = 8, first - 1, 2 * CAP do
+            call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, first - 1)))
+        end
+    end
+    if is_other then
+        have_settings(queue, record, weighted)
+        save_queue(queue)
+    end
+    local fields, last = {}, 0
+    for field, one in pairs(record) do
+        fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = field, one.value, now - one.at, one.by
+        last = last + 4
+    end
+    local _, _, _, _, _, revision = read_settings(queue)
+    return {'configured', fields, revision}
 end
 
 -- How many tasks can be taken, at most about so many.
@@ -374,23 +428,18 @@ local function count_groups(queue)
     return count
 end
 
--- The time until the next task of the queue may start; the rates of the queue and of its groups; for how long it is held off;
--- and the settings of groups.
+-- The time until the next task of the queue may start; the rates of the queue and of its groups; and for how long it is held
+-- off.
 local function shown_pace(queue)
-    local pace, known = paced[queue], groups().known_of(queue)
-    local weights = tonumber(known.weighted) or 0
-    local is_rated = pace and pace.every + pace.group_every > 0
-    local is_set = known.per_group > 0 or known.size > 0 or weights > 0 or is_rated
-    local hold = (known.hold or not is_set) and 1 or 0
+    local pace = paced[queue]
     local function rate(every, burst)
         return every > 0 and {format('%.17g', every / 1e6), format('%.17g', burst)}
     end
     if not pace then
-        return 0, false, false, 0, known.per_group, known.size, weights, hold
+        return 0, false, false, 0
     end
     local starts_in = paces().starts_in(pace.starts_at)
-    return starts_in, rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst),
-        pace.paced_at and starts_in or 0, known.per_group, known.size, weights, hold
+    return starts_in, rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst), pace.paced_at and starts_in or 0
 end
 
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
@@ -432,7 +481,7 @@ function operations.count(name)
         queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
-        ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
+        ask_again_in(), now, size_of(queue), group_counter,
         suspended, in_ending, shown_pace(queue),
     }
 end

@@ -29,11 +29,18 @@ end
 local function relist(queue, over, listed)
     local QUEUE = queue.key .. ':queue'
     local expires = over and queue.takers == 0 and math.max(queue.keep, 1) or 0
+    local has_settings = queue.settings ~= ''
     if expires ~= queue.expires and expires == 0 then
         call('PERSIST', QUEUE)
+        if has_settings then
+            call('PERSIST', queue.key .. ':settings')
+        end
     elseif expires ~= queue.expires and ARGV[1] == '' then
         call('HSET', QUEUE, 'expires', expires)
         call('PEXPIREAT', QUEUE, math.ceil(expires / 1000))
+        if has_settings then
+            call('PEXPIREAT', queue.key .. ':settings', math.ceil(expires / 1000))
+        end
     end
     set(queue, 'expires', expires)
     if listed ~= queue.listed then
@@ -62,7 +69,7 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE, queue.key .. ':paces', queue.key .. ':awaited', queue.key .. ':held')
+        call('DEL', QUEUE, queue.key .. ':settings', queue.key .. ':paces', queue.key .. ':awaited', queue.key .. ':held')
     end
     queue.changed = {}
 end

@@ -1,7 +1,7 @@
 -- queue: The state of a queue by its name.
 -- in: name
 -- out: all columns
-SELECT id, look_at, has_groups, name, paused, max_size, live, waiting, delayed, put, done, dead, cancelled, expired,
+SELECT id, look_at, has_groups, name, paused, revision, live, waiting, delayed, put, done, dead, cancelled, expired,
   discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, keep_until
 FROM queue WHERE name = :name
 
@@ -16,11 +16,24 @@ INSERT INTO queue (name) VALUES (:name)
 
 -- save: Keep the state of a queue.
 -- in: all columns but the name
-UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
+UPDATE queue SET paused = :paused, revision = :revision, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
   lasting = :lasting, suspended = :suspended, ending = :ending, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
+
+-- settings: The record of the settings.
+-- in: queue
+-- out: name, value, since when, who set it
+SELECT name, value, since, by FROM setting WHERE queue = :queue
+
+-- set_setting: Store a field of the record.
+-- in: queue, name, value, since, by
+REPLACE INTO setting VALUES (:queue, :name, :value, :since, :by)
+
+-- forget_settings: Forget the record.
+-- in: queue
+DELETE FROM setting WHERE queue = :queue
 
 -- delete: Forget a queue.
 -- in: id

@@ -50,12 +50,12 @@ CREATE TABLE hint (
 CREATE INDEX hint_process ON hint (process)
 
 -- queue: The counters of a queue. live are unfinished; waiting and delayed as they stand in the order of tasks; lasting
--- are records that are kept for good; has_groups: it has a row of `grouping`. An id is never used again: records may outlive a queue for a while.
+-- are records that are kept for good; the settings have this revision, 0 without; has_groups: it has a row of `grouping`. An id is never used again: records may outlive a queue for a while.
 CREATE TABLE queue (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   name TEXT NOT NULL UNIQUE,
   paused INTEGER NOT NULL DEFAULT 0,
-  max_size INTEGER NOT NULL DEFAULT 0,
+  revision INTEGER NOT NULL DEFAULT 0,
   live INTEGER NOT NULL DEFAULT 0,
   waiting INTEGER NOT NULL DEFAULT 0,
   delayed INTEGER NOT NULL DEFAULT 0,
@@ -81,6 +81,16 @@ CREATE TABLE queue (
 
 -- queue_look: As for barriers.
 CREATE INDEX queue_look ON queue (look_at) WHERE look_at IS NOT NULL
+
+-- setting: A field of the record of a queue's settings, as a JSON text.
+CREATE TABLE setting (
+  queue INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  by TEXT NOT NULL,
+  PRIMARY KEY (queue, name)
+) WITHOUT ROWID
 
 -- cursor: Positions that producers stored along with their tasks.
 CREATE TABLE cursor (

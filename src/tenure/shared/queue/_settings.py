@@ -1,0 +1,404 @@
+"""The settings of a queue, as a program names them and as they hold: the record itself is the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict, get_args
+
+from tenure.arguments import check_count, check_flag, check_number, check_timeout
+from tenure.engine import (
+    DEFAULT_TEXTS,
+    DEFAULTS,
+    Configure,
+    Configured,
+    Rate,
+    Settings,
+    read,
+    settings_of,
+    written,
+)
+from tenure.errors import EngineError
+from tenure.limits import REQUESTS, Limit
+from tenure.store import Session, Store
+
+from ._editing import UNCHANGED
+from ._groups import check_group, group_of_children
+from ._suspects import LEEWAY
+
+OnRetry = Literal["hold", "pass"]
+
+_MOST_WEIGHTS = 1000
+
+
+class _Named:
+    """A part of the settings, whose fields are those that were named."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in named_in(self).items())})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Keep(_Named):
+    """The fields of a queue's settings about records, dead letters and keys. A field that is not given is not named.
+
+    | field | default | meaning |
+    |---|---|---|
+    | `results` | 3600.0 | seconds for which records of done, discarded and cancelled tasks are kept (None: for good) |
+    | `dead` | 180 days | seconds for which a dead letter is kept (None: for good) |
+    | `payloads` | False | the record of a task that is not dead has the payload too |
+    | `tracebacks` | True | the record of a failed try has its traceback, without the values of variables |
+    | `keys` | None | seconds from its put for which a task has its key at least, ended or not |
+    """
+
+    results: float | None = UNCHANGED
+    dead: float | None = UNCHANGED
+    payloads: bool = UNCHANGED
+    tracebacks: bool = UNCHANGED
+    keys: float | None = UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Groups(_Named):
+    """The fields of a queue's settings about groups: their limits and turns. A field that is not given is not named.
+
+    | field | default | meaning |
+    |---|---|---|
+    | `limit` | None | the most tasks of a group that are leased at a time |
+    | `weights` | None | the weights of groups in the turns, from 0.001 to 1,000, by name; else 1 |
+    | `max_size` | None | the most unfinished tasks of a group |
+    | `on_retry` | "hold" | with a `limit` of 1, a task that is tried again holds its group; "pass": it does not |
+    | `rate` | None | how many tasks of each group start, a `Limit` |
+    """
+
+    limit: int | None = UNCHANGED
+    weights: Mapping[str, float] | None = UNCHANGED
+    max_size: int | None = UNCHANGED
+    on_retry: OnRetry = UNCHANGED
+    rate: Limit | None = UNCHANGED
+
+
+class QueueOptions(TypedDict, total=False):
+    """The settings of a queue that a program names."""
+
+    max_size: int
+    aging: float | None
+    max_deliveries: int
+    rate: Limit | None
+    keep: Keep | None
+    groups: Groups | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The settings of a queue that hold, in all processes.
+
+    `set_at` and `set_by` say of each field that was changed when that was and which process did it, such as
+    "web-1:4711:5f0c9a1b"; fields of `keep` and `groups` are named "keep.results", "groups.limit". All others have the
+    defaults.
+    """
+
+    max_size: int
+    aging: float | None
+    max_deliveries: int
+    rate: Limit | None
+    keep: Keep
+    groups: Groups
+    set_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    set_by: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+NAMES: dict[str, str] = {
+    "max_size": "max_size",
+    "aging": "aging",
+    "max_deliveries": "max_deliveries",
+    "rate": "rate",
+    "keep.results": "results",
+    "keep.dead": "dead",
+    "keep.payloads": "payloads",
+    "keep.tracebacks": "tracebacks",
+    "keep.keys": "keys",
+    "groups.limit": "group_limit",
+    "groups.weights": "weights",
+    "groups.max_size": "group_size",
+    "groups.on_retry": "hold",
+    "groups.rate": "group_rate",
+}
+"""The names of fields for a program, and for the engine."""
+_PARTS = {"keep": Keep, "groups": Groups}
+_SHOWN = {engine: shown for shown, engine in NAMES.items()}
+
+
+def named_in(part: object) -> dict[str, Any]:
+    """The fields of a part that are named."""
+    values = {name: getattr(part, name) for name in getattr(part, "__dataclass_fields__", ())}
+    return {name: value for name, value in values.items() if value is not UNCHANGED}
+
+
+def changes_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that options name, as the engine has them. Raises `TypeError`, `ValueError`."""
+    changes: dict[str, str] = {}
+    for name, value in options.items():
+        if name not in QueueOptions.__annotations__:
+            raise TypeError(
+                f"a queue has no option {name!r}; settings are {', '.join(QueueOptions.__annotations__)}"
+            )
+        if (part := _PARTS.get(name)) is None:
+            changes |= _checked(name, value)
+        elif value is None:
+            changes |= {NAMES[f]: DEFAULT_TEXTS[NAMES[f]] for f in NAMES if f.startswith(f"{name}.")}
+        elif isinstance(value, part):
+            for field_name, its in named_in(value).items():
+                changes |= _checked(f"{name}.{field_name}", its)
+        else:
+            raise TypeError(f"{name} must be a {part.__name__}, not {type(value).__name__}")
+    return changes
+
+
+def _checked(name: str, value: Any) -> dict[str, str]:
+    return {(engine := NAMES[name]): written(engine, _CHECKS[name](name, value))}
+
+
+def _or_none(check: Callable[[str, Any], Any], none: Any) -> Callable[[str, Any], Any]:
+    return lambda name, value: none if value is None else check(name, value)
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    return check_timeout(name, value, least=None)
+
+
+def _deliveries(name: str, value: Any) -> int:
+    count = check_count(name, value)
+    return count + (LEEWAY if count > 1 else 0)
+
+
+def _hold(name: str, value: Any) -> bool:
+    if value not in get_args(OnRetry):
+        raise ValueError(f"{name} must be 'hold' or 'pass', not {value!r}")
+    return value == "hold"
+
+
+def _rate(name: str, limit: Any) -> Rate | None:
+    if limit is None:
+        return None
+    if not isinstance(limit, Limit):
+        raise TypeError(f"{name} must be a Limit, such as Limit(100, per=1), not {type(limit).__name__}")
+    if limit.unit != REQUESTS:
+        raise ValueError(f"{name} counts tasks, and has no unit: {limit.unit!r}")
+    return Rate(1 / limit.per_second, limit.most)
+
+
+def _weights(name: str, weights: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    if weights is None:
+        return ()
+    if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a mapping of groups to numbers, not {type(weights).__name__}")
+    if len(weights) > _MOST_WEIGHTS:
+        raise ValueError(f"{name} must have at most {_MOST_WEIGHTS} groups, not {len(weights)}")
+    checked = {
+        "" if group == "" else check_group(f"{name}: the group", group): check_number(
+            f"{name}[{group!r}]", weight, least=0.001, most=1000
+        )
+        for group, weight in weights.items()
+    }
+    of_children = {group_of_children(group): weight for group, weight in checked.items()}
+    return tuple((checked | of_children).items())
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "max_size": check_count,
+    "aging": _seconds,
+    "max_deliveries": _deliveries,
+    "rate": _rate,
+    "keep.results": _seconds,
+    "keep.dead": _seconds,
+    "keep.payloads": check_flag,
+    "keep.tracebacks": check_flag,
+    "keep.keys": _seconds,
+    "groups.limit": _or_none(check_count, 0),
+    "groups.weights": _weights,
+    "groups.max_size": _or_none(check_count, 0),
+    "groups.on_retry": _hold,
+    "groups.rate": _rate,
+}
+
+
+def deliveries_of(settings: Settings) -> int:
+    """The `max_deliveries` that a program has named: the engine adds those of suspects that do not run alone."""
+    most = settings.max_deliveries
+    return max(1, most - LEEWAY) if most > 1 else 1
+
+
+def shown(answer: Configured) -> QueueSettings:
+    """The record, for the user."""
+    settings = settings_of((it.name, it.value) for it in answer.fields)
+    time = datetime.now(UTC)
+    return QueueSettings(
+        settings.max_size,
+        settings.aging,
+        deliveries_of(settings),
+        _limit(settings.rate),
+        Keep(settings.results, settings.dead, settings.payloads, settings.tracebacks, settings.keys),
+        Groups(
+            settings.group_limit or None,
+            {group: weight for group, weight in settings.weights if group == "" or group[0] != "\0"} or None,
+            settings.group_size or None,
+            "hold" if settings.hold else "pass",
+            _limit(settings.group_rate),
+        ),
+        {_SHOWN[it.name]: time - timedelta(seconds=it.age) for it in answer.fields},
+        {_SHOWN[it.name]: it.by for it in answer.fields},
+    )
+
+
+def shown_record(answer: Configured) -> dict[str, dict[str, Any]]:
+    """The fields of the record that somebody has set, as JSON: of each the value, when it was set, and by whom."""
+    settings = shown(answer)
+    return {
+        name: {
+            "value": {"rate": value.rate, "per": value.per} if isinstance(value, Limit) else value,
+            "set_at": settings.set_at[name].isoformat(),
+            "set_by": settings.set_by[name],
+        }
+        for name, value in values_of(settings).items()
+        if name in settings.set_by
+    }
+
+
+def values_of(settings: QueueSettings) -> dict[str, Any]:
+    """The value of each setting, by its name."""
+    values: dict[str, Any] = {}
+    for name in QueueOptions.__annotations__:
+        value = getattr(settings, name)
+        values |= (
+            {f"{name}.{key}": its for key, its in named_in(value).items()}
+            if name in _PARTS
+            else {name: value}
+        )
+    return values
+
+
+def _limit(rate: Rate | None) -> Limit | None:
+    return None if rate is None else Limit(rate.burst, per=round(rate.every * rate.burst, 9))
+
+
+class QueueRecord:
+    """The record of a queue, as far as this process names its fields and knows them.
+
+    | what happens | what is sent |
+    |---|---|
+    | a description names fields | these, before its first operation |
+    | a session begins | the named fields that are not in the record, before its first operation |
+    | an answer has another revision | nothing but the question for the record |
+    """
+
+    def __init__(self, store: Store, key: str) -> None:
+        self.current: Settings = DEFAULTS
+        """The settings that hold, as far as this process knows."""
+        self.on_change: Callable[[], object] = lambda: None
+        self.sent_in: Session | None = None
+        """The session whose operations come behind the settings; `send` has been called in it."""
+        self._store = store
+        self._key = key
+        self._named: dict[str, str] = {}
+        self.pending: dict[str, str] = {}
+        """The fields that were named since the last operation."""
+        self._told: set[str] = set()
+        self.revision = 0
+        """The revision of the record that is known here."""
+        self._asks = False
+
+    def name(self, changes: Mapping[str, str]) -> None:
+        """A description names fields; the next operation sends them. The newest description counts."""
+        news = {name: text for name, text in changes.items() if self._named.get(name) != text}
+        if news:
+            self._named |= news
+            self.pending |= news
+            self._have(self.current, news)
+
+    def send(self, session: Session) -> None:
+        """Send what is named, once in each session: operations that are submitted next take effect after it.
+
+        What the engine refuses is logged, and sent again with the next operation.
+        """
+        if self.sent_in is not session:
+            self.sent_in = session
+            if self.pending.keys() != self._named.keys() or not self._named:
+                self._send(self._named, missing=True)
+        self.announce()
+
+    def announce(self) -> None:
+        """Send the fields that were named since the last operation."""
+        if self.pending:
+            pending, self.pending = self.pending, {}
+            self._send(pending, missing=False)
+
+    async def configure(self, changes: Mapping[str, str]) -> Configured:
+        """Name fields now, or none, and return the record. Raises `StoreClosed`, `EngineError`."""
+        self.announce()
+        before, self._named = self._named, {**self._named, **changes}
+        try:
+            answer = await self._store.call(self._operation(changes, missing=False))
+        except EngineError:
+            others = {name: text for name, text in self._named.items() if name not in changes}
+            self._named = others | {name: before[name] for name in changes if name in before}
+            raise
+        self._learn(answer)
+        return answer
+
+    def seen(self, revision: int) -> None:
+        """An answer says which revision holds."""
+        if revision != self.revision and not self._asks:
+            self._send({}, missing=True)
+
+    # inside
+
+    def _operation(self, changes: Mapping[str, str], *, missing: bool) -> Configure:
+        return Configure(self._key, self._store.process, tuple(changes.items()), missing)
+
+    def _send(self, changes: Mapping[str, str], *, missing: bool) -> None:
+        def on_answer(answer: object) -> None:
+            self._asks = False
+            if isinstance(answer, Configured):
+                self._learn(answer)
+            elif isinstance(answer, Exception):
+                self.pending = {**({} if missing else changes), **self.pending}
+                self.sent_in = None
+                if isinstance(answer, EngineError):
+                    self._store.reporter.warn("queue.settings_refused", queue=self._shown_key, error=answer)
+
+        self._asks = True
+        self._store.send(self._operation(changes, missing=missing), on_answer)
+
+    @property
+    def _shown_key(self) -> str:
+        return self._key.removeprefix(self._store.prefix("queue"))
+
+    def _learn(self, answer: Configured) -> None:
+        self.revision = answer.revision
+        record = {it.name: it for it in answer.fields}
+        self._have(settings_of((it.name, it.value) for it in answer.fields), self.pending)
+        replaced: dict[str, list[str]] = {}
+        for name, text in self._named.items():
+            it = record.get(name)
+            value, by = (it.value, it.by) if it else (DEFAULT_TEXTS[name], "nobody")
+            if value != text and by != self._store.process and name not in {*self._told, *self.pending}:
+                self._told.add(name)
+                replaced.setdefault(by, []).append(_SHOWN[name])
+        for by, names in replaced.items():
+            self._store.reporter.warn(
+                "queue.settings_replaced",
+                queue=self._shown_key,
+                fields=" ".join(names),
+                by=by,
+                process=self._store.process,
+            )
+
+    def _have(self, settings: Settings, named: Mapping[str, Any]) -> None:
+        former, named = self.current, {name: read(name, text) for name, text in named.items()}
+        self.current = replace(settings, **named) if named else settings
+        if self.current != former:
+            self.on_change()

@@ -1,0 +1,111 @@
+"""The contract's tests of the settings of a queue."""
+
+from __future__ import annotations
+
+from tenure import engine as e
+
+from ._clerk import OpenClient, QueueSessionBase, payloads, plain
+from ._configured import configured
+from ._contract import Advance, Do, Hints
+
+
+class SettingsContract(QueueSessionBase):
+    """The contract's tests of the record, beside the walk."""
+
+    async def _record(self, do: Do, queue: str = "jobs") -> dict[str, tuple[object, str]]:
+        answer = await do(e.Configure(queue))
+        assert isinstance(answer, e.Configured)
+        return {it.name: (e.read(it.name, it.value), it.by) for it in answer.fields}
+
+    async def test_the_value_that_was_sent_last_holds_for_each_field(self, do: Do, advance: Advance) -> None:
+        assert await do(e.Configure("jobs")) == e.Configured((), 0)
+        await do(configured("jobs", "web", max_size=7, aging=2.0))
+        first = await do(configured("jobs", "worker", max_size=3, payloads=True))
+        assert await self._record(do) == {
+            "aging": (2.0, "web"),
+            "max_size": (3, "worker"),
+            "payloads": (True, "worker"),
+        }
+        await advance(4.0)
+        second = await do(configured("jobs", "web", aging=2.0, payloads=False))
+        assert isinstance(first, e.Configured)
+        assert isinstance(second, e.Configured)
+        assert second.revision > first.revision
+        ages = {it.name: it.age for it in second.fields}
+        assert (ages["aging"], ages["payloads"]) == (self.about(4.0), self.about(0.0))
+
+    async def test_what_does_not_change_keeps_its_time_and_its_process(self, do: Do) -> None:
+        first = await do(configured("jobs", "web", max_size=7))
+        second = await do(configured("jobs", "worker", max_size=7, aging=None))
+        assert isinstance(first, e.Configured)
+        assert isinstance(second, e.Configured)
+        assert second.revision == first.revision
+        assert await self._record(do) == {"max_size": (7, "web")}
+
+    async def test_fields_of_the_record_stay_if_only_missing_ones_are_sent(self, do: Do) -> None:
+        await do(configured("jobs", "web", max_size=7))
+        await do(configured("jobs", "old", missing=True, max_size=5, aging=1.0))
+        assert await self._record(do) == {"aging": (1.0, "old"), "max_size": (7, "web")}
+
+    async def test_a_record_of_defaults_leaves_with_its_queue(self, do: Do) -> None:
+        await do(configured("jobs", "web", max_size=7))
+        assert (await do.count("jobs")).max_size == 7
+        await do(configured("jobs", "worker", max_size=10_000))
+        assert await do(e.Configure("jobs")) == e.Configured((), 0)
+
+    async def test_a_record_of_defaults_stays_with_a_queue_in_use(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
+        await a.put(*plain(1))
+        await do(configured("jobs", "web", max_size=7))
+        await do(configured("jobs", "worker", max_size=10_000))
+        assert await self._record(do) == {"max_size": (10_000, "worker")}
+
+    async def test_each_put_and_exchange_says_which_revision_holds(self, client: OpenClient, do: Do) -> None:
+        a = await client("a")
+
+        async def seen() -> tuple[int, int]:
+            number, request = do.number(), e.PutRequest("m", plain(1))
+            put = await do(e.Put(a.session, number, "jobs", (request,)))
+            assert isinstance(put, e.PutAnswer)
+            return put.revision, (await a.exchange()).revision
+
+        assert await seen() == (0, 0)
+        answer = await do(configured("jobs", max_size=70))
+        assert isinstance(answer, e.Configured)
+        assert await seen() == (answer.revision, answer.revision)
+        assert answer.revision > 0
+
+    async def test_a_larger_queue_has_room_for_producers_at_once(
+        self, client: OpenClient, do: Do, hints: Hints
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        news = await hints("b")
+        await do(configured("jobs", max_size=1))
+        await do(e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", plain(1)),)))
+        put = e.Put(b.session, do.number(), "jobs", (e.PutRequest("n", plain(1)),))
+        waits = await do(put)
+        assert isinstance(waits, e.PutAnswer)
+        assert isinstance(waits.answers[0], e.Queued)
+        await do(configured("jobs", max_size=2))
+        assert [hint.news for hint in await news.new()] == [e.Notice.ROOM]
+
+    async def test_takers_obey_the_record(self, client: OpenClient, do: Do, advance: Advance) -> None:
+        a, b = await client("a"), await client("b")
+        await a.put(e.NewTask(b"low"), e.NewTask(b"high", 1))
+        await do(configured("jobs", aging=1.0, max_deliveries=1, dead=5.0))
+        await advance(2.0)
+        # the older first
+        await do(e.Exchange(b.session, do.number(), "jobs", want=1, wait=False))
+        await b.close()
+        (dead,) = await a.browse("dead")
+        assert dead.payload == b"low"
+        await do(configured("jobs", payloads=True, aging=None))
+        answer = await do(e.Exchange(a.session, do.number(), "jobs", want=1, wait=False))
+        assert isinstance(answer, e.Exchanged)
+        assert payloads(answer.tasks) == [b"high"]
+        (task,) = answer.tasks
+        settle = (e.Settle(task.id, task.token, e.Verdict.DONE, ttl=60.0),)
+        await do(e.Exchange(a.session, do.number(), "jobs", settle, wait=False))
+        await advance(6.0)
+        (ended,) = await a.browse("ended")
+        assert (ended.state, ended.payload) == ("done", b"high")
