@@ -22,6 +22,7 @@ LANGUAGES = {".py", ".pyi", ".lua", ".sql", ".html", ".js", ".css"}
 LIMITS = tomllib.loads((TOP / "tests/budget.toml").read_text())
 ROOMS = (
     "tenure",
+    "tenure.types",
     *(f"tenure.{room}" for room in ("local", "sql", "processor", "observe", "testing", "blocking")),
 )
 """The rooms from which users import."""

@@ -36,7 +36,15 @@ PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 LINKED = [*PAGES, ROOT / "README.md"]
 BACKENDS = ("asyncio", "trio")
-ROOMS = ("tenure", "tenure.blocking", "tenure.local", "tenure.observe", "tenure.testing", "tenure.engines")
+ROOMS = (
+    "tenure",
+    "tenure.types",
+    "tenure.blocking",
+    "tenure.local",
+    "tenure.observe",
+    "tenure.testing",
+    "tenure.engines",
+)
 
 BLOCK = re.compile(r"^```python(?: +(?P<info>\S+))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)

@@ -24,7 +24,20 @@ REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 PAGES = [
     page for page in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md") if page.parent.name != "coming-from"
 ]
-ROOMS = ("", ".blocking", ".dbapi", ".engines", ".local", ".observe", ".sql", ".store", ".testing", ".web")
+ROOMS = (
+    "",
+    ".types",
+    ".errors",
+    ".blocking",
+    ".dbapi",
+    ".engines",
+    ".local",
+    ".observe",
+    ".sql",
+    ".store",
+    ".testing",
+    ".web",
+)
 
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")

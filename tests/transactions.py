@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, Groups, GroupStatistics, Item, Key, QueueFull, Retry, WorkQueue
+from tenure import AcquireTimeout, Groups, Item, Key, QueueFull, Retry, WorkQueue
+from tenure.types import GroupStatistics
 
 _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
 

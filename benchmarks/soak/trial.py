@@ -71,7 +71,7 @@ class Trial(Judging):
         if self.clock:
             self._clock = self.folder / f"{self.name}.clock"
             self._clock.write_bytes(bytes(8))
-        self.statistics: dict[str, tenure.QueueStatistics] = {}
+        self.statistics: dict[str, tenure.types.QueueStatistics] = {}
         self._loops = cycle(LOOPS)
         self._direct = cycle((True, True, False, False))
 

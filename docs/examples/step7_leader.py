@@ -37,7 +37,7 @@ async def is_scheduled(queue: tenure.WorkQueue, batch: str) -> bool:
     return (await queue.cursors()).get("batch") == batch
 
 
-async def schedule(queue: tenure.WorkQueue, term: tenure.Term, batch: str) -> None:
+async def schedule(queue: tenure.WorkQueue, term: tenure.types.Term, batch: str) -> None:
     """Put the pages; the later ones are more urgent. In the same step the store notes that this batch has been put."""
     items = [tenure.Item({"page": name}, priority=n, key=name) for n, name in enumerate(TEXTS)]
     term.check()  # right before the side effect

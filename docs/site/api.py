@@ -17,6 +17,7 @@ INTERNAL = runpy.run_path(str(ROOT / "tests" / "internal.py"))
 
 PAGES = {
     "tenure": ("tenure",),
+    "types": ("tenure.types",),
     "errors": ("tenure.errors",),
     "processor": ("tenure.processor",),
     "blocking": ("tenure.blocking",),
@@ -45,14 +46,15 @@ ALSO = {"tenure": ("tenure.store.Codec", "tenure.store.JsonCodec")}
 def names(room: str) -> Iterator[str]:
     """The names that are described on the page of a room. What the front door has too is described there alone."""
     at_the_top = _imported("tenure")
-    if room == "tenure.errors":
-        exported = at_the_top[room]
-    elif room == "tenure":
-        exported = set(_exported(room)) - at_the_top["tenure.errors"]
+    exported = set(OF_A_ROOM.get(room) or _exported(room))
+    if room == "tenure":
+        exported -= at_the_top["tenure.errors"]
+    elif room == "tenure.errors":
+        yield from (f"tenure.{name}" for name in sorted(at_the_top[room], key=str.casefold))
+        exported -= at_the_top[room]
     else:
-        exported = set(OF_A_ROOM.get(room) or _exported(room)) - at_the_top.get(room, set())
-    home = "tenure" if room == "tenure.errors" else room
-    yield from (f"{home}.{name}" for name in sorted(exported - NOT_SHOWN, key=str.casefold))
+        exported -= at_the_top.get(room, set())
+    yield from (f"{room}.{name}" for name in sorted(exported - NOT_SHOWN, key=str.casefold))
     yield from ALSO.get(room, ())
 
 

@@ -7,8 +7,9 @@ The rooms of the house, and which may import which (tests/test_rooms.py keeps it
            < { cli, django, pydantic_ai, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
-front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
-(`tenure.local`, `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
+front door re-exports `open_store`, `Processor`, `serve`, the classes of `shared` that users construct, and the errors
+that they catch. `tenure.types` has the types that only annotations name; the rest is in its room (`tenure.local`).
+`testing` may import everything; nothing imports `testing` or the front door.
 Inside of `shared` and `cli`, the folders stand on the room's own modules and do not import one another.
 
 Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING
 from tenure.lazy import exports
 
 if TYPE_CHECKING:
+    from tenure import errors as errors
+    from tenure import types as types
     from tenure.engines import open_store
     from tenure.errors import (
         AcquireTimeout,
@@ -30,12 +33,10 @@ if TYPE_CHECKING:
         BulkheadFull,
         CapacityMismatch,
         CircuitOpen,
-        CursorConflict,
         DuplicateTask,
         EngineError,
         LeaseLost,
         OutcomeUnknown,
-        PayloadTooLarge,
         PoolClosed,
         PoolTimeout,
         QueueFull,
@@ -44,183 +45,123 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TaskCancelled,
         TaskFailed,
-        TaskNotWaiting,
         TenureError,
-        TooManyChildren,
         WouldExceedDeadline,
     )
     from tenure.processor import Processor
     from tenure.serving import serve
     from tenure.shared import (
-        Arrival,
-        Audit,
-        Available,
         Barrier,
-        BarrierStatistics,
         BatchWorker,
-        Child,
-        ChildRecord,
-        Children,
-        Claim,
         Dead,
         Discard,
         Election,
         Groups,
-        GroupStatistics,
-        HolderInfo,
         Item,
         Job,
         Keep,
         Key,
-        LeaderChanges,
-        Lease,
-        LeasedTask,
         Limit,
-        LimiterState,
-        Listing,
         Lock,
-        LuaGuard,
-        Page,
-        PooledResource,
-        PutOptions,
         QueueFigures,
-        QueueOptions,
-        QueueSettings,
-        QueueStatistics,
-        QueueWorker,
         RateLimiter,
         ResourcePool,
-        ResourcePoolStatistics,
         Retry,
         RetryLater,
         RWLock,
         Schedule,
-        Schedules,
         Selection,
         Semaphore,
-        Spending,
         SqlGuard,
         Task,
-        TaskChanges,
-        TaskRecord,
-        Term,
         Worker,
-        WorkerStatistics,
         WorkQueue,
     )
-    from tenure.store import MsgspecCodec, PydanticCodec, Store, StoreStatistics
+    from tenure.store import MsgspecCodec, PydanticCodec, Store
 
 __all__ = (
     "AcquireTimeout",
-    "Arrival",
-    "Audit",
-    "Available",
     "Barrier",
     "BarrierBroken",
-    "BarrierStatistics",
     "BatchWorker",
     "BulkheadFull",
     "CapacityMismatch",
-    "Child",
-    "ChildRecord",
-    "Children",
     "CircuitOpen",
-    "Claim",
-    "CursorConflict",
     "Dead",
     "Discard",
     "DuplicateTask",
     "Election",
     "EngineError",
-    "GroupStatistics",
     "Groups",
-    "HolderInfo",
     "Item",
     "Job",
     "Keep",
     "Key",
-    "LeaderChanges",
-    "Lease",
     "LeaseLost",
-    "LeasedTask",
     "Limit",
-    "LimiterState",
-    "Listing",
     "Lock",
-    "LuaGuard",
     "MsgspecCodec",
     "OutcomeUnknown",
-    "Page",
-    "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
-    "PooledResource",
     "Processor",
-    "PutOptions",
     "PydanticCodec",
     "QueueFigures",
     "QueueFull",
-    "QueueOptions",
-    "QueueSettings",
-    "QueueStatistics",
-    "QueueWorker",
     "RWLock",
     "RateLimiter",
     "ResourcePool",
-    "ResourcePoolStatistics",
     "ResultUnavailable",
     "Retry",
     "RetryLater",
     "Schedule",
-    "Schedules",
     "Selection",
     "Semaphore",
-    "Spending",
     "SqlGuard",
     "Store",
     "StoreClosed",
-    "StoreStatistics",
     "StoreUnavailable",
     "Task",
     "TaskCancelled",
-    "TaskChanges",
     "TaskFailed",
-    "TaskNotWaiting",
-    "TaskRecord",
     "TenureError",
-    "Term",
-    "TooManyChildren",
     "WorkQueue",
     "Worker",
-    "WorkerStatistics",
     "WouldExceedDeadline",
     "open_store",
     "serve",
 )
 
-_ROOMS = ("blocking", "engine", "engines", "errors", "local", "observe", "processor", "shared", "store")
+_ROOMS = (
+    "blocking",
+    "engine",
+    "engines",
+    "errors",
+    "local",
+    "observe",
+    "processor",
+    "shared",
+    "store",
+    "types",
+)
 _exported = exports(
     __name__,
-    "tenure",
     {
-        "tenure.engines": "open_store",
-        "tenure.errors": """
-            AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen CursorConflict
-            DuplicateTask EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
-            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TaskNotWaiting TenureError
-            TooManyChildren WouldExceedDeadline
+        "tenure": {
+            "tenure.engines": "open_store",
+            "tenure.errors": """
+            AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen DuplicateTask EngineError
+            LeaseLost OutcomeUnknown PoolClosed PoolTimeout QueueFull ResultUnavailable StoreClosed
+            StoreUnavailable TaskCancelled TaskFailed TenureError WouldExceedDeadline
         """,
-        "tenure.processor": "Processor",
-        "tenure.serving": "serve",
-        "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics BatchWorker Child ChildRecord Children Claim
-            Dead Discard Election GroupStatistics Groups HolderInfo Item Job Keep Key LeaderChanges Lease
-            LeasedTask Limit LimiterState Listing Lock LuaGuard Page PooledResource PutOptions
-            QueueFigures QueueOptions QueueSettings QueueStatistics QueueWorker RateLimiter ResourcePool
-            ResourcePoolStatistics Retry RetryLater RWLock Schedule Schedules Selection Semaphore Spending
-            SqlGuard Task TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            "tenure.processor": "Processor",
+            "tenure.serving": "serve",
+            "tenure.shared": """
+            Barrier BatchWorker Dead Discard Election Groups Item Job Keep Key Limit Lock QueueFigures RateLimiter
+            ResourcePool Retry RetryLater RWLock Schedule Selection Semaphore SqlGuard Task Worker WorkQueue
         """,
-        "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
+            "tenure.store": "MsgspecCodec PydanticCodec Store",
+        }
     },
 )
 

@@ -10,17 +10,23 @@ from typing import Any
 __all__ = ("exports", "extra")
 
 
-def exports(room: str, home: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a room: `modules` maps each of its modules to the names that it has, with blanks between.
+def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str], Any]:
+    """The `__getattr__` of a room: for each home, its modules with the names that each has, with blanks between.
 
     A name is looked up once; from then on it is an attribute of the room. Users know what they import as `home.name`,
     in tracebacks and pickles too. Type checkers read the same imports in the room's `if TYPE_CHECKING` block.
     """
-    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    places = {
+        name: (home, module)
+        for home, modules in homes.items()
+        for module, names in modules.items()
+        for name in names.split()
+    }
 
     def __getattr__(name: str) -> Any:  # noqa: N807 it becomes the room's
-        if (module := module_of.get(name)) is None:
+        if name not in places:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        home, module = places[name]
         value = getattr(import_module(module if module.startswith("tenure.") else f"{room}.{module}"), name)
         value.__module__ = home
         setattr(sys.modules[room], name, value)

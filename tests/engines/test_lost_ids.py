@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from redis_servers import wait_until
 
-from tenure import ResultUnavailable, TaskNotWaiting, WorkQueue, open_store
+from tenure import ResultUnavailable, WorkQueue, open_store
+from tenure.errors import TaskNotWaiting
 
 
 async def put_and_lose(url, keep, lose):

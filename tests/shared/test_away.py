@@ -307,5 +307,5 @@ async def test_a_program_that_does_nothing_else_waits_for_its_server(faulty, vir
 
 
 async def answered(call, store):
-    with contextlib.suppress(tenure.TaskNotWaiting, LookupError):
+    with contextlib.suppress(tenure.errors.TaskNotWaiting, LookupError):
         await call(store)

@@ -8,7 +8,8 @@ import sqlite3
 import anyio
 import pytest
 
-from tenure import Election, LeaseLost, Lock, LuaGuard, ResourcePool, RWLock, Semaphore, SqlGuard, WorkQueue
+from tenure import Election, LeaseLost, Lock, ResourcePool, RWLock, Semaphore, SqlGuard, WorkQueue
+from tenure.types import LuaGuard
 
 OLD, NEW = SqlGuard("report", 100), SqlGuard("report", 200)
 

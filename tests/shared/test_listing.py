@@ -8,10 +8,11 @@ import anyio
 import pytest
 
 import tenure
-from tenure import EngineError, Item, Lock, Page, ResourcePool, Retry, Selection, WorkQueue
+from tenure import EngineError, Item, Lock, ResourcePool, Retry, Selection, WorkQueue
 from tenure.engine import CAP, Scan
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
+from tenure.types import Page
 
 
 class Counting(FaultyEngine):

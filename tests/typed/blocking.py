@@ -20,9 +20,9 @@ def program(store: blocking.Store) -> None:
     assert_type(queue.put(1, priority=2), int)
     assert_type(queue.put_many([1, tenure.Item(2)]), list[int | tenure.DuplicateTask])
     assert_type(queue.put_many([1], on_duplicate="keep"), list[int])
-    assert_type(queue.get(1), tenure.TaskRecord[int] | None)
-    assert_type(list(queue.tasks("dead")), list[tenure.TaskRecord[int]])
-    assert_type(queue.children(1).page(), tenure.Page[tenure.ChildRecord])
+    assert_type(queue.get(1), tenure.types.TaskRecord[int] | None)
+    assert_type(list(queue.tasks("dead")), list[tenure.types.TaskRecord[int]])
+    assert_type(queue.children(1).page(), tenure.types.Page[tenure.types.ChildRecord])
     assert_type(queue.put_in_sync(object(), 1), int)
     queue.put("one")  # type: ignore[arg-type]
     with queue.take(timeout=5) as task:

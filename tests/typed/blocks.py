@@ -20,54 +20,54 @@ async def store() -> str:
 
 async def lock(lock: tenure.Lock) -> int:
     async with lock as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def lock_held(lock: tenure.Lock) -> int:
     async with lock.hold(timeout=5) as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def semaphore(semaphore: tenure.Semaphore) -> int:
     async with semaphore as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def semaphore_held(semaphore: tenure.Semaphore) -> int:
     async with semaphore.hold(2, timeout=5) as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def read(lock: tenure.RWLock) -> int:
     async with lock.read() as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def write(lock: tenure.RWLock) -> int:
     async with lock.write() as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
 async def claim(pool: tenure.ResourcePool) -> str:
     async with pool.claim(timeout=5) as claim:
-        assert_type(claim, tenure.Claim)
+        assert_type(claim, tenure.types.Claim)
         return claim.resource
 
 
 async def term(election: tenure.Election) -> int:
     async with election.term() as term:
-        assert_type(term, tenure.Term)
+        assert_type(term, tenure.types.Term)
         return term.number
 
 
 async def lead(election: tenure.Election) -> None:
-    async def body(term: tenure.Term) -> str:
+    async def body(term: tenure.types.Term) -> str:
         return str(term.number)
 
     assert_type(await election.lead(body), str)
@@ -85,7 +85,7 @@ async def take(queue: tenure.WorkQueue) -> int:
     return 0  # this one does swallow: RetryLater and Discard
 
 
-def refusals(guard: tenure.LuaGuard) -> str:
+def refusals(guard: tenure.types.LuaGuard) -> str:
     with guard.refusals():
         return guard.script("return 1")
 
@@ -98,7 +98,7 @@ async def processor(processor: tenure.Processor) -> int:
 
 async def lock_of_a_handler(context: Context) -> int:
     async with context.lock("cache") as lease:
-        assert_type(lease, tenure.Lease)
+        assert_type(lease, tenure.types.Lease)
         return lease.token
 
 
@@ -235,8 +235,8 @@ async def on_a_stack(
     lock: tenure.Lock, semaphore: tenure.Semaphore, turns: local.RWLock, breaker: local.CircuitBreaker
 ) -> None:
     async with AsyncExitStack() as stack:
-        assert_type(await stack.enter_async_context(lock), tenure.Lease)
-        assert_type(await stack.enter_async_context(semaphore), tenure.Lease)
+        assert_type(await stack.enter_async_context(lock), tenure.types.Lease)
+        assert_type(await stack.enter_async_context(semaphore), tenure.types.Lease)
         await stack.enter_async_context(turns.read())
         await stack.enter_async_context(turns.write())
         await stack.enter_async_context(breaker)

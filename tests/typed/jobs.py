@@ -68,7 +68,7 @@ async def wrong_queue(queue: tenure.WorkQueue[int]) -> None:
     tenure.Job(queue, digest)  # type: ignore[arg-type]
 
 
-async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.PutOptions]) -> None:
+async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.types.PutOptions]) -> None:
     await mails.put("hi", **options)
     await mails.try_put("hi", priority=1, group="ann")
     tenure.Schedule(mails, "hourly", every=3600, payload="hi", **options)

@@ -99,13 +99,13 @@ async def take(queue: tenure.WorkQueue[Mail]) -> str:
 
 
 async def look(queue: tenure.WorkQueue[Mail]) -> None:
-    assert_type(await queue.get(1), tenure.TaskRecord[Mail] | None)
+    assert_type(await queue.get(1), tenure.types.TaskRecord[Mail] | None)
     assert_type((await queue.tasks("dead").page()).records[0].payload, Mail | None)
-    assert_type(await queue.tasks("waiting").page(), tenure.Page[tenure.TaskRecord[Mail]])
-    assert_type([child async for child in queue.children(1)], list[tenure.ChildRecord])
+    assert_type(await queue.tasks("waiting").page(), tenure.types.Page[tenure.types.TaskRecord[Mail]])
+    assert_type([child async for child in queue.children(1)], list[tenure.types.ChildRecord])
     async with queue.follow(1) as changes:
         async for record in changes:
-            assert_type(record, tenure.TaskRecord[Mail])
+            assert_type(record, tenure.types.TaskRecord[Mail])
 
 
 async def complete(queue: tenure.WorkQueue[Mail], connection: object, tasks: list[tenure.Task[Mail]]) -> None:

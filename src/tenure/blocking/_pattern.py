@@ -172,7 +172,7 @@ class Pattern(SyncProxy):
 
 
 class Listing(Pattern, Generic[R]):
-    """Records in an order: `for record in queue.tasks("dead")`, or page by page, as `tenure.Listing` has them.
+    """Records in an order: `for record in queue.tasks("dead")`, or page by page, as `tenure.types.Listing` has them.
 
     Thread safety: any; an iterator belongs to one thread at a time.
     """

@@ -70,24 +70,25 @@ __all__ = (
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,
-    "tenure.local",
     {
-        "_barrier": "Barrier BarrierStatistics",
-        "_blocking_watch": "Blocked BlockingWatch BlockingWatchStatistics",
-        "_breaker": "CircuitBreaker CircuitBreakerStatistics",
-        "_bulkhead": "Bulkhead BulkheadKindStatistics BulkheadStatistics",
-        "_coalescer": "Coalescer CoalescerStatistics",
-        "_keyed_lock": "KeyedLock KeyedLockStatistics",
-        "_keyed_pool": "KeyedPool KeyedPoolStatistics",
-        "_pool": "Pool PoolStatistics",
-        "_pool_hooks": "passes_check",
-        "_pool_loans": "Leak",
-        "_queue": "PriorityQueue Queue QueueStatistics",
-        "_router": "Router RouterKindStatistics RouterStatistics",
-        "_rwlock": "ReadTurn RWLock RWLockStatistics TakenTurn WriteTurn",
-        "_single_flight": "SingleFlight SingleFlightStatistics",
-        "_threads": "Done Finished Threads ThreadsStatistics",
-        "_token_bucket": "Reservation TokenBucket TokenBucketStatistics",
+        "tenure.local": {
+            "_barrier": "Barrier BarrierStatistics",
+            "_blocking_watch": "Blocked BlockingWatch BlockingWatchStatistics",
+            "_breaker": "CircuitBreaker CircuitBreakerStatistics",
+            "_bulkhead": "Bulkhead BulkheadKindStatistics BulkheadStatistics",
+            "_coalescer": "Coalescer CoalescerStatistics",
+            "_keyed_lock": "KeyedLock KeyedLockStatistics",
+            "_keyed_pool": "KeyedPool KeyedPoolStatistics",
+            "_pool": "Pool PoolStatistics",
+            "_pool_hooks": "passes_check",
+            "_pool_loans": "Leak",
+            "_queue": "PriorityQueue Queue QueueStatistics",
+            "_router": "Router RouterKindStatistics RouterStatistics",
+            "_rwlock": "ReadTurn RWLock RWLockStatistics TakenTurn WriteTurn",
+            "_single_flight": "SingleFlight SingleFlightStatistics",
+            "_threads": "Done Finished Threads ThreadsStatistics",
+            "_token_bucket": "Reservation TokenBucket TokenBucketStatistics",
+        }
     },
 )
 

@@ -46,20 +46,21 @@ __all__ = (
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,
-    "tenure.observe",
     {
-        "_exposition": "exposition",
-        "_frames": "is_ours trimmed",
-        "_logging": "LoggingObserver",
-        "_observer": "Observer check_observer",
-        "_observers": "Observers",
-        "_opentelemetry": "OpenTelemetryObserver",
-        "_printable": "printable printable_lines",
-        "_prometheus": "PrometheusObserver",
-        "_reporter": "Reporter log",
-        "_samples": "Sample Source",
-        "_tracing": "Putting TakenTask Tracing Trying",
-        "_tracing_observer": "TracingObserver",
+        "tenure.observe": {
+            "_exposition": "exposition",
+            "_frames": "is_ours trimmed",
+            "_logging": "LoggingObserver",
+            "_observer": "Observer check_observer",
+            "_observers": "Observers",
+            "_opentelemetry": "OpenTelemetryObserver",
+            "_printable": "printable printable_lines",
+            "_prometheus": "PrometheusObserver",
+            "_reporter": "Reporter log",
+            "_samples": "Sample Source",
+            "_tracing": "Putting TakenTask Tracing Trying",
+            "_tracing_observer": "TracingObserver",
+        }
     },
 )
 

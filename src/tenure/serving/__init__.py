@@ -26,13 +26,14 @@ __all__ = (
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,
-    "tenure",
     {
-        "_address": "parse_address",
-        "_health": "answering",
-        "_serve": "serve",
-        "_serving": "Serving",
-        "_signals": "ending_signals is_hangup signals_received",
+        "tenure": {
+            "_address": "parse_address",
+            "_health": "answering",
+            "_serve": "serve",
+            "_serving": "Serving",
+            "_signals": "ending_signals is_hangup signals_received",
+        }
     },
 )
 

@@ -40,8 +40,11 @@ def seen(**changes):
 
 
 def counts(**changes):
-    fields = dict.fromkeys(tenure.QueueStatistics.__dataclass_fields__, 0) | {"paused": False, "oldest": 0.0}
-    return tenure.QueueStatistics(**fields | changes)
+    fields = dict.fromkeys(tenure.types.QueueStatistics.__dataclass_fields__, 0) | {
+        "paused": False,
+        "oldest": 0.0,
+    }
+    return tenure.types.QueueStatistics(**fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_the_table_of_a_run_without_anything():
 
 
 def test_dead_letters_are_shown_in_a_line_each():
-    record = tenure.TaskRecord(1, "dead", "x" * 500, 0, None, 3, 3, 0.0, error="ValueError: two\nlines")
+    record = tenure.types.TaskRecord(1, "dead", "x" * 500, 0, None, 3, 3, 0.0, error="ValueError: two\nlines")
     lines = dead_letters(Outcome("x-1", True, counts(put=9, dead=5), RunTotals(), dead=(record,)))
     assert lines[0].startswith("dead: 'xxx")
     assert lines[0].endswith("xxx': ValueError: two lines")
@@ -224,7 +227,9 @@ def test_dead_letters_are_shown_in_a_line_each():
 
 
 def test_an_error_is_cut_in_its_middle_and_not_said_again_if_it_was_logged():
-    record = tenure.TaskRecord(1, "dead", "a", 0, None, 3, 3, 0.0, error=f"ValueError: {'x' * 5000} the end")
+    record = tenure.types.TaskRecord(
+        1, "dead", "a", 0, None, 3, 3, 0.0, error=f"ValueError: {'x' * 5000} the end"
+    )
     other = replace(record, id=2, payload="b")
     lines = dead_letters(
         Outcome("x-1", True, counts(put=2, dead=2), RunTotals(), (record, other), frozenset([2]))

@@ -16,18 +16,9 @@ from explored.world import SOON, pause
 
 import tenure
 from benchmarks.soak.referees import History, capacity, fair, in_order, rate
-from tenure import (
-    AcquireTimeout,
-    CursorConflict,
-    Item,
-    LeaseLost,
-    Limit,
-    ResourcePool,
-    Retry,
-    RetryLater,
-    WorkQueue,
-)
+from tenure import AcquireTimeout, Item, LeaseLost, Limit, ResourcePool, Retry, RetryLater, WorkQueue
 from tenure.engine import CloseSession, Configure
+from tenure.errors import CursorConflict
 from tenure.testing import cancellable, newcomer
 
 

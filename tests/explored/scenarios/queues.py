@@ -10,17 +10,8 @@ import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.world import at_rest, pause
 
-from tenure import (
-    AcquireTimeout,
-    DuplicateTask,
-    Item,
-    QueueFigures,
-    QueueFull,
-    Retry,
-    Selection,
-    TaskNotWaiting,
-    WorkQueue,
-)
+from tenure import AcquireTimeout, DuplicateTask, Item, QueueFigures, QueueFull, Retry, Selection, WorkQueue
+from tenure.errors import TaskNotWaiting
 from tenure.testing import cancellable, newcomer
 
 

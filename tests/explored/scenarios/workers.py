@@ -12,7 +12,6 @@ from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import block, pause
 
 from tenure import (
-    Claim,
     Discard,
     LeaseLost,
     Lock,
@@ -25,6 +24,7 @@ from tenure import (
     WorkQueue,
 )
 from tenure.testing import cancellable, newcomer
+from tenure.types import Claim
 
 
 @on_every_engine("shared.Worker.run", "shared.Worker.drain")

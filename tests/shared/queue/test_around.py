@@ -316,8 +316,9 @@ async def test_a_timeout_is_for_the_whole_and_an_exception_for_what_is_around(st
     records = await run(queue, handler, [3, 7], timeout=5, around=[around.session, slow])
     assert all(record.state == "dead" and "not done within 5 s" in record.error for record in records)
     assert sorted(left) == [pytest.approx(2), 3]
-    assert around.sessions[0].ended == "TimeoutError"
-    assert around.sessions[1].ended in ("CancelledError", "Cancelled")
+    # trio starts the two in any order
+    assert {session.ended for session in around.sessions} <= {"TimeoutError", "CancelledError", "Cancelled"}
+    assert [session.ended for session in around.sessions].count("TimeoutError") == 1
 
 
 async def test_a_task_with_a_timeout_of_its_own(store, virtual_clock):
@@ -353,7 +354,7 @@ async def test_a_task_that_is_cancelled_leaves_what_is_around(store, virtual_clo
     await pool.add("key")
     began = anyio.Event()
 
-    async def handler(number: int, claim: tenure.Claim):
+    async def handler(number: int, claim: tenure.types.Claim):
         assert claim.resource == "key"
         began.set()
         await anyio.sleep_forever()

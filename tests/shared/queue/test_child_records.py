@@ -7,8 +7,9 @@ import pytest
 from family import bear
 
 import tenure
-from tenure import Discard, Page, Retry, WorkQueue
+from tenure import Discard, Retry, WorkQueue
 from tenure.engine import CAP, SetEntry
+from tenure.types import Page
 
 
 @pytest.fixture(autouse=True)

@@ -10,19 +10,8 @@ import pytest
 import workers
 
 import tenure
-from tenure import (
-    BatchWorker,
-    Groups,
-    Item,
-    Job,
-    Key,
-    Retry,
-    TaskCancelled,
-    TaskFailed,
-    TooManyChildren,
-    Worker,
-    WorkQueue,
-)
+from tenure import BatchWorker, Groups, Item, Job, Key, Retry, TaskCancelled, TaskFailed, Worker, WorkQueue
+from tenure.errors import TooManyChildren
 
 AT_ONCE = Retry(attempts=3, backoff=0, jitter=0)
 ONCE = Retry(attempts=1)
@@ -541,7 +530,7 @@ async def test_bad_signals(store):
         await queue.signal(name="go")
     with pytest.raises(ValueError, match="name must not be empty"):
         await queue.signal(task_id)
-    with pytest.raises(tenure.PayloadTooLarge, match="the signal has"):
+    with pytest.raises(tenure.errors.PayloadTooLarge, match="the signal has"):
         await queue.signal(task_id, "go", "x" * 30)
     with pytest.raises(TypeError):
         await queue.signal(task_id, "go", object())

@@ -7,8 +7,9 @@ import pytest
 from workers import work_off, working
 
 import tenure
-from tenure import BatchWorker, Dead, Job, Keep, Retry, Task, TaskRecord, Worker, WorkQueue
+from tenure import BatchWorker, Dead, Job, Keep, Retry, Task, Worker, WorkQueue
 from tenure.engine import Count, Exchange, Scan
+from tenure.types import TaskRecord
 
 FIRST = Retry(attempts=1)
 

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Job, PayloadTooLarge, Retry, TaskNotWaiting, Worker, WorkQueue
+from tenure import Job, Retry, Worker, WorkQueue
+from tenure.errors import PayloadTooLarge, TaskNotWaiting
 
 
 @pytest.fixture

@@ -14,10 +14,8 @@ import pytest
 import tenure
 from tenure import (
     AcquireTimeout,
-    CursorConflict,
     EngineError,
     Groups,
-    GroupStatistics,
     Item,
     Job,
     Limit,
@@ -29,8 +27,10 @@ from tenure import (
     WorkQueue,
 )
 from tenure.engine import CloseSession, Configure, NewTask, Put, PutChildren, written
+from tenure.errors import CursorConflict
 from tenure.processor import Context, Processor
 from tenure.shared.queue._groups import group_of_children
+from tenure.types import GroupStatistics
 
 
 async def take_one(queue, timeout=0):

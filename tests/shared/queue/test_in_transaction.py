@@ -33,7 +33,6 @@ from tenure import (
     DuplicateTask,
     EngineError,
     LeaseLost,
-    PayloadTooLarge,
     QueueFull,
     Retry,
     Worker,
@@ -42,6 +41,7 @@ from tenure import (
 from tenure.engine import Complete, Reply, Settle, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
+from tenure.errors import PayloadTooLarge
 from tenure.sql import in_session
 from tenure.testing import FaultyEngine
 

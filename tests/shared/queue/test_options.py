@@ -11,21 +11,9 @@ import anyio
 import pytest
 
 import tenure
-from tenure import (
-    Children,
-    DuplicateTask,
-    Item,
-    Job,
-    Key,
-    Processor,
-    PutOptions,
-    Retry,
-    Schedule,
-    Schedules,
-    WorkQueue,
-    blocking,
-)
+from tenure import DuplicateTask, Item, Job, Key, Processor, Retry, Schedule, WorkQueue, blocking
 from tenure.shared.queue._new_task import new_task
+from tenure.types import Children, PutOptions, Schedules
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -8,17 +8,10 @@ import anyio
 import pytest
 
 import tenure
-from tenure import (
-    DuplicateTask,
-    EngineError,
-    Item,
-    OutcomeUnknown,
-    PayloadTooLarge,
-    QueueFull,
-    WorkQueue,
-)
+from tenure import DuplicateTask, EngineError, Item, OutcomeUnknown, QueueFull, WorkQueue
 from tenure.engine import Put
 from tenure.engines.memory import MemoryEngine
+from tenure.errors import PayloadTooLarge
 from tenure.testing import Fault, FaultyEngine
 
 

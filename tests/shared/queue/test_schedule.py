@@ -13,19 +13,10 @@ import anyio
 import pytest
 
 import tenure
-from tenure import (
-    CursorConflict,
-    DuplicateTask,
-    Groups,
-    Keep,
-    PayloadTooLarge,
-    Schedule,
-    Worker,
-    WorkQueue,
-    serve,
-)
+from tenure import DuplicateTask, Groups, Keep, Schedule, Worker, WorkQueue, serve
 from tenure.engine import Count
 from tenure.engines.memory import MemoryEngine
+from tenure.errors import CursorConflict, PayloadTooLarge
 
 HOUR = 3600.0
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -7,9 +7,9 @@ import pytest
 import workers
 
 import tenure
-from tenure import BatchWorker, LeaseLost, PayloadTooLarge, Retry, TaskCancelled, Worker, WorkQueue
+from tenure import BatchWorker, LeaseLost, Retry, TaskCancelled, Worker, WorkQueue
 from tenure.engine import ENTRIES, Scan, SetEntry
-from tenure.errors import EngineError
+from tenure.errors import EngineError, PayloadTooLarge
 from tenure.testing import Fault, FaultyEngine
 
 

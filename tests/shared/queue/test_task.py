@@ -9,18 +9,9 @@ import anyio
 import pytest
 
 import tenure
-from tenure import (
-    AcquireTimeout,
-    Discard,
-    LeaseLost,
-    PayloadTooLarge,
-    Retry,
-    RetryLater,
-    TaskCancelled,
-    TaskFailed,
-    WorkQueue,
-)
+from tenure import AcquireTimeout, Discard, LeaseLost, Retry, RetryLater, TaskCancelled, TaskFailed, WorkQueue
 from tenure.engine import Progress
+from tenure.errors import PayloadTooLarge
 from tenure.testing import Fault, FaultyEngine
 
 SOON = Retry(attempts=3, backoff=1, factor=2, jitter=0)

@@ -9,7 +9,8 @@ import pytest
 from workers import work_off
 
 import tenure
-from tenure import BatchWorker, PayloadTooLarge, Retry, TaskFailed, Worker, WorkQueue
+from tenure import BatchWorker, Retry, TaskFailed, Worker, WorkQueue
+from tenure.errors import PayloadTooLarge
 
 VALUES = [
     (dt.datetime(2026, 1, 1), "datetime", TypeError),  # noqa: DTZ001

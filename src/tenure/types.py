@@ -1,0 +1,95 @@
+"""Types that users name in annotations and do not construct: what calls return, and what blocks hand over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from tenure.shared import (
+        Arrival,
+        Audit,
+        Available,
+        BarrierStatistics,
+        Child,
+        ChildRecord,
+        Children,
+        Claim,
+        GroupStatistics,
+        HolderInfo,
+        LeaderChanges,
+        Lease,
+        LeasedTask,
+        LimiterState,
+        Listing,
+        LuaGuard,
+        Page,
+        PooledResource,
+        PutOptions,
+        QueueOptions,
+        QueueSettings,
+        QueueStatistics,
+        QueueWorker,
+        ResourcePoolStatistics,
+        Schedules,
+        Spending,
+        TaskChanges,
+        TaskRecord,
+        Term,
+        WorkerStatistics,
+    )
+    from tenure.store import StoreStatistics
+
+__all__ = (
+    "Arrival",
+    "Audit",
+    "Available",
+    "BarrierStatistics",
+    "Child",
+    "ChildRecord",
+    "Children",
+    "Claim",
+    "GroupStatistics",
+    "HolderInfo",
+    "LeaderChanges",
+    "Lease",
+    "LeasedTask",
+    "LimiterState",
+    "Listing",
+    "LuaGuard",
+    "Page",
+    "PooledResource",
+    "PutOptions",
+    "QueueOptions",
+    "QueueSettings",
+    "QueueStatistics",
+    "QueueWorker",
+    "ResourcePoolStatistics",
+    "Schedules",
+    "Spending",
+    "StoreStatistics",
+    "TaskChanges",
+    "TaskRecord",
+    "Term",
+    "WorkerStatistics",
+)
+
+__getattr__ = exports(
+    __name__,
+    {
+        "tenure.types": {
+            "tenure.shared": """
+            Arrival Audit Available BarrierStatistics Child ChildRecord Children Claim GroupStatistics HolderInfo
+            LeaderChanges Lease LeasedTask LimiterState Listing LuaGuard Page PooledResource PutOptions
+            QueueOptions QueueSettings QueueStatistics QueueWorker ResourcePoolStatistics Schedules Spending
+            TaskChanges TaskRecord Term WorkerStatistics
+        """,
+            "tenure.store": "StoreStatistics",
+        }
+    },
+)
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__
