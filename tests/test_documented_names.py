@@ -205,7 +205,7 @@ def test_the_table_of_times_has_each_duration():
     page = (DOCS / "reference" / "times.md").read_text("utf-8")
     there = {name for cell in re.findall(r"^\|(.*?)\|", page, re.MULTILINE) for name in CODE.findall(cell)}
     # the argument of hold_off and cool_down
-    assert {"ttl", "key_ttl", "grace"} <= durations() and durations() - there == {"seconds"}
+    assert {"ttl", "grace"} <= durations() and durations() - there == {"seconds"}
 
 
 # ------------------------------------------------------------------------------------------------------ the commands

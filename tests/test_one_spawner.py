@@ -30,8 +30,13 @@ WALL_CLOCKS = {
     ("datetime", "today"),
     ("date", "today"),
 }
-# Time is the engine's; in the process it is the loop's. `put(at=)` counts from the clock of the host, as it says.
-CLOCK_READERS = ("engines/", "testing/", "shared/queue/_new_task.py")
+# Time is the engine's; in the process it is the loop's. `put(at=)` counts from the clock of the host, as it says, and the
+# age of a setting is shown as a date.
+CLOCK_READERS = (
+    "engines/",
+    "testing/",
+    *("shared/queue/_new_task.py", "shared/queue/_settings.py", "cli/queue/_settings.py"),
+)
 
 LOOPS = {"asyncio", "trio", "uvloop", "winloop", "sniffio"}
 # The parking shim, the watch for blocked loops, and what only tests use.

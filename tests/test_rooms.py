@@ -124,6 +124,8 @@ def private_imports(package):
 
 def folder_of(module):
     """The folder of a module inside of its room, or the room itself."""
+    if room_of(module) == FRONT_DOOR:
+        return FRONT_DOOR
     _, room, *inside = [*module.split("."), "", ""]
     return f"{room}/{inside[0]}" if inside[0] in FOLDERS.get(room, ()) else room
 

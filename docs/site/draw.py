@@ -265,7 +265,9 @@ def task_states() -> Drawing:
     d.text(135, 458, "queue.cancel, from\nwaiting, delayed, leased", kind="small")
     d.box(270, 396, 150, 44, "expired", kind="bold")
     d.text(345, 458, "expires= has passed,\nfrom waiting, delayed", kind="small")
-    d.text(240, 514, "A task ends once. Its record is forgotten after results_ttl or dead_ttl.", kind="small")
+    d.text(
+        240, 514, "A task ends once. Its record is forgotten after keep.results or keep.dead.", kind="small"
+    )
     return d
 
 

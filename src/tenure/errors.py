@@ -263,6 +263,11 @@ class WouldExceedDeadline(TenureError):
         return self.delay
 
 
-# Users know them as `tenure.LeaseLost`.
-for _error in (TenureError, *TenureError.__subclasses__()):
+# Users know them as `tenure.LeaseLost`, but for those that are rarely caught, which only this room has.
+for _error in {TenureError, *TenureError.__subclasses__()} - {
+    CursorConflict,
+    PayloadTooLarge,
+    TaskNotWaiting,
+    TooManyChildren,
+}:
     _error.__module__ = "tenure"

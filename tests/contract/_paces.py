@@ -29,12 +29,13 @@ class PaceContract(QueueSessionBase):
         await advance(1.125)
         assert payloads(await a.take(100)) == [b"a2"]
         await advance(0.5)
+        await a.put(e.NewTask(b"late", group="a"))
         assert await a.take(100) == ()
         await advance(0.5)
         assert payloads(await a.take(100)) == [b"a3"]
         await advance(0.5)
         await do(set_groups("jobs"))
-        assert payloads(await a.take(100)) == [b"a4", b"a5"]  # without a rate nothing waits
+        assert payloads(await a.take(100)) == [b"a4", b"a5", b"late"]  # without a rate nothing waits
 
     async def test_a_burst_comes_back_with_time_and_no_more(
         self, client: OpenClient, do: Do, advance: Advance

@@ -66,8 +66,8 @@ class TestCheats(QueueSessionBase):
 ELSEWHERE = {
     *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
-    *("GroupRows.end", "Groups.end", "Holds.serve_unserved"),  # for SQLite
-    "Survey.health",  # an example of the contract
+    *("GroupRows.end", "Groups.are_kept", "Groups.end", "Holds.serve_unserved"),  # for SQLite
+    *("Survey.health", "TaskRows.forget_failures"),  # examples of the contract
 }
 """What no walk uses."""
 

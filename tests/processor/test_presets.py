@@ -149,7 +149,7 @@ async def test_a_preset_gives_the_sizes_that_are_not_given(
             await processor.join()
             metrics = processor.metrics()
             assert (metrics.workers, processor._pool.statistics().max_size) == (workers, connections)
-            size = processor.queue(kind).max_size
+            size = (await processor.queue(kind).settings()).max_size
     assert size == (1000 if "preset" in options else 10_000)
     if rate is None:
         assert starts[-1] - starts[0] < 10

@@ -122,15 +122,15 @@ class KindWorker(Worker):
         options.update(judge=self._judge, on_settled=self._on_settled)
         if self._adaptive or self.breaker or self._parts.places or self._parts.limit:
             options["pause"] = self._pause
-        if self._is_bare:  # the handles are those of `Surroundings`, which have nothing to do then
+        if self._is_bare:  # the handles of `Surroundings` have nothing to do then
             return Runners(queue, [partial(self._call, handle.args[0]) for handle in handles], **options)
-        # what is around the handler limits the time of a try
+        # the managers limit the time of a try
         options.update(timeout=None, limits=False)
         return Runners(queue, [partial(self._handle, *each) for each in enumerate(handles)], **options)
 
     @property
     def busy(self) -> int:
-        """The number of tasks that have what is scarce, and are entering the rest or in the handler."""
+        """The number of tasks with a place and a permit, which enter the other managers or run."""
         return self.meter.window.level("busy")
 
     @property
@@ -141,7 +141,7 @@ class KindWorker(Worker):
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`, `CapacityMismatch`.
 
-        Cancellation: as that of a `Worker`.
+        Cancellation: as with a `Worker`.
         """
         unregister = None if self.breaker is None else self.breaker.on_change(self._on_breaker)
         try:

@@ -158,7 +158,7 @@ async def test_endings_whose_ranks_come_again_are_not_missing(here, own_redis_se
             await Results(path).follow(queue, lease, over)
 
     async with tenure.open_store(server.url, ttl=60) as store, anyio.create_task_group() as group:
-        queue = tenure.WorkQueue(store, "run:x", results_ttl=None, keep_payloads=True)
+        queue = tenure.WorkQueue(store, "run:x", keep=tenure.Keep(results=None, payloads=True))
         tasks = await queue.put_many(range(6))
         group.start_soon(follow)
         await end(2, 0, 1)

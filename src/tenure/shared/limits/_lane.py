@@ -268,7 +268,7 @@ class Lane:
         return spending.bookings[self._costly]
 
     def _share(self, costs: Amounts) -> float:
-        """The part of what is asked for at most that so much would be."""
+        """The share of the largest request that this amount is."""
         return max(
             [
                 cost / (limit.rate * self._ahead + limit.burst * self._free)

@@ -112,7 +112,7 @@ class Surroundings:
         self._entering.discard(scope)
         if timeout is None:
             return await handle(task, values)
-        # what is around sees the timeout as an exception, and has time to leave
+        # the managers see the timeout as an exception, and have time to leave
         task.limit_to_deadline()
         return await _in_time(timeout, timeout if ends is None else ends - now(), handle, task, values)
 

@@ -227,7 +227,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def deliveries_of(settings: Settings) -> int:
-    """The `max_deliveries` that a program has named: the engine adds those of suspects that do not run alone."""
+    """The `max_deliveries` that a program has named: the engine adds the deliveries of suspects beside others."""
     most = settings.max_deliveries
     return max(1, most - LEEWAY) if most > 1 else 1
 
@@ -288,7 +288,7 @@ def _limit(rate: Rate | None) -> Limit | None:
 class QueueRecord:
     """The record of a queue, as far as this process names its fields and knows them.
 
-    | what happens | what is sent |
+    | event | fields that are sent |
     |---|---|
     | a description names fields | these, before its first operation |
     | a session begins | the named fields that are not in the record, before its first operation |
@@ -320,7 +320,7 @@ class QueueRecord:
             self._have(self.current, news)
 
     def send(self, session: Session) -> None:
-        """Send what is named, once in each session: operations that are submitted next take effect after it.
+        """Send the named fields, once in each session: operations that are submitted next take effect after it.
 
         What the engine refuses is logged, and sent again with the next operation.
         """

@@ -60,7 +60,7 @@ class AnyWorker:
     """The common part of workers of tasks and of batches."""
 
     _is_timeout_for_all: bool = True
-    """False if the timeout is for the handler, and not for what is around it."""
+    """False if the timeout is for the handler alone, without its managers."""
 
     def __init__(
         self,
