@@ -30,8 +30,8 @@ WALL_CLOCKS = {
     ("datetime", "today"),
     ("date", "today"),
 }
-# Time is the engine's; in the process it is the loop's. `put(at=)` counts from the clock of the host, as it says, and the
-# age of a setting is shown as a date.
+# Time is the engine's; in the process it is the loop's. `put(at=)` counts from the clock of the host, as it says, and
+# the age of a setting is shown as a date.
 CLOCK_READERS = (
     "engines/",
     "testing/",
