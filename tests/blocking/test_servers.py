@@ -166,7 +166,7 @@ from django.conf import settings
 from django.http import JsonResponse
 from django.test import AsyncClient, Client
 from django.urls import path
-from tenure import blocking
+from tenure import Limit, blocking
 
 store = blocking.open_store(sys.argv[1])
 queue = blocking.WorkQueue(store, "mail")

@@ -206,7 +206,7 @@ async def test_what_waits_for_an_answer_alone_says_in_time_that_there_is_none(se
                     pytest.fail("held")
             assert re.fullmatch(r"the store has (been away|not answered) for .* s", caught.value.reason)
         with anyio.fail_after(50):
-            while not store.ready:
+            while store.unready is not None:
                 await anyio.sleep(0.01)
             async with tenure.Lock(store, "x").hold(timeout=20):
                 pass
@@ -303,7 +303,7 @@ async def test_the_recipes_let_calls_in_while_the_server_is_frozen(own_redis_ser
             assert await admitted(app.state.limiter)
             assert await ask("/reports", post=True) == 503
         with anyio.fail_after(50):
-            while not app.state.store.ready:
+            while app.state.store.unready is not None:
                 await anyio.sleep(0.01)
             while await ask("/") != 429:
                 pass
