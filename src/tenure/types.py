@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tenure.lazy import exports
 
@@ -75,7 +76,7 @@ __all__ = (
     "WorkerStatistics",
 )
 
-__getattr__ = exports(
+__getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "tenure.types": {

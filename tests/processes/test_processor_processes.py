@@ -50,10 +50,13 @@ async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path
 @pytest.mark.backends("asyncio")
 async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_redis_server, tmp_path):
     server = own_redis_server(*AOF)
-    trial = ProcessorTrial(server, fleet, tmp_path, random.Random(), loops=("trio",), slack=PATIENCE)
-    verdict = await trial.run(6, "drain", "kill_all", "restart_server", "kill_without_server")
-    assert verdict.violations == []
-    assert verdict.seen["stranded"]
+    for _ in range(3):  # now and then, all were killed between two tasks
+        trial = ProcessorTrial(server, fleet, tmp_path, random.Random(), loops=("trio",), slack=PATIENCE)
+        verdict = await trial.run(6, "drain", "kill_all", "restart_server", "kill_without_server")
+        assert verdict.violations == []
+        if verdict.seen["stranded"]:
+            return
+    pytest.fail("no task was stranded")
 
 
 @pytest.mark.backends("asyncio")

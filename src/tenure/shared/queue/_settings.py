@@ -307,7 +307,7 @@ class QueueRecord:
         self.pending: dict[str, str] = {}
         """The fields that were named since the last operation."""
         self._told: set[str] = set()
-        self.revision = 0
+        self.revision: int = 0
         """The revision of the record that is known here."""
         self._asks = False
 
