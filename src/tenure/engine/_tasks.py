@@ -144,7 +144,8 @@ class Leave(Operation[Reply]):
     producer: str
 
 
-ANEW, NOT_BEGUN = b"anew", b"not begun"
+ANEW = b"anew"
+NOT_BEGUN = b"not begun"
 
 
 class Verdict(Enum):
