@@ -87,6 +87,8 @@ from ._task import TakeBlock, Task
 MEBIBYTE = 2**20
 _SHORTEST_HOLD = 1e-6
 """Seconds: the clock of an engine has no finer steps."""
+_Make = Callable[[Mapping[str, str] | None], NewTask]
+"""A function that makes the task of a put with what the put's span adds to the meta."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _INDEXES = (*_UNFINISHED, "ended")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
@@ -197,24 +199,17 @@ class WorkQueue(Target[P], Generic[P]):
         `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        options: PutOptions = {
-            "priority": priority,
-            "delay": delay,
-            "at": at,
-            "key": key,
-            "group": group,
-            "expires": expires,
-            "deadline": deadline,
-            "timeout": timeout,
-            "retry": retry,
-            "meta": meta,
-        }
-        return await self._put_one(payload, options, wait=True)
+        return await self._put_one(
+            lambda more: new_task(
+                self, payload, more, priority, delay, at, key, group, expires, deadline, timeout, retry, meta
+            ),
+            wait=True,
+        )
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     async def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        return await self._put_one(payload, options, wait=False)
+        return await self._put_one(lambda more: new_task(self, payload, more, **options), wait=False)
 
     @overload
     async def put_many(
@@ -328,13 +323,15 @@ class WorkQueue(Target[P], Generic[P]):
         joining = completing(self.store, self.key, tasks)
         return [] if joining is None else run_enlisted_sync(connection, *joining)
 
-    async def _put_one(self, payload: P, options: PutOptions, *, wait: bool) -> int:
-        with PutSpan(self.store.reporter, self.key) as span:
-            task = new_task(self, payload, span.meta, **options)
-            accepted = await self._client.producers.put((task,), wait=wait)
-            assert isinstance(accepted, Accepted)
-            span.task_id = self._id(task, accepted.ids[0])
-            return span.task_id
+    async def _put_one(self, make: _Make, span: PutSpan | None = None, *, wait: bool) -> int:
+        if span is None and self.store.reporter.tracing is not None:
+            with PutSpan(self.store.reporter, self.key) as own:
+                own.task_id = await self._put_one(make, own, wait=wait)
+                return own.task_id
+        task = make(span and span.meta)
+        accepted = await self._client.producers.put((task,), wait=wait)
+        assert isinstance(accepted, Accepted)
+        return self._id(task, accepted.ids[0])
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -342,10 +339,9 @@ class WorkQueue(Target[P], Generic[P]):
         return answer
 
     def _id(self, task: NewTask, answer: int | Duplicate) -> int:
-        outcome = self._outcome(task, answer)
-        if isinstance(outcome, DuplicateTask):
-            raise outcome
-        return outcome
+        if isinstance(answer, Duplicate):
+            raise DuplicateTask(self.key, task.key or "", answer.id)
+        return answer
 
     # taking
 
