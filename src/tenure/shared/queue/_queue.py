@@ -87,8 +87,6 @@ from ._task import TakeBlock, Task
 MEBIBYTE = 2**20
 _SHORTEST_HOLD = 1e-6
 """Seconds: the clock of an engine has no finer steps."""
-_Make = Callable[[Mapping[str, str] | None], NewTask]
-"""A function that makes the task of a put with what the put's span adds to the meta."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _INDEXES = (*_UNFINISHED, "ended")
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
@@ -199,17 +197,13 @@ class WorkQueue(Target[P], Generic[P]):
         `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        return await self._put_one(
-            lambda more: new_task(
-                self, payload, more, priority, delay, at, key, group, expires, deadline, timeout, retry, meta
-            ),
-            wait=True,
-        )
+        options = priority, delay, at, key, group, expires, deadline, timeout, retry, meta
+        return await self._put_one(payload, options, {}, wait=True)
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     async def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        return await self._put_one(lambda more: new_task(self, payload, more, **options), wait=False)
+        return await self._put_one(payload, (), options, wait=False)
 
     @overload
     async def put_many(
@@ -323,12 +317,14 @@ class WorkQueue(Target[P], Generic[P]):
         joining = completing(self.store, self.key, tasks)
         return [] if joining is None else run_enlisted_sync(connection, *joining)
 
-    async def _put_one(self, make: _Make, span: PutSpan | None = None, *, wait: bool) -> int:
+    async def _put_one(
+        self, payload: P, in_order: tuple[Any, ...], by_name: Any, span: PutSpan | None = None, *, wait: bool
+    ) -> int:
         if span is None and self.store.reporter.tracing is not None:
             with PutSpan(self.store.reporter, self.key) as own:
-                own.task_id = await self._put_one(make, own, wait=wait)
+                own.task_id = await self._put_one(payload, in_order, by_name, own, wait=wait)
                 return own.task_id
-        task = make(span and span.meta)
+        task = new_task(self, payload, span and span.meta, *in_order, **by_name)
         accepted = await self._client.producers.put((task,), wait=wait)
         assert isinstance(accepted, Accepted)
         return self._id(task, accepted.ids[0])
