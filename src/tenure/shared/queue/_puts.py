@@ -124,7 +124,7 @@ class Producers:
         if answer.revision != self.record.revision:
             self.record.seen(answer.revision)
         for request, reply in zip(sent, answer.answers, strict=True):
-            if isinstance(reply, Accepted | Conflict):
+            if isinstance(reply, (Accepted, Conflict)):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
                 group = next((task.group for task in request.request.tasks if task.group), None)
