@@ -78,7 +78,9 @@ def check_number(
 ) -> float:
     """A finite number from `least` (None: above 0) to `most`; no bool."""
     if type(value) is not float:
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if unit and isinstance(value, timedelta):
+            value = value.total_seconds()
+        elif isinstance(value, bool) or not isinstance(value, Real):
             kind = f"a number of{unit} or a timedelta" if unit else "a number"
             raise TypeError(f"{name} must be {kind}, not {type(value).__name__}")
         try:
@@ -97,8 +99,6 @@ def check_number(
 
 def check_seconds(name: str, value: object, *, least: float | None = 0) -> float:
     """A duration from `least` seconds (None: above 0) to `LONGEST`, in seconds."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
     return check_number(name, value, least=least, most=LONGEST, unit=" seconds")
 
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from time import time
 from typing import Any, Protocol, TypeVar, cast
 
-from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_seconds, check_timeout
+from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_name, check_seconds, check_timeout
 from tenure.engine import NewTask, OnDuplicate, Settings
 from tenure.store import Codec
 
 from ._groups import check_group
-from ._keys import Key
+from ._keys import Key, check_on_duplicate
 from ._meta import encode_meta
 from ._options import Item, check_options
 from ._own_options import with_options
@@ -49,7 +49,6 @@ def new_task(
     queue: Encoding[T],
     payload: T,
     span_meta: Mapping[str, str] | None = None,
-    *,
     priority: int = 0,
     delay: Seconds = 0.0,
     at: datetime | None = None,
@@ -75,10 +74,12 @@ def new_task(
         data = with_options(data, timeout, retry)
     text = key_ttl = within = None
     if key is not None:
-        key = key if isinstance(key, Key) else Key(key, on_duplicate)
-        text, on_duplicate = key.text, key.on_duplicate
-        key_ttl = queue.record.keys if key.ttl is None else cast("float", key.ttl)
-        within = cast("float | None", key.within)
+        if isinstance(key, Key):
+            text, on_duplicate = key.text, key.on_duplicate
+            key_ttl, within = cast("tuple[float | None, float | None]", (key.ttl, key.within))
+        else:
+            text, on_duplicate = check_name("key", key), check_on_duplicate(on_duplicate)
+        key_ttl = queue.record.keys if key_ttl is None else key_ttl
         if within is not None and within < seconds:
             raise ValueError(
                 f"within of the key must be at least the delay, {seconds:g} seconds, not {within:g}"
@@ -88,16 +89,16 @@ def new_task(
         check_count("priority", priority, least=-LARGEST),
         seconds,
         text,
-        check_timeout("expires", expires, least=None),
+        None if expires is None else check_timeout("expires", expires, least=None),
         data,
         "" if group is None else check_group("group", group),
         on_duplicate,
         key_ttl,
         within,
-        check_timeout("deadline", deadline, least=None),
+        None if deadline is None else check_timeout("deadline", deadline, least=None),
     )
-    if isinstance(task, DatedTask):
-        task.at = cast("datetime", at).timestamp()
+    if at is not None:
+        cast("DatedTask", task).at = at.timestamp()
     return task
 
 

@@ -27,8 +27,10 @@ class _Request(Held):
 
     def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
-        self.size = sum(len(task.payload) for task in request.tasks)
-        self.dated = DatedTask in map(type, request.tasks)
+        self.size, self.dated = 0, False
+        for task in request.tasks:
+            self.size += len(task.payload)
+            self.dated = self.dated or type(task) is DatedTask
         self.again = again
         self.runner = at_work.get()
         self.sent = False
@@ -122,7 +124,7 @@ class Producers:
         if answer.revision != self.record.revision:
             self.record.seen(answer.revision)
         for request, reply in zip(sent, answer.answers, strict=True):
-            if isinstance(reply, Accepted | Conflict):
+            if isinstance(reply, (Accepted, Conflict)):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
                 group = next((task.group for task in request.request.tasks if task.group), None)

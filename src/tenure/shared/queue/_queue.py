@@ -197,24 +197,13 @@ class WorkQueue(Target[P], Generic[P]):
         `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        options: PutOptions = {
-            "priority": priority,
-            "delay": delay,
-            "at": at,
-            "key": key,
-            "group": group,
-            "expires": expires,
-            "deadline": deadline,
-            "timeout": timeout,
-            "retry": retry,
-            "meta": meta,
-        }
-        return await self._put_one(payload, options, wait=True)
+        options = priority, delay, at, key, group, expires, deadline, timeout, retry, meta
+        return await self._put_one(payload, options, {}, wait=True)
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     async def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        return await self._put_one(payload, options, wait=False)
+        return await self._put_one(payload, (), options, wait=False)
 
     @overload
     async def put_many(
@@ -328,13 +317,17 @@ class WorkQueue(Target[P], Generic[P]):
         joining = completing(self.store, self.key, tasks)
         return [] if joining is None else run_enlisted_sync(connection, *joining)
 
-    async def _put_one(self, payload: P, options: PutOptions, *, wait: bool) -> int:
-        with PutSpan(self.store.reporter, self.key) as span:
-            task = new_task(self, payload, span.meta, **options)
-            accepted = await self._client.producers.put((task,), wait=wait)
-            assert isinstance(accepted, Accepted)
-            span.task_id = self._id(task, accepted.ids[0])
-            return span.task_id
+    async def _put_one(
+        self, payload: P, in_order: tuple[Any, ...], by_name: Any, span: PutSpan | None = None, *, wait: bool
+    ) -> int:
+        if span is None and self.store.reporter.tracing is not None:
+            with PutSpan(self.store.reporter, self.key) as own:
+                own.task_id = await self._put_one(payload, in_order, by_name, own, wait=wait)
+                return own.task_id
+        task = new_task(self, payload, span and span.meta, *in_order, **by_name)
+        accepted = await self._client.producers.put((task,), wait=wait)
+        assert isinstance(accepted, Accepted)
+        return self._id(task, accepted.ids[0])
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -342,10 +335,9 @@ class WorkQueue(Target[P], Generic[P]):
         return answer
 
     def _id(self, task: NewTask, answer: int | Duplicate) -> int:
-        outcome = self._outcome(task, answer)
-        if isinstance(outcome, DuplicateTask):
-            raise outcome
-        return outcome
+        if isinstance(answer, Duplicate):
+            raise DuplicateTask(self.key, task.key or "", answer.id)
+        return answer
 
     # taking
 

@@ -271,7 +271,7 @@ class Takers(Held):
             self._stopped &= self._holders.keys()
         if apart:
             self._proceed()
-        if not any(settle.verdict is Verdict.ALONE for _, settle, _ in self._settling):
+        if self._probes and not any(settle.verdict is Verdict.ALONE for _, settle, _ in self._settling):
             for probe in [probe for probe, asked in self._probes.items() if asked]:
                 self._line.fail(probe, anyio.WouldBlock())
         idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
