@@ -42,6 +42,9 @@ EXPORTS = [
     for name in getattr(room, "__all__", ())
     if name not in FOR_OTHER_ROOMS
 ]
+LONGEST = 1_200
+"""The most characters of a docstring, as an editor shows it: more rules stand on the pages of the reference."""
+
 TOP = (tenure, tenure.types)
 AT_THE_TOP = {id(value) for room, _, value in EXPORTS if room in TOP}
 # What the front door and `types` export is at home there, everything else in its room.
@@ -73,6 +76,13 @@ def faults(value):
     if inspect.isclass(value):
         found += [f"{name} has no docstring" for name, text in methods(value) if not text]
     return found
+
+
+def long(value):
+    """The docstrings of a public class or function, its methods included, that are too long to be read at a glance."""
+    described = [(value.__name__, inspect.getdoc(value) or "")]
+    described += methods(value) if inspect.isclass(value) else []
+    return [f"{name}: {len(text)} characters" for name, text in described if len(text) > LONGEST]
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
@@ -114,6 +124,13 @@ def test_each_thing_is_described():
     assert [fault for _, value in THINGS for fault in faults(value)] == []
 
 
+def test_no_docstring_is_long():
+    # `engine` is for authors of engines: its docstrings are the contract
+    assert [
+        text for name, value in THINGS if not name.startswith("tenure.engine.") for text in long(value)
+    ] == []
+
+
 # ----------------------------------------------------------------------------------- the tests above, tested themselves
 
 
@@ -141,3 +158,13 @@ def test_planted_faults_are_seen():
         getattr(Planted, name).__module__ = "tenure.planted"
     assert faults(Planted) == ["Planted.silent has no docstring"]
     assert faults(planted) == ["planted has no docstring"]
+
+
+def test_a_long_docstring_is_seen(monkeypatch):
+    monkeypatch.setattr(planted, "__doc__", "x" * (LONGEST + 1))
+    monkeypatch.setattr(Planted.silent, "__doc__", "x" * (LONGEST + 1))
+    monkeypatch.setattr(Planted.silent, "__module__", "tenure.planted")
+    assert long(planted) == ["planted: 1201 characters"]
+    assert long(Planted) == ["Planted.silent: 1201 characters"]
+    monkeypatch.setattr(planted, "__doc__", "x" * LONGEST)
+    assert long(planted) == []

@@ -42,6 +42,7 @@ def test_a_change_is_seen():
 @pytest.mark.parametrize("name", write_stubs.classes())
 def test_no_public_method_returns_something_to_be_awaited(name):
     cls = write_stubs.classes()[name]
+    assert "await " not in (cls.__doc__ or "")
     for method, function in inspect.getmembers(cls, inspect.isfunction):
         assert not inspect.iscoroutinefunction(function), method
         for wrong in ("await ", "async ", "Cancellation:", "this task holds"):

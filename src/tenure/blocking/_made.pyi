@@ -344,19 +344,20 @@ class Semaphore:
 class RateLimiter:
     """Limits a rate over all processes that use the store, with bursts.
 
-    `RateLimiter(store, "api", Limit(20, per=1))` lets 20 calls a second through on average, and up to `burst` at once
-    after a pause. With several limits, also of several units, a cost is booked in all of them or in none. A `cost` is a
-    number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which "requests" is 1
-    unless it is named, and other units 0.
+        limiter = RateLimiter(store, "llm", Limit(60, per=60), Limit(90_000, per=60, unit="tokens"))
+        with limiter.spend({"tokens": 500}) as spending:
+            spending.correct({"tokens": ask()})
 
-    A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
-    served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
-    gives up costs nobody anything. A call that costs nothing in a limit does not wait for that limit.
-    `with limiter` spends 1 before the block, and gives nothing back after it.
+    - `limits`: each lets `rate` per `per` seconds through on average, and up to `burst` at once after a pause. A
+      cost is booked in all limits or in none.
+    - A `cost` is a number of "requests" (or of the only unit), or a mapping of units to numbers, in which
+      "requests" is 1 unless it is named, and other units 0.
+    - `with limiter` spends 1 before the block, and gives nothing back after it.
 
-    Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent. Raises `TypeError` without a `Limit`,
-    `ValueError` for two of the same unit and `per`.
+    Callers stand in a line of their process, first come, first served. Another object of the same name may have
+    other rates and bursts: they count for its own bookings.
+
+    Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
 
     Thread safety: any. Source: the generic cell rate algorithm (ITU-T
     I.371)."""
@@ -477,35 +478,29 @@ class Barrier:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
 
 class WorkQueue(Generic[P]):
-    """Tasks to be taken by anybody: delivered at least once, and completed once on record.
+    """A queue of tasks, each delivered at least once, and completed once on record.
 
-    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
-    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served. Tasks
-    with a `group` ("tenant-42", an account) take turns with other groups by weight; priority orders within a group.
-    A failed task is tried again by `retry`, then kept as a dead letter. No payload or result may have more than
-    `max_payload` bytes.
+        queue = WorkQueue[str](store, "mail", max_size=1_000)
+        task_id = queue.put("hello", priority=10)
+        print(queue.result(task_id))
 
-    The settings are one record, kept with the queue:
-
-    | setting | default | meaning |
+    | option | default | meaning |
     |---|---|---|
-    | `max_size` | 10,000 | the most unfinished tasks; producers beyond that wait in line |
-    | `aging` | None | a task that has been ready for longer than so many seconds precedes all that have not |
-    | `max_deliveries` | 5 | a task delivered so often to takers that died, at last alone, is dead |
-    | `rate` | None | how many tasks of the queue start, as `Limit(100, per=60)` |
-    | `keep` | `Keep()` | how long results, dead letters and keys are kept, and what of them |
-    | `groups` | `Groups()` | how groups are limited and take turns |
+    | `codec` | the store's | encodes payloads, and determines their type |
+    | `retry` | `Retry()` | when a failed task is tried again |
+    | `max_payload` | 1 MiB | bytes of a payload or result |
+    | `max_size` | 10,000 | unfinished tasks; further producers wait |
+    | `aging` | None | seconds after which a ready task goes first |
+    | `max_deliveries` | 5 | deliveries to takers that died |
+    | `rate` | None | a `Limit` of starts |
+    | `keep` | `Keep()` | how long records and keys are kept |
+    | `groups` | `Groups()` | limits and turns of groups |
 
-    The first operation sends the fields that are named here. For each field, the value that was sent last holds in all
-    processes at once; what nobody has named is the default. Name the default, or None, to lift a limit. A process whose
-    value is replaced logs a warning once. `configure` changes fields, and `settings` returns all.
+    `max_size` and the rest are settings, kept with the queue: the value that was sent last holds in all processes.
+    Name the default, or None, to lift a limit.
 
-    Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
-    payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
-
-    Thread safety: any. Source: leases fenced by token
-    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
-    the turns of groups by self-clocked fair queueing (Golestani, 1994)."""
+    Thread safety: any. Source: leases fenced by token as in BullMQ and
+    Temporal; one exchange that settles and takes, as in BullMQ; self-clocked fair queueing (Golestani, 1994)."""
 
     def __init__(
         self,
@@ -787,7 +782,7 @@ class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
 
         async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
-        task_id = await Job(queue, send_mail).put(user, at)
+        task_id = Job(queue, send_mail).put(user, at)
 
     A parameter annotated `Task` gets the task from the worker, and `put` does not take it. Type checkers know that of
     a first parameter (mypy, of `Task[object]`).

@@ -43,7 +43,7 @@ def described(text: str | None) -> str:
     The sentences of a docstring are true of both. Code loses `async` and `await`, and two labels say something else: an
     interruption takes the place of a cancellation, and any thread may call.
     """
-    text = (text or "").replace("`async with ", "`with ").replace("`await ", "`")
+    text = (text or "").replace("async with ", "with ").replace("await ", "")
     text = text.replace("Cancellation:", "Interruption:")
     before, label, rule = text.partition("Thread safety:")
     return f"{before}{label} any.{rule.partition('.')[2]}" if label else text

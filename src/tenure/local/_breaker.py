@@ -70,37 +70,27 @@ class CircuitBreakerStatistics:
 class CircuitBreaker(AsyncBlock):
     """Lets calls through while they go well, and refuses them with `CircuitOpen` while they do not.
 
-    ``await breaker.call(fn, *args)``, ``async with breaker:`` and ``@breaker`` are three ways to guard a call.
+        breaker = CircuitBreaker(failure_rate=0.5, window=20, min_calls=10)
+        async with breaker:  # or breaker.call(fetch), or @breaker
+            await fetch()
 
-    *Closed*, it remembers the last `window` calls, or the calls of the last `window_seconds`. When `failure_rate` of
-    them failed, or `slow_call_rate` of them took more than `slow_call_seconds`, it opens; but not on fewer than
-    `min_calls` calls (a window of fewer calls is judged when it is full). *Open*, it refuses all calls for
-    `open_seconds`; each time that it opens again without having closed, `open_factor` times longer, up to
-    `max_open_seconds`, and shortened at random by up to the share `open_jitter`, so that a fleet does not come back at
-    one moment. Then the next call makes it *half open*: `probes` calls are let through and the rest refused, and the
-    same rates, over `probes` calls, decide, as soon as they are certain, whether it closes or opens again. A probe that
-    has said nothing for `probe_seconds` loses its place to the next call.
+    - `failure_rate`, `slow_call_rate`: the shares of calls that failed, or took more than `slow_call_seconds`, at
+      which the breaker opens.
+    - `window`: calls that are counted, or `window_seconds`; `min_calls` at least.
+    - `open_seconds`: refuses all calls, each time `open_factor` times longer, up to `max_open_seconds`;
+      `open_jitter` shortens it at random.
+    - `probes`: calls while half open, which decide; each may take `probe_seconds`.
+    - `record`, `ignore`: exceptions that are failures, or do not count: classes, or a function. `record_result`:
+      results that are failures.
+    - `name`, `observer`: for messages and events.
 
-    A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
-    a call that raises what `record` matches has failed, and so has one by `call` or the decorator whose result
-    `record_result` returns True for; any other is a success. Both take exception classes or a
-    function of the exception. An exception group is a failure if any exception in it is. What began in one state
-    says nothing in the next: its outcome is dropped. Mistakes of the program say nothing about the service either:
-    a call with wrong arguments, or of anything but an async function, is a `TypeError` that does not count.
-
-    `state` and the rest belong to this process; nothing is shared. `observer` gets the event
-    ``breaker.changed`` (name, old, new). What a function in `record` or `ignore` or a listener raises is logged
-    with its traceback, as a warning of the logger "tenure", and is the `error` of the event
-    ``breaker.matcher_failed`` (name) or ``breaker.listener_failed`` (name, old, new); the call goes on, and an
-    outcome that could not be matched says nothing. `name` is for events and messages. Times are in seconds of the
-    loop's clock. TypeError or ValueError for settings that make no sense.
+    Raises `TypeError` and `ValueError` for settings that make no sense.
 
     Cancellation: a cancelled call has no effect on the breaker.
 
-    Thread safety: none; all on the thread of one loop. It may be used on one loop after the other.
+    Thread safety: none; all on the thread of one loop, or of one after the other.
 
-    Source: Nygard, "Release It!"; windows, rates and states as in resilience4j; permits with a generation as in
-    sony/gobreaker, so that outcomes of an earlier state cannot count in a later one.
+    Source: Nygard, "Release It!"; windows, rates and states as in resilience4j; generations as in sony/gobreaker.
     """
 
     __slots__ = ("_listeners", "_name", "_outcomes", "_record_result", "_reporter", "_states")

@@ -101,21 +101,20 @@ class _Batch(Generic[K, V]):
 class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     """Gathers values and hands them over in batches: ``await flush({key: value, ...})``.
 
-    Times are in seconds. A batch is flushed when `window` has passed since the last put, at the latest
-    `max_wait` after its first put (None: a stream of puts without a pause is never flushed), or as soon as it
-    has `max_items` different keys (None: any number). `leading=True`: the first put after a pause of a window
-    is flushed at once, on its own, and those that follow it are gathered.
+        async with Coalescer(save, window=0.02, max_wait=0.1, merge=operator.add) as hits:
+            await hits.put("home", 1)  # returns when its batch is flushed
 
-    Of several values for a key the last one counts, or what ``merge(earlier, later)`` makes of them, in the
-    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; values put
-    meanwhile is gathered, and no batch grows beyond `max_items`.
+    - `window`: seconds without a put after which a batch is flushed.
+    - `max_wait`: the most seconds from the first put to the flush (None: no limit).
+    - `max_items`: the most keys of a batch (None: any number).
+    - `leading`: the first put after a pause is flushed at once, alone.
+    - `merge(earlier, later)` makes one value of two for a key; without it the last value counts.
+    - `close_timeout`: limits the last flush, when the block is left (None: no limit).
 
-    A put waits until its batch is flushed; that is what keeps fast producers back. If the flush, or `merge`,
-    raises an `Exception`, every put of the batch raises it, and the next batch is flushed all the same.
+    One flush runs at a time. Every put of a batch raises the `Exception` of its flush or of `merge`.
 
-    Leaving the block refuses new puts (`ClosedResourceError`) and flushes the gathered values at once, shielded
-    from cancellation, for at most `close_timeout` seconds (None: as long as it takes); puts that are then not
-    flushed raise `BrokenResourceError`, and what was being flushed may or may not be done.
+    Raises `ClosedResourceError` for a put after the block, `BrokenResourceError` in puts that `close_timeout` cut
+    off.
 
     Cancellation: see `put`. A block that is cancelled still flushes the gathered values.
     """

@@ -75,48 +75,24 @@ class KeyedPoolStatistics:
 class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     """Lends resources by key; creates them when they are needed and closes them when they are not.
 
-    ::
-
         async with KeyedPool(connect, close=Connection.close, max_per_key=2, max_total=100) as pool:
             async with pool.acquire("example.org:443", timeout=10) as connection:
                 ...
 
-    `create(key)` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
-    returns False if not), and `reset(resource)` cleans it up when it comes back. They are async functions, or plain
-    ones that do not block. At most one creation runs for a key at a time, in a task of the pool's own; it is cancelled
-    when no more tasks wait for that key. Its error is raised in every task that waits for the key, and is
-    not remembered.
+    - `create(key)`, `close(resource)`; `check(resource)` returns whether it works; `reset(resource)` cleans it up.
+    - `max_per_key`, `max_total`: slots.
+    - `max_waiting`: tasks that may wait for a return, for each key (None: any number).
+    - `evict`: "oldest" closes the longest idle resource if another key needs its slot; "never" waits.
+    - `on_evict(key, resource, reason)` is called before a resource is closed.
+    - `idle_timeout`, `max_lifetime`: when an unused resource, or an old one, is closed; never while it is lent.
+    - `check_timeout`, `create_timeout`, `close_timeout`: limits of calls.
+    - `check_after_idle`: an idle time without a check.
+    - `leak_after`: a longer loan is reported.
+    - `observer` gets the events.
 
-    A key never uses more than `max_per_key` slots, and all keys together never more than `max_total`. With
-    `evict="oldest"` what has been idle for longest, of whatever key, is closed when another key needs its slot; with
-    "never" that key waits. A lent resource is never closed. `max_waiting` is how many tasks may wait, for each key,
-    until a resource is returned (None: any number). Tasks for which there is an idle resource, a resource to share, or
-    a resource that will be created, are not counted. Times are in seconds, and None is never:
+    Times are in seconds; None is never. After a fork the child needs a pool of its own.
 
-    - `idle_timeout`: closed when unused for this long;
-    - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
-      no further task shares such a one;
-    - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
-      take. Leaving the pool also waits `close_timeout` for lent resources, and then closes these too;
-    - `check_after_idle`: a resource used or checked within this time is lent without a check;
-    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
-
-    A body that raises an exception has its resource reset, or checked if there is no `reset`, or closed with neither; a
-    body that was cancelled has it reset, or closed if there is no `reset`. What fails that is closed. For a
-    shared resource this is done when the last of its users has left, and a body that was cancelled is one that raised.
-    After a fork the child has to open a pool of its own.
-
-    `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that dependent
-    code can be informed of the reason: "idle", "lifetime", "room" (another key needed its slot), "unhealthy" (failed
-    its check), "reset failed" or "cancelled" (a body, check or reset was, and its state is unknown). It may be async;
-    `close_timeout` limits it too.
-
-    What a function raises is logged as a warning of the logger "tenure". `observer` gets the events
-    `pool.created` (key, seconds), `pool.closed` (key, reason, age), `pool.create_failed`, `pool.check_failed`,
-    `pool.reset_failed`, `pool.close_failed` and `pool.on_evict_failed` (key, error), and `pool.leak` (key, task,
-    seconds, where), which is logged too. Besides the above, reasons are "closed" and "closed while lent".
-
-    ValueError and TypeError for wrong arguments; RuntimeError if it is opened twice or used before.
+    Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is opened twice or used before.
     """
 
     def __init__(
@@ -181,8 +157,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         `max_waiting` tasks wait already, and what `create` raised. Leaving raises nothing of its own, and waits only
         for `reset` and, after an exception, for `check`.
 
-        Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed. In the
-        body, see `KeyedPool`. Leaving is not cancelled.
+        Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed; in
+        the body, reset, or closed without `reset`. Leaving is not cancelled.
         """
         limit = seconds("timeout", timeout, zero=True)
         want = Asked(check_key(key), check_flag("exclusive", exclusive))

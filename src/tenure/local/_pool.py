@@ -77,45 +77,23 @@ class PoolStatistics:
 class Pool(Lending[T, None, Entry[T]], Generic[T]):
     """Lends resources, each to one borrower at a time, first come first served.
 
-    ::
-
         async with Pool(connect, close=Connection.close, max_size=5) as pool:
             async with pool.acquire(timeout=10) as connection:
                 ...
 
-    `create()` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
-    returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain
-    functions that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the
-    borrower's.
+    - `create()`, `close(resource)`; `check(resource)` returns whether it works; `reset(resource)` cleans it up.
+    - `min_size`, `max_size`: the least and the most resources.
+    - `max_waiting`: tasks that may wait for a return (None: any number).
+    - `idle_timeout`, `max_lifetime`: when an unused resource, or an old one, is closed; never while it is lent.
+    - `check_timeout`, `create_timeout`, `close_timeout`: limits of calls.
+    - `check_after_idle`: an idle time without a check. `check_every`: the time between checks of an idle resource.
+    - `leak_after`: a longer loan is reported.
+    - `observer` gets the events.
 
-    `min_size` is how many are kept at least: entering the pool waits for them, until one creation has failed (which
-    is not raised, but tried again in the background). `max_size` is how many slots there are. `max_waiting` is how
-    many tasks may wait until one is returned (None: any number). Tasks for which an idle one is there, or one will
-    be created, are not counted. All times are in seconds, and None is never:
+    Times are in seconds; None is never. A body that raises has its resource reset, checked or closed. After a fork
+    the child needs a pool of its own.
 
-    - `idle_timeout`: closed when unused for this long, while there are more than `min_size`;
-    - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
-    - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
-      take. Leaving the pool also waits `close_timeout` for lent resources, and then closes these too;
-    - `check_after_idle`: a resource used or checked within this time is lent without a check;
-    - `check_every`: an idle one is checked this often, and replaced if it fails;
-    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
-
-    A body that raises an exception has its resource reset, or checked if there is no `reset`; with neither, the
-    resource is closed. A body that was cancelled, or was left by any other BaseException, has it reset, or closed if
-    there is no `reset`. What fails that is closed. After a fork the child has to open a pool of its own.
-
-    An error of `create` is raised in every waiting task, if nothing is lent that could come back for them; otherwise
-    they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as
-    its cause.
-
-    What a function raises is logged as a warning of the logger "tenure". `observer` gets the events
-    `pool.created` (seconds), `pool.closed` (reason, age), `pool.create_failed`, `pool.check_failed`,
-    `pool.reset_failed` and `pool.close_failed` (error), and `pool.leak` (task, seconds, where), which is logged too.
-    Reasons are "idle", "lifetime", "unhealthy", "reset failed", "cancelled", "reloaded", "resized", "closed" and
-    "closed while lent".
-
-    ValueError and TypeError for wrong arguments; RuntimeError if it is opened twice or used before.
+    Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is opened twice or used before.
 
     Thread safety: none; all on the thread of one loop.
     """
@@ -176,7 +154,8 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         nothing of its own, and waits only for `reset` and, after an exception, for `check`.
 
         Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, and what it
-        makes goes to the next. In a check, the resource is closed. In the body, see `Pool`. Leaving is not cancelled.
+        makes goes to the next. In a check, the resource is closed; in the body, reset, or closed without `reset`.
+        Leaving is not cancelled.
         """
         return Loan(self, None, seconds("timeout", timeout, zero=True))
 

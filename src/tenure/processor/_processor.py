@@ -55,32 +55,32 @@ from ._window import Tally, total_of
 
 
 class Processor(AsyncBlock, AsyncContextManagerMixin):
-    """A `Worker` for each kind of task, around whose handler there are claims, connections, a rate and more, measured.
+    """A `Worker` for each kind of task, with claims, connections, a rate and more around the handler, measured.
 
-    `async with Processor(...) as processor` runs its workers; leaving the block drains them. Tasks wait in a
-    `WorkQueue` of the processor's name, so they are leased and fenced, survive this process, and submitters wait while
-    it is full. `handler` is as of a `Worker`; a parameter annotated `Context` gets the context.
+        async with Processor(store, "harvest", handler, preset="small", timeout=30) as processor:
+            await processor.submit("page 1", priority=10)
+            await processor.join()
 
     | option | meaning |
     |---|---|
-    | `preset` | a name of `PRESETS` or a `Preset`: sizes, and a rate, for what is not given otherwise |
-    | `workers` | tasks at once: by default as many as `kinds` have, or 10 |
-    | `kinds` | bulkheads: the number of workers of each kind, which has the queue `name/kind` |
-    | `lend` | idle workers of a kind are lent to kinds that have work, and come back with the end of a task |
-    | `claims` | a `ResourcePool`, or `Claims`: each task has a claim |
-    | `pool` | makes a `local.Pool`, as `partial(Pool, connect, close=...)`: each task has a connection |
-    | `rate` | starts per second of all processes together |
-    | `breaker` | makes a circuit breaker for each kind, given `name=` |
-    | `limit` | a `Semaphore`: no more tasks at once in all processes than it has permits |
-    | `adaptive` | True or an `Adaptive`: fewer tasks at once when they take longer than they need to |
-    | `around` | functions of the task that return managers, as of a `Worker` |
-    | `queue_options` | options of `WorkQueue` |
+    | `preset` | a `Preset`, or its name: sizes and a rate |
+    | `workers` | tasks at once |
+    | `kinds` | bulkheads: the workers of each kind |
+    | `lend` | idle workers help other kinds |
+    | `claims` | a `ResourcePool` or `Claims`, for a claim |
+    | `pool` | makes a `local.Pool` for connections |
+    | `rate` | starts per second of all processes |
+    | `breaker` | makes a breaker for each kind |
+    | `limit` | a `Semaphore`: each task has a permit |
+    | `adaptive` | follows latency |
+    | `around`, `retry`, `prefetch`, `on_dead` | as of a `Worker` |
+    | `timeout` | limits the handler and none of the waits |
+    | `queue_options` | of `WorkQueue` |
 
-    The options of `Worker` are `timeout`, which limits the handler and none of the waits, `retry`, `prefetch` and
-    `on_dead`. The observer of the store (else the log) gets the events that begin with `processor.`.
+    A parameter of the handler that is annotated `Context` gets the context. Leaving the block drains.
 
-    Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
-    `CapacityMismatch` if others use the limit with another number of permits.
+    Raises `TypeError` and `ValueError` for invalid settings; entering, `CapacityMismatch` if others use the limit
+    with another number of permits.
     """
 
     def __init__(

@@ -30,23 +30,22 @@ async def serve(
 ) -> bool:
     """Run services until they have ended, or until SIGTERM, SIGINT or SIGHUP comes; then drain them.
 
-    A service is a `Worker`, a `Processor`, or any object with an async method `run()`. The first signal calls the async
-    method `drain()` of each service, all at once; it has to make `run()` end. A service without one is cancelled
-    instead. A second SIGTERM or SIGINT, or the end of `grace` seconds (None: no limit), cancels what still runs: its
-    tasks are given back, and no attempt is counted. If a service raises, the others are drained, and the error is
-    raised in the end; if several raise, an `ExceptionGroup`. Returns True if all services have ended, False if some
-    were cancelled after they had been drained for too long, or by a second signal.
+        await serve(Worker(queue, send), health="127.0.0.1:8081")
 
-    `health` is an address (`"127.0.0.1:8081"`; `":8081"` for all interfaces; port 0 for any that is free, which is
-    logged) at which a thread answers GET over HTTP. `/live` is 200 unless the event loop has been blocked for more than
-    `stalled` seconds, which is 503. `/ready` is 200 unless the loop is blocked, the services drain, or a service has an
-    attribute `unready` that is not None: a text that says why, which is the answer. A worker and a processor have one
-    while the engine cannot be reached or their session is lost.
+    - `services`: a `Worker`, a `Processor`, or any object with an async method `run()`. Its async `drain()` has to
+      make `run()` end; a service without `drain` is cancelled.
+    - `grace`: seconds for draining (None: no limit). Then, or at a second SIGTERM or SIGINT, the services are
+      cancelled, and their tasks given back.
+    - `health`: an address (":8081": all interfaces; port 0: a free port) of `/live` and `/ready`. A service with an
+      attribute `unready` that is not None is not ready.
+    - `stalled`: seconds for which the event loop may be blocked while `/live` is 200.
+    - `signals`: False leaves signals alone.
 
-    Signals are received only in the main thread, and only while `serve` runs; afterwards they do what they did before.
-    SIGHUP stays ignored where it is ignored, as under nohup.
-    `signals=False` leaves them alone. Raises `RuntimeError` in another thread without `signals=False`; `OSError` if the
-    health address cannot be used; `TypeError` and `ValueError` for invalid arguments.
+    Returns True if all services have ended, False if some were cancelled after the drain.
+
+    Raises the error of a service when the others are drained, of several an `ExceptionGroup`; `RuntimeError`
+    outside of the main thread without `signals=False`; `OSError` if the health address cannot be used; `TypeError`
+    and `ValueError` for invalid arguments.
 
     Cancellation: the services are cancelled.
     """

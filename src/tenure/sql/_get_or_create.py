@@ -62,18 +62,17 @@ def get_or_create(
 ) -> tuple[M, bool] | Awaitable[tuple[M, bool]]:
     """Return the row of `model` with these attributes, and whether it had to be created, with `defaults` besides.
 
-    The attributes of `identity` must be covered by a unique constraint or index; without one, two may create a row
-    each. None asks for NULL, which most unique constraints take for different values: that is refused with `ValueError`
-    if PostgreSQL or SQLite says so of the constraint. NULLS NOT DISTINCT, or a unique index WHERE the column IS NULL,
-    are for None. Pending changes of `session` are flushed first, and the transaction stays open for the caller to
-    commit: until then others who create the same row wait.
+        user, created = get_or_create(session, User, {"name": "Ann"}, email="ann@example.org")
 
-    With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it.
+    - `session`: a `Session`, in a thread (`in_session`), or an `AsyncSession`, to be awaited. The caller commits;
+      until then others who create the same row wait.
+    - `identity` must be covered by a unique constraint or index; without one, two callers may create a row each.
+      None asks for NULL.
 
-    Raises the database's own `IntegrityError` when the row was refused for another reason than a race, or at the fifth
-    attempt; `StaleSnapshot` in a transaction of the caller's that cannot see the row (REPEATABLE READ, SERIALIZABLE),
-    which `in_session` then runs again; `MultipleResultsFound` when `identity` fits several rows. The caller's
-    transaction is never rolled back; a transaction that this call began itself may be, and is begun again.
+    Raises the database's own `IntegrityError` when the row was refused for another reason than a race, or at the
+    fifth attempt; `StaleSnapshot` in a transaction of the caller's that cannot see the row; `MultipleResultsFound`
+    when `identity` fits several rows; `ValueError` for a None that the constraint takes for different values. The
+    caller's transaction is never rolled back.
 
     Cancellation: SQLAlchemy closes the connection, so the whole transaction is rolled back and nothing is created.
     """

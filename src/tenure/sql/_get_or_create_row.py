@@ -19,18 +19,19 @@ async def get_or_create_row(
 ) -> tuple[Row, bool]:
     """The row of `table` with these values, as a dictionary, and whether it was created, with `defaults` besides.
 
-    The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each. A
-    value None asks for NULL: most unique constraints ignore that, and raise `ValueError` here, as for `get_or_create`.
-    `table` may have a schema before a dot. All names are quoted, so they are given as the database has them. It is done
-    in the transaction of the connection, inside a savepoint, and is yours to commit: until then others who create the
-    same row wait. Connections are as for `SqlGuard.enforce`; those that block are for `get_or_create_row_sync`. Nothing
-    but the driver has to be installed. Pending changes of a session of SQLAlchemy are not written before:
-    `get_or_create` is for sessions.
+        row, created = await get_or_create_row(connection, "users", where={"email": email})
+
+    - `connection`: as for `SqlGuard.enforce`, in a transaction, which the caller commits; `get_or_create_row_sync`
+      is for connections that block.
+    - `table`, `where`, `defaults`: names as the database has them; `table` may have a schema before a dot.
+    - `where` must be covered by a unique constraint or index; without one, two callers may create a row each. None
+      asks for NULL.
 
     Raises the driver's own error when the row was refused for another reason than a race, or at the fifth attempt;
-    `StaleSnapshot` in a transaction that cannot see the row (REPEATABLE READ, SERIALIZABLE): roll back and run all of
-    it again; `ValueError` for names that cannot be quoted and when `where` fits several rows; `RuntimeError` outside of
-    a transaction (autocommit); `TypeError` for another kind of connection. The transaction is never rolled back.
+    `StaleSnapshot` in a transaction that cannot see the row; `ValueError` for names that cannot be quoted, a None
+    as for `get_or_create`, and when `where` fits several rows; `RuntimeError` outside of a transaction; `TypeError`
+    for another kind of connection. The transaction is never rolled back.
+
     Cancellation: roll back, as after any statement; the row may have been created in the transaction.
     """
     own = adapt(connection)

@@ -99,29 +99,23 @@ def explore(
 ) -> Exploration:
     """Run `scenario` under many schedules, in virtual time, and raise `ScheduleFailed` for the first that breaks it.
 
-    `scenario` is an async function without arguments that does everything anew in each run: it makes what it tests,
-    starts its tasks, and asserts what must hold. It fails by any error, by a deadlock (nothing can go on and no timer
-    is set), by not ending, or by leaving a task behind. `seeds` is how many schedules to try on each of the `backends`
-    ("asyncio", "trio"; by default those that are installed, and asyncio alone for a scenario that uses asyncio itself),
-    or which: the same seed is the same schedule on the same loop, as long as all that the scenario does depends on
-    nothing else. Threads, sockets and the order of sets are not in the hand of a schedule. `seconds` is how long to
-    try, in real time, in equal shares for the loops, at least one schedule on each; with `seeds` as well, what is
-    reached first ends it. Without both, 200 seeds are tried.
+        def test_nobody_waits_for_ever():
+            explore(scenario, seeds=500)
 
-    A schedule decides in which order the tasks that are ready take their next step, in each turn of the loop;
-    which timers that are close together (0.1 s) come late, together; and, with `cancel`, what is cancelled: the blocks
-    that are marked by `cancellable()`, at any moment between two steps, and in one run of four the scenario as a
-    whole, which then must end without an error. Scopes cancel, and on asyncio also the tasks' own `cancel()`. "scope"
-    and "native" leave out the other way, and "native" trio as well: code for asyncio alone may not stand a scope, which
-    cancels again in each turn. `strict` leaves the order of ready tasks as asyncio keeps it, first come first served,
-    and varies only time and cancellation; trio keeps no order, so there it changes nothing.
+    - `scenario`: an async function without arguments that makes everything anew, and asserts. It fails by any
+      error, by a deadlock, by not ending, or by leaving a task behind.
+    - `seeds`: how many schedules on each loop, or which; the same seed is the same schedule. 200 without `seconds`.
+    - `seconds`: how long to try, in real time.
+    - `backends`: "asyncio", "trio"; by default those that are installed.
+    - `strict` keeps asyncio's order of ready tasks, and varies only time and cancellation.
+    - `cancel`: blocks marked by `cancellable()` are cancelled, and in one run of four the scenario; "scope" and
+      "native" leave out the other way.
 
-    What failed is made shorter, in at most ten seconds, and described step by step. Raises
-    `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError` when called
+    Raises `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError`
     inside of a running loop.
 
-    The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps
-    are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
+    Source: Coyote, Shuttle and trio's own deterministic scheduling; the cancellations of python/cpython#90155,
+    anyio #947, #1145.
     """
     __tracebackhide__ = True
     numbers, loops = _checked(seeds, seconds), checked_backends(backends, cancel)

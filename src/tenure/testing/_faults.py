@@ -103,18 +103,21 @@ class LeapingClock:
 class FaultyEngine(Engine):
     """An engine around another engine: it passes everything on, except for the requested faults.
 
-    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a
-    batch (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault
-    hits a batch. `delay` is how many seconds `Fault.DELAY` takes, for how long at most a batch waits to be
-    overtaken, and for how long nobody answers in a `Fault.FAILOVER`. `lose` is for how many seconds back at most a
-    failover forgets what was applied; the engine inside must be a `MemoryEngine` that nothing else uses. `pause`
-    freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the clock that was given to
-    the engine inside, if `jump` shall move it.
+        link = FaultyEngine(MemoryEngine(), rates={Fault.LOST_REPLY: 0.1}, seed=7)
+        async with open_store(link) as store:
+            link.plan(Fault.DELAY)
 
-    Each store that is opened on it gets a link of its own (`link`), on which operations travel in batches, one batch at
-    a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
-    together may change places, as they may on the way to a server, while each store keeps its own order.
-    `batches` counts what was sent, `suffered` what happened to it. `execute` sends one batch, without any link.
+    - `rates`: for each fault, how likely it is to hit a batch (or a hint). A planned fault goes first; at most one
+      hits a batch.
+    - `seed`: the same seed repeats the same draws.
+    - `delay`: the seconds of a `Fault.DELAY`, of waiting to be overtaken, and of a `Fault.FAILOVER` without an
+      answer.
+    - `lose`: the most seconds that a failover forgets; the engine inside must be a `MemoryEngine` that nothing else
+      uses.
+    - `clock`: the clock of the engine inside, for `jump`.
+
+    `pause` freezes the link until `resume`, `pause_session` the part of one process. `batches` counts the batches
+    that were sent, `suffered` their faults. `execute` sends one batch, without any link.
     """
 
     def __init__(

@@ -21,19 +21,20 @@ from ._spenders import Spenders
 class RateLimiter(AsyncBlock):
     """Limits a rate over all processes that use the store, with bursts.
 
-    `RateLimiter(store, "api", Limit(20, per=1))` lets 20 calls a second through on average, and up to `burst` at once
-    after a pause. With several limits, also of several units, a cost is booked in all of them or in none. A `cost` is a
-    number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which "requests" is 1
-    unless it is named, and other units 0.
+        limiter = RateLimiter(store, "llm", Limit(60, per=60), Limit(90_000, per=60, unit="tokens"))
+        async with limiter.spend({"tokens": 500}) as spending:
+            spending.correct({"tokens": await ask()})
 
-    A spending that need not wait is one round trip. Other callers stand in a line of their process, first come first
-    served, and the process books for the first of them, about 0.1 s ahead: so processes take turns, and a caller that
-    gives up costs nobody anything. A call that costs nothing in a limit does not wait for that limit.
-    `async with limiter` spends 1 before the block, and gives nothing back after it.
+    - `limits`: each lets `rate` per `per` seconds through on average, and up to `burst` at once after a pause. A
+      cost is booked in all limits or in none.
+    - A `cost` is a number of "requests" (or of the only unit), or a mapping of units to numbers, in which
+      "requests" is 1 unless it is named, and other units 0.
+    - `async with limiter` spends 1 before the block, and gives nothing back after it.
 
-    Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. Amounts that were spent stay spent. Raises `TypeError` without a `Limit`,
-    `ValueError` for two of the same unit and `per`.
+    Callers stand in a line of their process, first come, first served. Another object of the same name may have
+    other rates and bursts: they count for its own bookings.
+
+    Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
 
     Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
     I.371).

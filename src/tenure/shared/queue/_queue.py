@@ -106,35 +106,29 @@ def queue_of(store: Store, name: str) -> WorkQueue[Any]:
 
 
 class WorkQueue(Target[P], Generic[P]):
-    """Tasks to be taken by anybody: delivered at least once, and completed once on record.
+    """A queue of tasks, each delivered at least once, and completed once on record.
 
-    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
-    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served. Tasks
-    with a `group` ("tenant-42", an account) take turns with other groups by weight; priority orders within a group.
-    A failed task is tried again by `retry`, then kept as a dead letter. No payload or result may have more than
-    `max_payload` bytes.
+        queue = WorkQueue[str](store, "mail", max_size=1_000)
+        task_id = await queue.put("hello", priority=10)
+        print(await queue.result(task_id))
 
-    The settings are one record, kept with the queue:
-
-    | setting | default | meaning |
+    | option | default | meaning |
     |---|---|---|
-    | `max_size` | 10,000 | the most unfinished tasks; producers beyond that wait in line |
-    | `aging` | None | a task that has been ready for longer than so many seconds precedes all that have not |
-    | `max_deliveries` | 5 | a task delivered so often to takers that died, at last alone, is dead |
-    | `rate` | None | how many tasks of the queue start, as `Limit(100, per=60)` |
-    | `keep` | `Keep()` | how long results, dead letters and keys are kept, and what of them |
-    | `groups` | `Groups()` | how groups are limited and take turns |
+    | `codec` | the store's | encodes payloads, and determines their type |
+    | `retry` | `Retry()` | when a failed task is tried again |
+    | `max_payload` | 1 MiB | bytes of a payload or result |
+    | `max_size` | 10,000 | unfinished tasks; further producers wait |
+    | `aging` | None | seconds after which a ready task goes first |
+    | `max_deliveries` | 5 | deliveries to takers that died |
+    | `rate` | None | a `Limit` of starts |
+    | `keep` | `Keep()` | how long records and keys are kept |
+    | `groups` | `Groups()` | limits and turns of groups |
 
-    The first operation sends the fields that are named here. For each field, the value that was sent last holds in all
-    processes at once; what nobody has named is the default. Name the default, or None, to lift a limit. A process whose
-    value is replaced logs a warning once. `configure` changes fields, and `settings` returns all.
+    `max_size` and the rest are settings, kept with the queue: the value that was sent last holds in all processes.
+    Name the default, or None, to lift a limit.
 
-    Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
-    payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
-
-    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
-    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
-    the turns of groups by self-clocked fair queueing (Golestani, 1994).
+    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token as in BullMQ and
+    Temporal; one exchange that settles and takes, as in BullMQ; self-clocked fair queueing (Golestani, 1994).
     """
 
     @shows_options(QueueOptions)

@@ -81,22 +81,24 @@ class Audit:
 class TaskRecord(Generic[P_co]):
     """A task as the engine has it; generic in its payload.
 
-    `state` is "waiting", "delayed", "leased", "suspended" (waits for its children or a signal, and holds nothing),
-    "ending" (its end, or the end of its try, waits for its children), "done", "dead", "discarded", "cancelled" or
-    "expired". `attempts` tries have failed, `deliveries` times the task was handed out. `age` is since it became ready,
-    or ended, in seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task
-    has ended otherwise; it is None without an error, and once the task is done. `traceback` belongs to the last failed
-    try, its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
-    `meta` what the producer sent along, `group` the group of the task, or None. `deadline` is how many seconds an
-    unfinished task has left, or None without a deadline. `timeout` and `retry` are options of the put, or None: the
-    worker's count. `rank` orders ended tasks by when
-    they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
-    queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
-    has its bytes by the name of the field.
+        record = await queue.get(task_id)
+        if record is not None and record.state == "dead":
+            print(record.error, record.traceback)
 
-    A child has a `parent`, the id of a task of `parent_queue`, while it is unfinished or dead. `children` is how many
-    of the task's own children are unfinished. `unfinished_child` is the first of them by name, of a suspended or
-    ending task that `get` or `follow` has returned; the task waits for it, unless it is suspended for a signal.
+    - `state`: "waiting", "delayed", "leased", "suspended", "ending", "done", "dead", "discarded", "cancelled" or
+      "expired".
+    - `attempts`, `deliveries`: the numbers of failed tries and of deliveries.
+    - `age`: seconds since the task became ready, or ended; `deadline`: seconds that are left.
+    - `result` of a done task; `error`, `traceback` of the last failed try; `earlier_errors`, a line for each of up
+      to ten before.
+    - `progress`: the last report.
+    - `payload`: None of an ended task, unless it is dead or the queue keeps payloads.
+    - `undecoded`: the bytes of fields that cannot be decoded, by name.
+    - `timeout`, `retry`: as put; None: the worker's count.
+    - `rank`: orders ended tasks; 0 for others.
+    - `parent`, `parent_queue`: of a child that is unfinished or dead.
+    - `children`: the number of unfinished children; `unfinished_child`: the first by name, if `get` or `follow`
+      returned the record.
     """
 
     id: int

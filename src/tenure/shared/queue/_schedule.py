@@ -117,33 +117,27 @@ class Alarm:
 
 
 class Schedule(Generic[P]):
-    """A task at each tick, `every` so many seconds or at the times of a `cron` expression in the time zone `tz`.
+    """A task at each tick, put once on record by whichever process is first.
 
         nightly = Schedule(queue, "nightly", cron="30 2 * * *", tz="Europe/Berlin", key="nightly")
         await nightly.run()  # in every process
 
-    Whichever process is first at a tick puts the task, and it is put once on record: the queue has the latest tick as a
-    cursor that is compared and set with each put. Time is the engine's. Ticks of `every` are the multiples since 1970,
-    in UTC. `cron` has five fields, or six with the seconds first, or is a name such as "@daily"; it needs
-    `tenure[cron]`. Where the clocks of the zone change, it follows Debian's cron.
+    - `every`: seconds; ticks are the multiples since 1970, in UTC.
+    - `cron`: five fields, six with the seconds first, or a name such as "@daily", in `tz`; needs `tenure[cron]`.
+    - `missed`, for ticks that could not be put when they came: "one" puts the latest, "all" each, "skip" none that
+      is more than a minute late.
+    - `start`, `end`: there are no ticks before and after.
+    - `jitter` delays each task by up to so many seconds, at random.
+    - `payload` and others are as of `put`. With a `key`, a tick puts nothing while the task of an earlier tick is
+      unfinished, unless its `Key` says else.
 
-    - `missed`: what becomes of ticks that could not be put when they came. "one" puts a task for the latest, "all" one
-      for each, "skip" none that is more than a minute late.
-    - `payload` is that of each task; its `meta` has `scheduled_for`, the tick in ISO 8601 (in `tz`), `schedule`, the
-      name, and `late`, the seconds from the tick to the put.
-    - `start`, `end`: there are no ticks before and after (in `tz`, if they have no zone). `jitter` delays each task by
-      up to so many seconds, at random.
-    - Others are as of `put`. With a `key`, a tick puts nothing while the task of an earlier one is unfinished,
-      unless its `Key` says else.
+    The `meta` of a task has `scheduled_for`, `schedule` and `late`. `queue.schedules` lists schedules, with `tick`,
+    `now`, `paused` and `kept_in_store`.
 
-    A schedule begins when it is run for the first time. To change the ticks, run the same name with others: they count
-    from the last tick on. `queue.schedules` lists schedules as they are on record, with the last `tick`, the engine's
-    `now`, both in seconds since 1970, whether they are `paused`, and whether they are `kept_in_store` or in code.
-
-    Raises `TypeError` and `ValueError` for a wrong argument, `PayloadTooLarge`, and what the codec raises.
+    Raises `TypeError` and `ValueError` for a wrong argument, `PayloadTooLarge`, and the errors of the codec.
 
     Thread safety: none; belongs to the event loop of its store. Source: one row for each tick, unique, as in
-    procrastinate and Oban; the cursor is that row.
+    procrastinate and Oban.
     """
 
     queue: ScheduledQueue[P]

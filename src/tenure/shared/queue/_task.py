@@ -317,25 +317,23 @@ class Task(Guarded, Held, Generic[P_co]):
     ) -> Children[Any]:
         """A block of children: tasks that this task puts into `queue`, and after which it ends, wherever they run.
 
-        `async with task.children(pages) as children: await children.put(url)`. `queue` is a `WorkQueue` or a `Job` of
-        the same store; None: the task's own queue. A handler with two blocks gives them names. At the end of the block,
-        the task is suspended until its children have ended: its handler is cancelled, and no worker, lease, group or
-        permit is held meanwhile. Then the task is delivered again, and **its handler runs again from its start**: `put`
-        finds the children by their names, and puts none twice. Put into a `step` what is costly, or must not happen
-        twice.
+            async with task.children(pages) as children:
+                await children.put(url)
 
-        Where a child has failed, its siblings in the block are cancelled once the task is suspended, and the block
-        raises an `ExceptionGroup` of `TaskFailed` and `TaskCancelled` when all have ended. With "collect" as
-        `on_failure`, its siblings go on and the block raises nothing: see `Child.state`. When the try fails, or the
-        task is cancelled, expires or dies, its children are cancelled, with all of theirs, and the task ends when they
-        have ended. A block that is left by an exception does not wait for its children; if the handler then returns,
-        the task is suspended until they have ended.
+        - `queue`: a `WorkQueue` or a `Job` of the same store; None: the task's own queue.
+        - `name`: two blocks of a handler need different names.
+        - `on_failure`: "cancel" cancels the siblings of a failed child, and the block raises an `ExceptionGroup` of
+          `TaskFailed` and `TaskCancelled`; "collect" lets them go on, and raises nothing.
+        - `max_children`: at most 10,000, ended children included.
 
-        `max_children`: the most children of the task, ended ones included, at most 10,000.
+        At the end of the block, the task is suspended until its children have ended, and holds nothing. Then **its
+        handler runs again from its start**: `put` finds the children by their names. Put costly calls into a
+        `step`.
 
-        Raises `RuntimeError` outside of an asynchronous handler's own task, in a batch and in a block of `take`, where
-        nothing could be run again, and in an `async with` with a name that was used before in this delivery;
-        `LeaseLost`; `ValueError` and `TypeError` for a wrong argument, such as a queue of another store.
+        Raises `RuntimeError` outside of an asynchronous handler's own task, in a batch and in a block of `take`,
+        and for a name that was used before in this delivery; `LeaseLost`; `ValueError` and `TypeError` for a wrong
+        argument.
+
         Cancellation: leaving the block, the task is given back, and a later delivery goes on with the children.
         Source: the nursery of trio, kept on record.
         """

@@ -211,39 +211,26 @@ class AnyWorker:
 class Worker(AnyWorker):
     """Takes the tasks of a queue, `concurrency` at a time, and calls `handler` for each.
 
-    The first parameter of `handler` gets the payload, or the task if it is annotated `Task`. `TypeError` for a handler
-    with a parameter that nothing fills, or with a parameter named `task` that has no annotation.
+        async def send(mail: Mail) -> None: ...
 
-    What the handler returns is the result (None: what `task.set_result` has set). A result that cannot be encoded, or
-    that is too large, makes the task a dead letter at once. Whatever the handler raises fails the try, as
-    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater`, `Discard` and `Dead` say it
-    themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
-    handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
-    takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
-    which there are as many as `concurrency`; a call that cannot be stopped is abandoned and its outcome refused, and it
-    keeps its thread until it ends. With an `executor` of "process", it runs in one of as many processes instead, which
-    gets the payload and is killed when the try is cancelled, its time is over or its lease is lost; the function,
-    payloads and results have to be pickled. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+        await Worker(queue, send, timeout=30).run()
 
-    `Worker(job)` calls the function of a `Job` instead.
+    - `handler`: its first parameter gets the payload, or the task if it is annotated `Task`. A sync function runs
+      in a thread. `Worker(job)` calls the function of a `Job`.
+    - `timeout`: seconds for a try, which then fails with `TimeoutError`.
+    - `retry`: when failed tries are repeated; the queue's by default.
+    - `prefetch`: tasks leased ahead while all runners are busy.
+    - `executor`: "process" runs a sync handler in processes, which can be killed.
+    - `on_dead`: a handler of the `TaskRecord` of each dead letter.
+    - `around`: functions of the task that return async context managers. A parameter annotated with the class of
+      what a manager returns gets it.
 
-    `around` is a list of functions of the task, each of which returns an async context manager: a claim, a connection,
-    a permit, a database session, a circuit breaker. They are entered in order for each task, and left in the opposite
-    order, however the handler ends; its exception passes through them, a timeout too. What a manager returns on
-    entering goes to the first parameter of the handler that is annotated with its class. An exception on entering fails
-    the try; but a task that a circuit breaker refuses rests, and after `OutcomeUnknown` and `StoreClosed` the task goes
-    back, without counting an attempt. `timeout` limits the whole.
+    The return value is the result. An exception fails the try; `RetryLater`, `Discard` and `Dead` decide otherwise.
 
-    `on_dead` is a handler for what has to follow when a task dies. It gets the `TaskRecord` of the dead letter, and is
-    called for a task of its own, in the queue `<name>.dead`: each dead letter gets one such task once on record,
-    however the task died, also while no worker ran, and before a worker had `on_dead`. The handler is tried again as
-    any other, and gets up to 10 dead letters at a time. A task that was discarded or cancelled, or that has expired, is
-    not dead.
+    Raises `TypeError` for a handler with a parameter that nothing fills, or with a parameter named `task` that has
+    no annotation.
 
-    While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
-    not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
-    if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
-    queue is seen to be paused.
+    Cancellation: `run` cancels the handlers and gives their tasks back, without counting an attempt.
     """
 
     @overload
