@@ -193,6 +193,15 @@ async def test_the_name_of_a_child_is_refused_where_there_is_no_parent(store):
     assert (await queue.statistics()).put == 0
 
 
+async def test_an_option_that_belongs_to_a_key_is_refused(store):
+    queue = WorkQueue(store, "books")
+    for wrong in ({"on_duplicate": "keep"}, {"key_ttl": 1}, {"max_wait": 1}):
+        for put in (queue.put, queue.try_put):
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(wrong))}'"):
+                await put(1, key="k", **wrong)
+    assert (await queue.statistics()).put == 0
+
+
 def test_an_item_is_a_payload_with_all_options():
     item = Item("page", name="one", **OPTIONS)
     assert (item.payload, item.name, item.options) == ("page", "one", OPTIONS)

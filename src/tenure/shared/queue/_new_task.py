@@ -59,12 +59,12 @@ def new_task(
     timeout: Seconds | None = None,
     retry: Retry | None = None,
     meta: Mapping[str, str] | None = None,
-    on_duplicate: OnDuplicate = "refuse",
+    _text_key: OnDuplicate = "refuse",
     **unknown: object,
 ) -> NewTask:
     """The task that a put with these options puts. Raises what `put` raises.
 
-    `on_duplicate` is for a key that is a text; `span_meta` is what the span of the put adds.
+    `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds.
     """
     if unknown:
         check_options(unknown)
@@ -73,12 +73,13 @@ def new_task(
     if timeout is not None or retry is not None:
         data = with_options(data, timeout, retry)
     text = key_ttl = within = None
+    on_duplicate: OnDuplicate = "refuse"
     if key is not None:
         if isinstance(key, Key):
             text, on_duplicate = key.text, key.on_duplicate
             key_ttl, within = cast("tuple[float | None, float | None]", (key.ttl, key.within))
         else:
-            text, on_duplicate = check_name("key", key), check_on_duplicate(on_duplicate)
+            text, on_duplicate = check_name("key", key), check_on_duplicate(_text_key)
         key_ttl = queue.record.keys if key_ttl is None else key_ttl
         if within is not None and within < seconds:
             raise ValueError(
@@ -110,7 +111,7 @@ def task_of(
         raise ValueError(
             f"name is for items of Children.put_many, not {item.name!r} for a task without a parent"
         )
-    return new_task(queue, item.payload, span_meta, **item.options, on_duplicate=on_duplicate)
+    return new_task(queue, item.payload, span_meta, **item.options, _text_key=on_duplicate)
 
 
 def _seconds_until(at: Any, delay: Seconds) -> float:
