@@ -52,8 +52,10 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("heavy")
     if depth.full:
         return
-    marks = ["full", "heavy"] if config.leaves_out_heavy else ["full"]
-    left_out = {item for item in items if any(map(item.get_closest_marker, marks))} | set(_repeated(items))
+    left_out = {item for item in items if item.get_closest_marker("full")}
+    left_out |= set(_repeated([item for item in items if item not in left_out]))
+    if config.leaves_out_heavy:
+        left_out |= {item for item in items if item.get_closest_marker("heavy")}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
@@ -68,7 +70,8 @@ def _repeated(items):
     for variants in tests.values():
         seen = set()
         while variants:
-            best = max(variants, key=lambda variant: len(variant[1] - seen))
+            # the quick one of two that are as good
+            best = max(variants, key=lambda v: (len(v[1] - seen), not v[0].get_closest_marker("heavy")))
             if best[1] <= seen:
                 break
             seen |= best[1]

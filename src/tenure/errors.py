@@ -119,7 +119,7 @@ class QueueFull(TenureError):
     """The queue has no room: `max_size` tasks wait, are delayed or are being worked on; or a group of it has none."""
 
     def __init__(self, key: str, max_size: int, group: str | None = None) -> None:
-        of = "" if group is None else f"; or the group {group!r} is, see max_group_size"
+        of = "" if group is None else f"; or the group {group!r} is, see groups.max_size"
         super().__init__(f"{key}: full, at most {max_size} tasks are unfinished{of}")
         self.key = key
         self.max_size = max_size
@@ -147,7 +147,7 @@ class PayloadTooLarge(TenureError, ValueError):
 
 
 class DuplicateTask(TenureError):
-    """Another task has the key; `task_id` is that task's. It is unfinished, or was put less than a `key_ttl` ago."""
+    """Another task has the key; `task_id` is that task's. It is unfinished, or was put less than its `ttl` ago."""
 
     def __init__(self, queue: str, key: str, task_id: int) -> None:
         super().__init__(f"{queue}: task {task_id} has the key {key!r}")

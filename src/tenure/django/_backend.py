@@ -105,7 +105,7 @@ class TenureBackend(BaseTaskBackend):
     def get_result(self, result_id: str) -> TaskResult:
         """The result of a task as it is now.
 
-        Raises `TaskResultDoesNotExist` if there is none or no longer (`results_ttl`), and `ImportError` if the function
+        Raises `TaskResultDoesNotExist` if there is none any longer (`keep.results`), and `ImportError` if the function
         of the task is no longer there.
         """
         queue_name, _, number = str(result_id).rpartition(":")

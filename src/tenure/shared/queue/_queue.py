@@ -235,7 +235,7 @@ class WorkQueue(Target[P], Generic[P]):
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
         encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
+        `groups.max_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
         order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
         an item is wrong.
         Cancellation: portions that were put stay.
