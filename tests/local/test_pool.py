@@ -1,5 +1,6 @@
 """The pool: what it lends, keeps, replaces and closes, in virtual time."""
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 
@@ -166,6 +167,20 @@ async def test_a_timeout_of_zero_takes_only_what_is_idle(virtual_clock):
         thing = await works.use(pool.acquire(timeout=0))
         assert thing.checks == 2 and not thing.closed
         assert len(works.things) == 1
+
+
+@pytest.mark.backends("asyncio")  # a scope does not reach a task that was woken
+async def test_what_a_task_was_handed_before_it_was_cancelled_goes_to_the_next(virtual_clock):
+    """asyncpg #467."""
+    works = Works()
+    async with pool_of(works, max_size=1) as pool:
+        async with pool.acquire() as thing:
+            task = asyncio.create_task(works.use(pool.acquire()))
+            await virtual_clock.settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await works.use(pool.acquire(timeout=1)) is thing
 
 
 async def test_so_many_may_wait(virtual_clock):
