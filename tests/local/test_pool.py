@@ -1,5 +1,6 @@
 """The pool: what it lends, keeps, replaces and closes, in virtual time."""
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 
@@ -168,6 +169,20 @@ async def test_a_timeout_of_zero_takes_only_what_is_idle(virtual_clock):
         assert len(works.things) == 1
 
 
+@pytest.mark.backends("asyncio")  # a scope does not reach a task that was woken
+async def test_what_a_task_was_handed_before_it_was_cancelled_goes_to_the_next(virtual_clock):
+    """asyncpg #467."""
+    works = Works()
+    async with pool_of(works, max_size=1) as pool:
+        async with pool.acquire() as thing:
+            task = asyncio.create_task(works.use(pool.acquire()))
+            await virtual_clock.settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await works.use(pool.acquire(timeout=1)) is thing
+
+
 async def test_so_many_may_wait(virtual_clock):
     works = Works()
     async with pool_of(works, max_size=1, max_waiting=1) as pool, anyio.create_task_group() as group:
@@ -207,7 +222,7 @@ async def test_only_those_that_wait_for_a_return_count_as_waiting(virtual_clock)
         for name in range(13):
             group.start_soon(borrow, name)
             await virtual_clock.settle()
-            assert len(pool._line) == pool.statistics().tasks_waiting == min(name + 1, 12)
+            assert pool.statistics().tasks_waiting == min(name + 1, 12)
         assert refused == [12]
         await anyio.sleep(50)
         assert (pool.statistics().lent, pool.statistics().tasks_waiting) == (10, 2)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local.pool_world import Works
 
-from tenure.local import _pool_state
+from tenure.local import _pool_slots
 from tenure.local._pool import Pool
 
 MIN, MAX, IDLE, LIFE, FRESH = 1, 3, 60.0, 200.0, 0.5
@@ -127,7 +127,7 @@ class Borrower:
 @settings(max_examples=depth.share(300))
 @given(steps=st.lists(STEP, min_size=5, max_size=50))
 async def test_any_mixture_does_as_the_model_does(virtual_clock, monkeypatch, steps):
-    monkeypatch.setattr(_pool_state, "JITTER", 0)
+    monkeypatch.setattr(_pool_slots, "JITTER", 0)
     works, model = Works(), Model()
     pool = Pool(
         works.create,
@@ -167,7 +167,9 @@ async def test_any_mixture_does_as_the_model_does(virtual_clock, monkeypatch, st
                     model.leave(borrower, step)
             await virtual_clock.settle()
             assert math.isclose(virtual_clock.now() - start, model.now, abs_tol=1e-6)
-            assert [entry.resource.number for entry in pool._state.idle] == [t.number for t in model.idle]
+            assert [entry.resource.number for entry in pool._subpool(None).idle] == [
+                t.number for t in model.idle
+            ]
             assert {b: b.thing.number for b in model.lent} == {b: t.number for b, t in model.lent.items()}
             assert {thing.number for thing in works.things if thing.closed} == model.closed
             assert pool.statistics().tasks_waiting == len(model.waiting)

@@ -49,7 +49,7 @@ FIRST = {
     "local/_pool": "local_pool",
     "local/_lending": "local_pool",
     "waiting/_deadlines": "lines local_bulkhead",
-    "local/_keyed_pool": "local_pool",
+    "local/_subpool": "local_pool",
     "local/_single_flight": "local_single_flight",
     "local/_coalescer": "local_coalescer",
     "local/_router": "local_router",

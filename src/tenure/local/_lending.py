@@ -1,7 +1,8 @@
-"""The base of pools: how a resource is lent, checked, returned and closed.
+"""The base of pools: how a resource is lent, shared, checked and taken back.
 
-A pool decides which resources are available at once, which task waits for what, and which gets what becomes free; the
-rest is here.
+A borrower that finds none idle waits in the line of its key. A resource that becomes free, returned or newly created,
+goes to the head of the line in the same step. So waiters wait for resources, not for slots, and no waiter is bound to
+the creation that it caused.
 """
 
 # The classes of this file are one idea.
@@ -11,240 +12,281 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager, suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from tenure.arguments import AsyncBlock, NotAwaited, check_count
-from tenure.errors import BulkheadFull, PoolTimeout
+from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._limits import seconds
-from tenure.local._pool_entry import Entry
-from tenure.local._pool_lifecycle import PoolLifecycle
-from tenure.local._pool_loans import Loans
+from tenure.local._pool_loans import Borrower
+from tenure.local._pool_slots import Slots
 from tenure.waiting import Expired, checkpoint, now, this_task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tenure.local._pool_hooks import Hooks
-    from tenure.local._pool_loans import Borrower, Leak
-    from tenure.local._pool_state import PoolState
-    from tenure.upkeep import Job
+    from tenure.local._subpool import Entry, SubPool
+    from tenure.waiting import Waiter
 
-__all__ = ("SPOILT", "Lending", "Loan")
+__all__ = ("NOT_OPEN", "Lending", "Loan")
 
 T = TypeVar("T")
-W = TypeVar("W")
-E = TypeVar("E", bound=Entry[Any])
+NOT_OPEN = "the pool is not open: use it inside of its `async with` block"
 SPOILT = -inf
 """The time at which a resource was last known to be good, when a body raised."""
 
 
-class Lending(PoolLifecycle, Generic[T, W, E]):
-    """A pool of resources of type T, kept as entries of type E, for which borrowers ask with a W."""
+class Lending(Slots[T]):
+    """A pool of resources of type T by key; a `Pool` has a single key."""
 
-    def __init__(
-        self,
-        hooks: Hooks[T],
-        state: PoolState[E],
-        *,
-        max_waiting: int | None,
-        leak_after: float | None,
-    ) -> None:
-        super().__init__(hooks.close_timeout, hooks.reporter)
-        self._hooks = hooks
-        self._state = state
-        self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
-        self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
-        self._reaper: Job | None = None
-        self._last_error: Exception | None = None
-        self._created: int = 0
-        self._create_failures: int = 0
-        self._closed = self._timeouts = self._refused = 0
-
-    def leaks(self) -> tuple[Leak, ...]:
-        """Describe the loans that last longer than `leak_after`: to which task, for how long, taken where."""
-        return self._loans.leaks()
-
-    # what a pool decides
+    __slots__ = ()
 
     @abstractmethod
-    def _take(self, want: W) -> E | None:
-        """Lend a resource if one can be had at once."""
+    def _summary(self) -> str:
+        """Describe the state of the pool."""
 
-    @abstractmethod
-    async def _stand_in_line(self, want: W, timeout: float) -> E:
-        """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
+    def _told(self, key: object, what: str = "") -> str:
+        """Say what happened to a borrower, in the state of the pool."""
+        if not self._by_key:
+            return f"{what}{self._summary()}"
+        subpool = self._subpools.get(key)
+        used = 0 if subpool is None else subpool.slots
+        return f"{key!r}: {what}{used} of {self._max_per_key} slots of this key in use; {self._summary()}"
 
-    @abstractmethod
-    def _give_back(self, entry: E) -> None:
-        """Hand a resource in order to the next waiter, or keep it."""
-
-    @abstractmethod
-    def _timed_out(self, want: W, timeout: float) -> str:
-        """Describe why nothing could be had."""
-
-    @abstractmethod
-    def _slot_is_free(self, entry: E, reason: str) -> None:
-        """Give the slot of a closed entry to the next task in need of it."""
-
-    async def _before_closing(self, entry: E, reason: str) -> None:
-        """Prepare the closing of an entry. Cancellation: passed on."""
-
-    def _look_over_idle(self, time: float) -> None:
-        """Begin to check the resources that are due for it."""
+    def _check_open(self, _loan: object = None) -> None:
+        if self._phase in {"new", "opening"}:
+            raise RuntimeError(NOT_OPEN)
+        if self._is_of_parent:
+            raise PoolClosed(
+                "the pool was opened before a fork, and its resources are the parent's: open one here"
+            )
+        if self._phase != "open":
+            raise PoolClosed("the pool is closed")
 
     # lending
 
-    def _is_due(self, entry: E) -> bool:
+    def _take(self, loan: Loan[T]) -> Entry[T] | None:
+        """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
+        subpool = self._subpools.get(loan.key)
+        if subpool is None or not (subpool.idle or subpool.shared) or (subpool.line.first and subpool.line):
+            return None
+        time = now()
+        if not loan.exclusive and (entry := self._shared(subpool, time)) is not None:
+            entry.users += 1
+            return entry
+        while subpool.idle:
+            entry = subpool.idle[-1]  # the most recently used, so that unneeded ones grow idle
+            if time >= entry.expires:
+                self._drop(entry, entry.worn)
+                continue
+            subpool.idle.pop()
+            if self._evicts:
+                del self._idle[entry]
+            entry.users = 1
+            entry.lent_at = time
+            if not (loan.exclusive or self._is_due(entry)):
+                subpool.shared = entry
+            return entry
+        return None
+
+    def _is_due(self, entry: Entry[T]) -> bool:
         """True if an entry that was just taken has to be checked."""
-        return entry.lent_at - entry.since >= self._hooks.check_after
+        return entry.users == 1 and entry.lent_at - entry.since >= self._check_after
 
-    async def _obtain(self, want: W, entry: E | None, timeout: float) -> E:
-        """Check the entry that was taken, or wait for another.
-
-        Cancellation: nothing is taken.
-        """
+    async def _obtain(self, loan: Loan[T], entry: Entry[T] | None, timeout: float) -> Entry[T]:
+        """Check the entry that was taken, or wait for another. Cancellation: nothing is taken."""
         remaining = timeout
         if entry is not None:
             # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
             with anyio.move_on_after(timeout or inf) as limit:
-                if checked := await self._checked(want, entry):
+                if checked := await self._checked(loan, entry):
                     return checked
             remaining = timeout and max(0.0, limit.deadline - now())
         with suppress(Expired):
-            return await self._stand_in_line(want, remaining)
-        self._timeouts += 1
+            return await self._stand_in_line(loan, remaining)
+        self._counts["timeouts"] += 1
         task = this_task()
-        held = sum(entry.held_by(task) for entry in self._state.lent)
+        held = sum(each.task is task for entry in self._entries() for each in entry.loans)
         itself = f"; this task holds {held} of them itself" if held else ""
-        raise PoolTimeout(f"{self._timed_out(want, timeout)}{itself}") from self._last_error
+        told = self._told(loan.key, f"no resource within {timeout:g} s: ")
+        raise PoolTimeout(f"{told}{itself}") from self._last_error
 
-    async def _checked(self, want: W, entry: E | None) -> E | None:
+    async def _checked(self, loan: Loan[T], entry: Entry[T] | None) -> Entry[T] | None:
         while entry is not None and self._is_due(entry):
-            if await self._proved(want, entry):
+            if await self._proved(loan, entry):
                 break
-            entry = self._take(want)
+            entry = self._take(loan)
         if entry is not None:
-            try:
-                await checkpoint()
-            except BaseException:
-                self._give_back(entry)
-                raise
+            await self._step(entry)
         return entry
 
-    async def _proved(self, want: W, entry: E) -> bool:  # noqa: ARG002 - a pool may need it
-        return await self._passes("check", entry, shield=False)
-
-    async def _passes(self, hook: Literal["check", "reset"], entry: E, *, shield: bool) -> bool:
-        """Call `check` or `reset` for a lent resource; close it if the call fails or is cancelled."""
-        sound, reason = False, "cancelled"
+    async def _step(self, entry: Entry[T]) -> None:
+        """Make the checkpoint of a borrower that need not wait. Cancellation: the resource is given back."""
         try:
-            sound = await self._hooks.pass_over(hook, entry.resource, entry.fields, shield=shield)
-            reason = "reset failed" if hook == "reset" else "unhealthy"
-        finally:
-            if sound:
-                entry.since = now()
-            else:
-                self._drop(entry, reason)
-        return sound
+            await checkpoint()
+        except BaseException:
+            self._give_back(entry, now())
+            raise
 
-    async def _refuse(self, limit: int, summary: str) -> NoReturn:
-        most = self._max_waiting
-        assert most is not None
-        self._refused += 1
-        # so that a loop that tries again and again does not lock up the others
-        await checkpoint()
-        raise BulkheadFull(f"{most} tasks wait already: {summary}", limit=limit, waiting=most)
+    async def _proved(self, loan: Loan[T], entry: Entry[T]) -> bool:
+        subpool, share = entry.subpool, not loan.exclusive
+        passed = False
+        subpool.probing += share
+        try:
+            passed = await self._passes("check", entry, shield=False)
+        finally:
+            subpool.probing -= share
+            if passed and share:
+                subpool.shared = entry
+                self._share(subpool)
+            self._look_at(subpool)
+        return passed
+
+    async def _stand_in_line(self, loan: Loan[T], timeout: float) -> Entry[T]:
+        """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
+        self._check_open()
+        subpool = self._subpool(loan.key)
+        if self._max_waiting is not None and self._is_crowded(subpool, loan.exclusive, self._max_waiting):
+            told = self._told(loan.key)
+            self._look_at(subpool)
+            self._counts["refused"] += 1
+            # so that a loop that tries again and again does not lock up the others
+            await checkpoint()
+            most = self._max_waiting
+            raise BulkheadFull(f"{most} tasks wait already: {told}", limit=self._max_per_key, waiting=most)
+        loan.number = next(self._numbers)
+        waiter = subpool.line.join(loan)
+        self._look_at(subpool)
+        return await subpool.line.wait(waiter, timeout)
+
+    def _is_crowded(self, subpool: SubPool[T], exclusive: bool, most: int) -> bool:
+        """True if `most` tasks wait for this key until a resource is returned."""
+        wanting = self._slot_queue.wanting
+        # slots that are not lent and not for others: they are free, or become free without a return
+        free = self._max_total - self._slots + self._closing - len(wanting) + (subpool in wanting)
+        free += subpool.creating + subpool.checking
+        free += len(self._idle) if self._evicts else len(subpool.idle)
+        slots = min(free, self._max_per_key - subpool.lent + subpool.checking)
+        if len(subpool.line) - max(0, slots) < most:
+            return False  # as fast as can be: even if none of them shared
+        return subpool.held_up(slots, exclusive) >= most
+
+    def _left(self, waiter: Waiter[Loan[T], Entry[T]]) -> None:
+        if waiter.granted:
+            self._give_back(waiter.value, now())
+        subpool = self._subpool(waiter.want.key)
+        self._share(subpool)
+        if self._by_key and subpool.creator is not None and not subpool.line:
+            subpool.creator.cancel()
+        self._look_at(subpool)
+
+    def _give_back(self, entry: Entry[T], time: float, *, used: bool = True) -> None:
+        """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
+        if entry.closed:
+            return  # under its borrowers' hands
+        if entry.users > 1:
+            entry.users -= 1
+            return
+        subpool, queue = entry.subpool, self._slot_queue
+        if subpool.shared is entry:
+            subpool.shared = None
+        head = subpool.line.head()
+        if self._phase == "closing":
+            self._drop(entry, "closed")
+        elif time >= entry.expires:
+            self._drop(entry, entry.worn)
+        elif self._slots - self._closing > self._max_total:
+            self._drop(entry, "resized")
+        elif head is None:
+            entry.users = 0
+            if used:
+                subpool.idle.append(entry)
+            else:
+                subpool.idle.insert(0, entry)
+            if self._evicts:
+                self._idle[entry] = None
+            if queue.wanting:
+                self._feed()
+        elif queue.wanting and (turn := queue.first()) and turn[0] < head.want.number and self._makes_room():
+            self._drop(entry, "room")
+        else:
+            subpool.line.grant(head, entry)
+            if not head.want.exclusive:
+                subpool.shared = entry
+            if subpool.shared is not None:
+                self._share(subpool)
+            if subpool in queue.wanting:
+                self._look_at(subpool)
+
+    # sharing
+
+    def _shared(self, subpool: SubPool[T], time: float) -> Entry[T] | None:
+        """Return the resource that others may share, unless it is too old for that."""
+        if subpool.shared is not None and time >= subpool.shared.expires:
+            subpool.shared = None  # its users go on with it
+        return subpool.shared
+
+    def _share(self, subpool: SubPool[T]) -> None:
+        """Admit the tasks at the head of the line that accept a shared resource."""
+        shared = subpool.shared and self._shared(subpool, now())
+        while shared is not None and (head := subpool.line.head()) is not None and not head.want.exclusive:
+            shared.users += 1
+            subpool.line.grant(head, shared)
 
     # taking back
 
-    def _come_back(self, entry: E) -> None:
-        """Take back a resource that was used without a fault and needs no reset."""
-        entry.since = entry.idle_from = now()
-        self._give_back(entry)
-
-    async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
+    async def _come_back_from(self, loan: Loan[T], entry: Entry[T], error: BaseException | None) -> None:
         """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
         """
-        hooks = self._hooks
-        closing = self._phase == "closing"
+        subpool, closing = entry.subpool, self._phase == "closing"
         if error is not None:
             entry.since = SPOILT
-        if hooks.reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
+        if not loan.exclusive:
+            last = entry.users == 1
+            unfit = entry.since == SPOILT and self._check is self._reset is None
+            if subpool.shared is entry and (last or unfit):
+                subpool.shared = None  # no further task joins
+            if not last or entry.closed:
+                self._give_back(entry, now())
+                return
+            if not isinstance(error, GeneratorExit):
+                error = None  # a task that was cancelled may have been one of many
+        if self._reset is not None and not isinstance(error, GeneratorExit):  # that task must not await again
             if closing or await self._passes("reset", entry, shield=True):
                 self._come_back(entry)
         elif not isinstance(error, Exception | None):
             self._drop(entry, "cancelled")
-        elif entry.since == SPOILT and hooks.check is None:
+        elif entry.since == SPOILT and self._check is None:
             self._drop(entry, "unhealthy")
         elif entry.since > SPOILT or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
-    # closing, many at a time
-
-    def _drop(self, entry: E, reason: str) -> None:
-        """Close an entry; nothing happens if it was closed already, under its borrower's hands."""
-        if self._state.drop(entry):
-            self._start("pool closer", self._end, entry, reason)
-
-    async def _end(self, entry: E, reason: str) -> None:
-        try:
-            if not self._is_of_parent:  # the parent uses it
-                await self._before_closing(entry, reason)
-                await self._hooks.end(entry.resource, entry.fields)
-        finally:
-            self._closed += 1
-            self._state.closing -= 1
-            self._slot_is_free(entry, reason)
-            self._slot_freed()
-        self._reporter.notice("pool.closed", **entry.fields, reason=reason, age=now() - entry.born)
-
-    # as long as it is open
-
-    def _slots(self) -> int:
-        return self._state.size
-
-    def _start_jobs(self) -> None:
-        if self._next_look(0) < inf:
-            self._reaper = self._start("pool reaper", self._reap)
-
-    def _begin_closing(self) -> None:
-        self._phase = "closing"
-        if self._reaper is not None:
-            self._reaper.cancel()
-
-    def _close_lent(self) -> None:
-        for entry in list(self._state.lent):
-            self._drop(entry, "closed while lent")
-
-    def _next_look(self, time: float) -> float:
-        return min(self._state.next_look(time), self._loans.next_look(time))
-
-    async def _reap(self) -> None:
-        while True:
-            time = now()
-            for entry, reason in self._state.overdue(time):
-                self._drop(entry, reason)
-            self._look_over_idle(time)
-            self._loans.report(time)
-            await anyio.sleep_until(self._next_look(time))
+    def _come_back(self, entry: Entry[T]) -> None:
+        """Take back a resource that was used without a fault and needs no reset."""
+        entry.since = entry.idle_from = time = now()
+        self._give_back(entry, time)
 
 
 class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     """The return value of `acquire`: a block with a resource."""
 
-    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
+    __slots__ = ("_entered", "_entry", "_pool", "_timeout", "borrower", "exclusive", "key", "number", "task")
 
-    def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float) -> None:
-        self._pool: Lending[T, Any, Any] = pool
-        self._want = want
-        self._timeout = timeout
+    def __init__(
+        self, pool: Lending[T], key: object, timeout: float | None, *, exclusive: bool = True
+    ) -> None:
+        self._pool = pool
+        self._timeout = seconds("timeout", timeout, zero=True)
         self._entered = False
         self._entry: Entry[T] | None = None
-        self._borrower: Borrower | None = None
+        self.borrower: Borrower | None = None
+        self.key = key
+        self.exclusive = exclusive
+        self.number = 0  # its place among all waiters of the pool
+        self.task: object = None
 
     async def __aenter__(self) -> T:
         """Borrow a resource. Cancellation: nothing is borrowed."""
@@ -252,19 +294,16 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
             raise RuntimeError("the result of acquire() is for one block: call it again for another")
         self._entered = True
         pool = self._pool
-        entry = pool._take(self._want)
+        entry = pool._take(self)
         if entry is None or pool._is_due(entry):
-            entry = await pool._obtain(self._want, entry, self._timeout)
+            entry = await pool._obtain(self, entry, self._timeout)
         else:
-            try:
-                await checkpoint()
-            except BaseException:
-                pool._give_back(entry)
-                raise
+            await pool._step(entry)
         self._entry = entry
-        entry.task = this_task()
-        if pool._loans.noted:
-            self._borrower = pool._loans.begin(entry.fields)
+        self.task = this_task()
+        entry.loans.append(self)
+        if pool._leak_after < inf:
+            self.borrower = Borrower(entry.subpool.fields)
         return entry.resource
 
     async def __aexit__(
@@ -274,12 +313,9 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")
-        entry.task = None
+        entry.loans.remove(self)
         pool = self._pool
-        if self._borrower is not None:
-            pool._loans.end(self._borrower)
-        if error is None and pool._hooks.reset is None and entry.since > SPOILT:
-            entry.since = entry.idle_from = now()  # `_come_back`, without the call
-            pool._give_back(entry)
+        if error is None and pool._reset is None and entry.since > SPOILT:
+            pool._come_back(entry)
         else:
-            await pool._come_back_from(self._want, entry, error)
+            await pool._come_back_from(self, entry, error)

@@ -1,12 +1,13 @@
-"""The lifecycle of a pool: opening, emptying and closing."""
+"""The lifecycle of a pool: opening, looking after what is idle, emptying and closing; and what it says of itself."""
 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -14,29 +15,56 @@ from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import AsyncBlock
 from tenure.errors import PoolClosed
-from tenure.observe import Reporter
-from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Home, Line, Waiter, checkpoint
+from tenure.local._lending import NOT_OPEN, Lending
+from tenure.local._pool_loans import Leak
+from tenure.local._pool_slots import JITTER
+from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
+from tenure.waiting import now
 
-__all__ = ("PoolLifecycle",)
+if TYPE_CHECKING:
+    from tenure.local._pool_loans import Borrower
+    from tenure.local._subpool import Entry
+    from tenure.upkeep import Job
 
-_NOT_OPEN = "the pool is not open: use it inside of its `async with` block"
+__all__ = ("Figures", "PoolLifecycle")
+
+T = TypeVar("T")
 
 
-class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
-    """The states of a pool (new, opening, open, closing) and the jobs that run while it is open.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The state of a pool at one moment. Each slot in use is in one of the states idle, lent, creating, closing."""
 
-    Thread safety: none; all on the thread of one loop.
-    """
+    size: int
+    """The number of slots in use."""
+    idle: int
+    """The number of idle resources."""
+    lent: int
+    """The number of resources that are lent, or are being checked or reset by a borrower."""
+    creating: int
+    """The number of resources that are being created: at most one for each key."""
+    closing: int
+    """The number of resources that are being closed."""
+    tasks_waiting: int
+    """The number of tasks that stand in a line."""
+    created: int
+    """The number of resources created since the pool was opened."""
+    closed: int
+    """The number of resources closed since then."""
+    create_failures: int
+    """The number of creations that have failed since then."""
+    timeouts: int
+    """The number of times that a `timeout` of acquire has run out since then."""
+    refused: int
+    """The number of tasks refused since then because `max_waiting` other tasks waited already."""
+    leaked: int
+    """The number of loans that have lasted longer than `leak_after`."""
 
-    def __init__(self, close_timeout: float, reporter: Reporter) -> None:
-        self._close_timeout = close_timeout
-        self._reporter = reporter
-        self._phase = "new"
-        self._is_of_parent = False
-        self._upkeep: Upkeep | None = None
-        self._home = Home(self)
-        self._emptied: Line[None, None] = Line(_nothing, self._home)
+
+class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
+    """A pool that is opened once, and the jobs that run while it is open."""
+
+    _reaper: Job | None = None
 
     @staticmethod
     def after_fork() -> None:
@@ -45,7 +73,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
             pool._is_of_parent = True
             pool._phase = "closing"
             # in place of the method, which need not ask each time
-            pool.__dict__["_take"] = pool._refuse_child
+            pool.__dict__["_take"] = pool._check_open
 
     async def drain(self) -> None:
         """Lend nothing more, wait until all that is lent has come back, and close everything.
@@ -55,61 +83,32 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
         Cancellation: ends the wait; the pool lends nothing more all the same.
         """
         if self._phase in {"new", "opening"}:
-            raise RuntimeError(_NOT_OPEN)
+            raise RuntimeError(NOT_OPEN)
         self._begin_closing()
-        await self._until_empty()
+        await self._emptied.wait()
 
-    # what a pool says of itself
+    def leaks(self) -> tuple[Leak, ...]:
+        """Describe the loans that last longer than `leak_after`: to which task, for how long, taken where."""
+        time = now()
+        return tuple(borrower.leak(time) for borrower in self._overdue(time))
 
-    @abstractmethod
-    def _slots(self) -> int:
-        """The number of slots in use."""
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._phase}: {self._summary()}>"
 
-    @abstractmethod
-    async def _begin(self) -> None:
-        """Prepare the pool before any task may borrow. Cancellation: passed on."""
+    def _figures(self) -> dict[str, int]:
+        subpools = self._subpools.values()
+        return {
+            "size": self._slots,
+            "idle": sum(len(subpool.idle) for subpool in subpools),
+            "lent": sum(subpool.lent for subpool in subpools),
+            "creating": sum(subpool.creating for subpool in subpools),
+            "closing": self._closing,
+            "tasks_waiting": sum(len(subpool.line) for subpool in subpools),
+            **self._counts,
+            "leaked": len(self._overdue(now())),
+        }
 
-    @abstractmethod
-    def _start_jobs(self) -> None:
-        """Start the jobs that run as long as the pool is open."""
-
-    @abstractmethod
-    def _begin_closing(self) -> None:
-        """Stop creating, fail the waiting tasks, close idle resources; the state is "closing" then."""
-
-    @abstractmethod
-    def _close_lent(self) -> None:
-        """Close the lent resources under their borrowers' hands."""
-
-    # what it gets for that
-
-    def _check_open(self) -> None:
-        if self._phase in {"new", "opening"}:
-            raise RuntimeError(_NOT_OPEN)
-        if self._is_of_parent:
-            raise PoolClosed(
-                "the pool was opened before a fork, and its resources are the parent's: open one here"
-            )
-        if self._phase != "open":
-            raise PoolClosed("the pool is closed")
-
-    def _refuse_child(self, _want: object) -> None:
-        self._check_open()
-
-    def _start(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
-        assert self._upkeep is not None
-        return self._upkeep.start(name, function, *args)
-
-    def _slot_freed(self) -> None:
-        if not self._slots():
-            while (waiter := self._emptied.head()) is not None:
-                self._emptied.grant(waiter, None)
-
-    async def _until_empty(self) -> None:
-        if self._slots():
-            await self._emptied.wait(self._emptied.join(None))
-        else:
-            await checkpoint()
+    # opening and closing
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -123,25 +122,99 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
                 self._upkeep = Upkeep(group)
                 try:
                     await self._begin()
-                    self._phase = "open"
-                    self._start_jobs()
                     yield self
                 finally:
                     self._begin_closing()
                     try:
                         with anyio.move_on_after(self._close_timeout, shield=True):
-                            await self._until_empty()
+                            await self._emptied.wait()
                     finally:
-                        self._close_lent()
+                        for entry in self._entries():
+                            self._drop(entry, "closed while lent")
         finally:
             _opened.discard(self)
             self._reporter.settle()
 
+    async def _begin(self) -> None:
+        made = True
+        while made and self._subpool(None).spare < 0:
+            self._occupy(self._subpool(None))
+            made = await self._make(self._subpool(None))
+        self._phase = "open"
+        self._look_at(self._subpool(None))
+        if self._next_look(0) < inf:
+            self._reaper = self._start("pool reaper", self._reap)
 
-def _nothing(_: Waiter[None, None]) -> None: ...
+    def _begin_closing(self) -> None:
+        self._phase = "closing"
+        if self._reaper is not None:
+            self._reaper.cancel()
+        self._last_error = None  # its traceback holds this object: let go of it
+        for subpool in list(self._subpools.values()):
+            if subpool.creator is not None:
+                subpool.creator.cancel()
+            subpool.shared = None  # no more tasks join
+            subpool.line.fail_all(lambda: PoolClosed("the pool was closed"))
+            for entry in list(subpool.idle):
+                self._drop(entry, "closed")
+            self._look_at(subpool)
+        if not self._slots:
+            self._emptied.set()
+
+    # as long as it is open
+
+    def _overdue(self, time: float) -> list[Borrower]:
+        """Return the borrowers that have had a resource for too long, the longest first."""
+        if self._leak_after == inf:
+            return []
+        borrowers = [loan.borrower for entry in self._entries() for loan in entry.loans if loan.borrower]
+        return sorted(
+            (each for each in borrowers if time >= each.since + self._leak_after), key=lambda each: each.since
+        )
+
+    async def _reap(self) -> None:
+        while True:
+            time = now()
+            for entry in [entry for subpool in self._subpools.values() for entry in subpool.idle]:
+                if time >= entry.expires:
+                    self._drop(entry, entry.worn)
+                elif time >= entry.idle_from + self._idle_timeout and entry.subpool.spare > 0:
+                    self._drop(entry, "idle")
+                elif time >= entry.since + self._check_every:
+                    entry.subpool.idle.remove(entry)
+                    entry.subpool.checking += 1
+                    entry.users = 1
+                    self._start("pool checker", self._check_idle, entry)
+            for borrower in self._overdue(time):
+                borrower.report(time, self._reporter)
+            await anyio.sleep_until(self._next_look(time))
+
+    def _next_look(self, time: float) -> float:
+        """Return when there can be something to do again; `inf` for never.
+
+        Whatever happens meanwhile: a resource that is made, lent or becomes idle later is due later than a limit from
+        now, and a lent resource may be back, and idle, when its lifetime ends.
+        """
+        limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every, self._leak_after)
+        due = time + min(limits)
+        for entry in self._entries():
+            times = [entry.expires]
+            times += [loan.borrower.since + self._leak_after for loan in entry.loans if loan.borrower]
+            if not entry.users:
+                times += entry.since + self._check_every, entry.idle_from + self._idle_timeout
+            due = min([due, *(each for each in times if each > time)])
+        return due
+
+    async def _check_idle(self, entry: Entry[T]) -> None:
+        try:
+            sound = await self._passes("check", entry, shield=False)
+        finally:
+            entry.subpool.checking -= 1
+        if sound:
+            self._give_back(entry, now(), used=False)
 
 
-_opened: WeakSet[PoolLifecycle] = WeakSet()
+_opened: WeakSet[PoolLifecycle[Any]] = WeakSet()
 
 
 if hasattr(os, "register_at_fork"):

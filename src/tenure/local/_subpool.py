@@ -1,93 +1,104 @@
-"""The resources and waiters of one key of a keyed pool, and which key is next when a slot comes free."""
+"""The resources and waiters of one key of a pool, and which key is next when a slot comes free."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
-
-from tenure.local._pool_entry import Entry
-from tenure.waiting import Line
+from math import inf
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Mapping
 
+    from anyio import CancelScope
+
+    from tenure.local._lending import Loan
     from tenure.upkeep import Job
-    from tenure.waiting import Home, Waiter
+    from tenure.waiting import Line
 
-__all__ = ("Asked", "KeyedEntry", "SlotQueue", "SubPool", "Want")
+__all__ = ("Entry", "SlotQueue", "SubPool")
 
-K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
 
-class KeyedEntry(Entry[T], Generic[K, T]):
-    """A resource of a keyed pool."""
+@dataclass(slots=True, eq=False)
+class Entry(Generic[T]):
+    """A resource with its times, all on the loop's clock."""
 
-    __slots__ = ("sharers", "subpool", "users")
+    resource: T
+    subpool: SubPool[T]
+    born: float
+    expires: float
+    worn: str = "lifetime"
+    """The reason to close the resource after that time."""
+    since: float = 0.0
+    """The time at which the resource was last known to be good."""
+    idle_from: float = 0.0
+    """The time at which the resource was last needed."""
+    lent_at: float = 0.0
+    """The time at which the resource was last taken from the idle ones."""
+    users: int = 1
+    """The number of loans, or 1 while the pool itself has the resource; 0: idle."""
+    loans: list[Loan[T]] = field(default_factory=list["Loan[T]"])
+    """The loans to tasks that know already."""
+    closed: bool = False
 
-    def __init__(self, subpool: SubPool[K, T], resource: T, *, now: float, expires: float) -> None:
-        super().__init__(resource, now=now, expires=expires)
-        self.subpool = subpool
-        self.users = 1
-        self.sharers: list[object] = []
-        """The tasks that share it."""
-
-    def held_by(self, task: object) -> int:
-        """Count the loans of this resource to a task."""
-        return super().held_by(task) + self.sharers.count(task)
-
-    @property
-    def fields(self) -> Mapping[str, object]:
-        """The fields that name the resource in events."""
-        return MappingProxyType({"key": self.subpool.key})
-
-
-class Asked(NamedTuple, Generic[K]):
-    """A borrower's request."""
-
-    key: K
-    exclusive: bool
+    def __post_init__(self) -> None:
+        self.since = self.idle_from = self.lent_at = self.born
 
 
-class Want(NamedTuple, Generic[K, T]):
-    """A waiter's request; `number` is its place among all waiters of the pool."""
+@dataclass(slots=True, eq=False)
+class SubPool(Generic[T]):
+    """The resources and waiters of one key; the pool forgets the subpool when it is empty."""
 
-    number: int
-    subpool: SubPool[K, T]
-    exclusive: bool
-
-
-class SubPool(Generic[K, T]):
-    """The entries and waiters of one key; the pool forgets the subpool when it is empty."""
-
-    __slots__ = ("closing", "creator", "idle", "key", "lent", "line", "probing", "shared")
-
-    def __init__(
-        self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None], home: Home
-    ) -> None:
-        self.key = key
-        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave, home)
-        self.idle: dict[KeyedEntry[K, T], None] = {}
-        """The idle ones, the most recently used last."""
-        self.lent: dict[KeyedEntry[K, T], None] = {}
-        """The entries that a borrower has, checks or is about to get."""
-        self.shared: KeyedEntry[K, T] | None = None
-        """The lent entry that others may share."""
-        self.creator: Job | None = None
-        self.closing = 0
-        self.probing = 0
-        """The number of entries that are being checked, to be shared if they pass."""
+    key: object
+    fields: Mapping[str, object]
+    """The fields that name the key in events."""
+    least: int
+    """The number of resources to keep."""
+    line: Line[Loan[T], Entry[T]]
+    entries: dict[Entry[T], None] = field(default_factory=dict[Entry[T], None])
+    """All that are open."""
+    idle: list[Entry[T]] = field(default_factory=list[Entry[T]])
+    """Those that nobody has, the most recently used last."""
+    shared: Entry[T] | None = None
+    """The lent one that others may share."""
+    creator: Job | None = None
+    resting: CancelScope | None = None
+    """The creator's pause after a failure, in which it has no slot."""
+    creating: int = 0
+    closing: int = 0
+    checking: int = 0
+    """The number of lent entries that the pool itself checks."""
+    probing: int = 0
+    """The number of entries that are being checked, to be shared if they pass."""
 
     @property
     def slots(self) -> int:
         """The number of slots in use."""
-        return len(self.idle) + len(self.lent) + self.closing + (self.creator is not None)
+        return len(self.entries) + self.creating + self.closing
+
+    @property
+    def lent(self) -> int:
+        """The number of resources that are not idle."""
+        return len(self.entries) - len(self.idle)
 
     @property
     def empty(self) -> bool:
         """True if there is no resource and no waiter."""
-        return not self.slots and not self.line
+        return not (self.entries or self.creating or self.closing or self.creator or self.line)
+
+    @property
+    def spare(self) -> int:
+        """The number of resources beyond the least number; negative if there are, or will be, too few."""
+        return len(self.entries) + self.creating - self.least
+
+    @property
+    def turn(self) -> float | None:
+        """The number of the first waiter that another resource would help, `inf` if there are too few without it."""
+        if (head := self.line.head()) is None:
+            return inf if self.spare < 0 else None
+        return head.want.number if head.want.exclusive or not self.probing else None
 
     def held_up(self, slots: int, exclusive: bool) -> int:
         """Count the waiters for which `slots` are not enough, if one more comes; -1 if even that one is served.
@@ -95,66 +106,53 @@ class SubPool(Generic[K, T]):
         Tasks that share need one slot together, and none if there is a resource to share.
         """
         shared = self.shared is not None or self.probing > 0
-        wants = [waiter.want.exclusive for waiter in self.line]
-        for place, alone in enumerate([*wants, exclusive]):
-            if shared and not alone:
-                continue
-            if slots <= 0:
-                return len(wants) - place
-            slots -= 1
-            shared = shared or not alone
+        wants = [*(waiter.want.exclusive for waiter in self.line), exclusive]
+        for place, alone in enumerate(wants, start=1):
+            if alone or not shared:
+                if slots <= 0:
+                    return len(wants) - place
+                slots -= 1
+                shared = shared or not alone
         return -1
 
-    def wants_a_slot(self, limit: int) -> bool:
-        """Return whether creating another would help the waiters."""
-        if self.creator is not None or self.slots >= limit or (head := self.line.head()) is None:
-            return False
-        return head.want.exclusive or not self.probing
 
-
-class SlotQueue(Generic[K, T]):
+class SlotQueue(Generic[T]):
     """The subpools that want a slot when all are in use: the subpool whose first waiter came first is next."""
 
-    __slots__ = ("_heap", "_recorded", "_wanting")
+    __slots__ = ("_heap", "_recorded", "wanting")
 
     def __init__(self) -> None:
-        self._wanting: set[SubPool[K, T]] = set()
+        self.wanting: set[SubPool[T]] = set()
         # Records are corrected when they come to the top: a head can only be followed by a later one.
-        self._heap: list[tuple[int, SubPool[K, T]]] = []
-        self._recorded: set[SubPool[K, T]] = set()
+        self._heap: list[tuple[float, SubPool[T]]] = []
+        self._recorded: set[SubPool[T]] = set()
 
-    def __len__(self) -> int:
-        return len(self._wanting)
-
-    def __contains__(self, subpool: SubPool[K, T]) -> bool:
-        return subpool in self._wanting
-
-    def want(self, subpool: SubPool[K, T], number: int) -> None:
-        """Note that a subpool wants a slot, for the waiter of this number."""
-        self._wanting.add(subpool)
-        if subpool not in self._recorded:
+    def want(self, subpool: SubPool[T]) -> None:
+        """Note that a subpool wants a slot."""
+        self.wanting.add(subpool)
+        if subpool not in self._recorded and (turn := subpool.turn) is not None:
             self._recorded.add(subpool)
-            heappush(self._heap, (number, subpool))
+            heappush(self._heap, (turn, subpool))
 
-    def forget(self, subpool: SubPool[K, T]) -> None:
+    def forget(self, subpool: SubPool[T]) -> None:
         """Note that a subpool wants no slot."""
-        self._wanting.discard(subpool)
-        if not self._wanting:
+        self.wanting.discard(subpool)
+        if not self.wanting:
             self._heap.clear()
             self._recorded.clear()
 
-    def first(self) -> tuple[int, SubPool[K, T]] | None:
+    def first(self) -> tuple[float, SubPool[T]] | None:
         """Return the next subpool, and the number of its first waiter."""
         heap = self._heap
         while heap:
             number, subpool = heap[0]
-            head = subpool.line.head()
-            if subpool not in self._wanting or head is None:
+            turn = subpool.turn
+            if subpool not in self.wanting or turn is None:
                 heappop(heap)
                 self._recorded.discard(subpool)
                 self.forget(subpool)
-            elif head.want.number != number:
-                heapreplace(heap, (head.want.number, subpool))
+            elif turn != number:
+                heapreplace(heap, (turn, subpool))
             else:
                 return number, subpool
         return None
