@@ -142,10 +142,9 @@ class Load:
         await self.ask(map(e.CloseSession, self._sessions))
 
     async def _purge(self, queue: str, *states: str) -> None:
-        more = True
-        while more:
-            (changed,) = await self.ask([e.Move(queue, frozenset(states), "purged")])
-            more = changed.more
+        for state in states:
+            while rows := (await self.ask([e.Scan(e.TASKS[state], queue)]))[0].rows:
+                await self.ask([e.Move(queue, tuple(row.id for row in rows), "purged")])
 
     def _exchange(self, queue: str, settle: tuple[e.Settle, ...] = (), *, want: int = 0) -> e.Exchange:
         return e.Exchange(self._sessions[0], next(self._numbers), queue, settle, want)

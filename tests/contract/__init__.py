@@ -10,7 +10,7 @@ pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(
 from ._batches import BatchContract  # noqa: E402
 from ._changes import ChangeContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
-from ._configured import configured, set_groups  # noqa: E402
+from ._configured import configured, moving, set_groups  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
 from ._deadlines import DeadlineContract, FamilyDeadlineContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
@@ -29,7 +29,7 @@ from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
 from ._walk import WalkContract  # noqa: E402
 
-__all__ = ("ContractInSetTime", "EngineContract", "Time", "configured", "set_groups")
+__all__ = ("ContractInSetTime", "EngineContract", "Time", "configured", "moving", "set_groups")
 
 
 class EngineContract(

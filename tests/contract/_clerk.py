@@ -100,7 +100,7 @@ class QueueSession:
     async def end(self, task: int, state: str) -> None:
         """Bring a task that is not leased into an ended state; it must be the next in the order."""
         if state == "cancelled":
-            assert await self.do(e.Move(self.queue, (task,), "cancelled")) == e.MovedCount(1, more=False)
+            assert await self.do(e.Move(self.queue, (task,), "cancelled")) == e.MovedCount(1)
         else:
             taken = await self.take_one()
             assert taken.id == task

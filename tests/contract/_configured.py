@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tenure import engine as e
@@ -32,3 +33,9 @@ def set_groups(
         rate=rate,
         group_rate=group_rate,
     )
+
+
+def moving(ask: Callable[[e.Operation[Any]], Any], queue: str, state: str, to: Any) -> e.Move:
+    """The operation that moves the first `CAP` tasks of a queue that are in a state."""
+    page = ask(e.Scan(e.TASKS[state], queue))
+    return e.Move(queue, tuple(record.id for record in page.rows), to, state=state)

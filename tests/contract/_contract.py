@@ -90,6 +90,13 @@ class Do:
             scan = replace(scan, after=page.next)
         raise AssertionError(f"the pages of {scan} never end")
 
+    async def move(self, queue: str, state: str, to: Any) -> int:
+        """Move the tasks of a queue that are in a state, at most `CAP`, and return how many were."""
+        page = await self.page(e.Scan(e.TASKS[state], queue))
+        moved = await self(e.Move(queue, tuple(record.id for record in page.rows), to, state=state))
+        assert isinstance(moved, e.MovedCount)
+        return moved.count
+
     async def count(self, queue: str, *, recount: bool = False) -> e.QueueCounts:
         """Read the counts of a queue, or count its tasks."""
         counts = await self(e.Count(queue, recount=recount))

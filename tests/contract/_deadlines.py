@@ -79,7 +79,7 @@ class DeadlineContract(QueueSessionBase):
         assert (await a.exchange()).stop == (task.token,)
         assert await news.new() == [e.Hint("a", "jobs", str(task.token), e.Notice.STOP)]
         assert await a.do(e.Progress("jobs", task.id, task.token, b"more")) is e.Reply.REQUESTED
-        assert await a.do(e.Move("jobs", (task.id,), "cancelled", ttl=None)) == e.MovedCount(1, more=False)
+        assert await a.do(e.Move("jobs", (task.id,), "cancelled", ttl=None)) == e.MovedCount(1)
         assert await news.new() == [], "it was asked before"
         assert await _left(a, "leased") == {b"": 0.0}
         await a.settle(task, e.Verdict.CANCEL, b"why", ttl=None)
@@ -152,7 +152,7 @@ class DeadlineContract(QueueSessionBase):
         (task,) = await a.put(e.NewTask(b"", deadline=1.0))
         await a.settle(await a.take_one(), e.Verdict.DEAD)
         await advance(1.2)
-        assert await a.do(e.Move("jobs", (task,), "waiting")) == e.MovedCount(1, more=False)
+        assert await a.do(e.Move("jobs", (task,), "waiting")) == e.MovedCount(1)
         assert await _left(a, "waiting") == {b"": None}
         assert (await a.take_one()).deadline is None
 

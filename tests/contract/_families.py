@@ -134,9 +134,7 @@ class FamilyContract(QueueSessionBase):
         first, second = await family.take(2)
         assert first.id == root.id
         await family.settle(first, e.Verdict.GIVE_BACK)
-        assert await family.do(e.Move("jobs", frozenset({"waiting"}), "purged")) == e.MovedCount(
-            1, more=False
-        )
+        assert await family.do.move("jobs", "waiting", "purged") == 1
         assert await family.state(root.id) == "ending"
         await family.settle(second)
         assert await family.result(root.id) is e.Reply.UNKNOWN
@@ -268,12 +266,12 @@ class FamilyContract(QueueSessionBase):
         await family.settle(children[b"b"], _DONE)
         await family.settle(root, _DEAD)
         assert await family.entries(root.id) == {"a": "dead", "b": "done"}
-        assert await family.do(e.Move("jobs", (dead, root.id), "waiting")) == e.MovedCount(1, more=False)
+        assert await family.do(e.Move("jobs", (dead, root.id), "waiting")) == e.MovedCount(1)
         assert await family.entries(root.id) == {"b": "done"}
         assert await family.state(dead) == "dead"
         assert (await family.browse("dead"))[0].parent == root.id
         await family.settle(await family.take_one(), _DEAD)
-        await family.do(e.Move("jobs", frozenset({"dead"}), "purged"))
+        await family.do.move("jobs", "dead", "purged")
         assert await family.entries(root.id) == {}
 
     # law 6: cancelling goes down
@@ -616,7 +614,7 @@ class FamilyContract(QueueSessionBase):
     async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: _Family) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.WAIT_FOR, b"v")
-        assert await family.do(e.Move("jobs", (root.id,), "cancelled")) == e.MovedCount(1, more=False)
+        assert await family.do(e.Move("jobs", (root.id,), "cancelled")) == e.MovedCount(1)
         assert await family.state(root.id) == "cancelled"
 
     async def test_a_signal_that_does_not_come_in_time_is_expired(

@@ -126,14 +126,9 @@ class ForgettingContract(QueueSessionBase):
         (task,) = await a.put(*plain(1))
         await do(e.SetPaused("jobs", paused=True))
         await advance(5 * _TTL)
-        steps = (
-            e.Move("jobs", frozenset({"dead"}), "purged"),
-            e.Move("jobs", frozenset({"done"}), "purged"),
-            e.Move("jobs", frozenset({"waiting"}), "purged"),
-        )
-        for step in steps:
+        for state in ("dead", "done", "waiting"):
             assert await self._put_of(do) == 3
-            await do(step)
+            assert await do.move("jobs", state, "purged") == 1
         assert await a.state(task) == "unknown"
         assert await self._put_of(do) == 3
         await do(e.SetPaused("jobs", paused=False))

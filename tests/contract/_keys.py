@@ -197,7 +197,7 @@ class KeyContract(QueueSessionBase):
         (record,) = await a.browse("dead")
         assert record.key is None
         await a.put(_task(b"3"))
-        assert await a.do(e.Move("jobs", frozenset({"dead"}), "waiting")) == e.MovedCount(1, more=False)
+        assert await a.do.move("jobs", "dead", "waiting") == 1
         assert sorted(payloads(await a.take(5))) == [b"1", b"3"]
 
     async def test_one_that_was_superseded_can_still_be_cancelled(
@@ -209,7 +209,7 @@ class KeyContract(QueueSessionBase):
         taken = await b.take_one()
         await a.put(_task(b"2"))
         assert (await b.exchange()).stop == ()
-        assert await a.do(e.Move("jobs", (first,), "cancelled", ttl=None)) == e.MovedCount(1, more=False)
+        assert await a.do(e.Move("jobs", (first,), "cancelled", ttl=None)) == e.MovedCount(1)
         assert await news.new() == [e.Hint("b", "jobs", str(taken.token), e.Notice.STOP)]
         assert (await b.exchange()).stop == (taken.token,)
         assert await b.do(e.Progress("jobs", first, taken.token, b"half")) is e.Reply.REQUESTED
@@ -306,17 +306,16 @@ class KeyContract(QueueSessionBase):
         self, client: OpenClient, advance: Advance
     ) -> None:
         a = await client("a")
-        revive = e.Move("jobs", frozenset({"dead"}), "waiting")
         (first,) = await a.put(_task(b"1", key_ttl=9.0))
         await a.end(first, "dead")
         # that it has its key itself is no hindrance
-        assert await a.do(revive) == e.MovedCount(1, more=False)
+        assert await a.do.move("jobs", "dead", "waiting") == 1
         await a.end(first, "dead")
         (two,) = await a.put(_task(b"2", key_ttl=2.0))
         await a.end(two, "done")
-        assert await a.do(revive) == e.MovedCount(0, more=False)
+        assert await a.do.move("jobs", "dead", "waiting") == 0
         await advance(2.5)
-        assert await a.do(revive) == e.MovedCount(1, more=False)
+        assert await a.do.move("jobs", "dead", "waiting") == 1
         assert await _ids(a, _task(b"3", "keep")) == (first,)
         await a.end(first, "done")
         assert await _of_key(a) == 0
@@ -324,7 +323,7 @@ class KeyContract(QueueSessionBase):
     async def test_a_key_outlives_a_purge(self, client: OpenClient, advance: Advance) -> None:
         a = await client("a")
         (first,) = await a.put(_task(b"1", key_ttl=2.0))
-        await a.do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+        await a.do.move("jobs", "waiting", "purged")
         assert await _ids(a, _task(b"2", "keep")) == (first,)
         assert (await a.do.page(e.Scan(e.KEYED_TASK, "jobs", only="k"))).rows == ()
         await advance(2.5)

@@ -82,7 +82,7 @@ class PaceContract(QueueSessionBase):
             assert (await news())[0] == 1
             await b.take_one()
             await c.take(0)
-            await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+            await do.move("jobs", "waiting", "purged")
             await advance(10)
             await a.take(0)
 
@@ -192,7 +192,7 @@ class PaceContract(QueueSessionBase):
             await advance(50)
             await a.put(e.NewTask(b"x", group="g"))
             assert await a.take(5) == ()
-            await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+            await do.move("jobs", "waiting", "purged")
             await advance(30)
             await a.put(e.NewTask(b"x", group="g"))
             await a.settle(await a.take_one())
@@ -287,7 +287,7 @@ class PaceContract(QueueSessionBase):
                     assert await b.take(1) == ()
                     await advance(2.125)
                 assert len(await b.take(3)) == (2 if rate is None else 1)
-                await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+                await do.move("jobs", "waiting", "purged")
                 await inbox.new()
                 await advance(10)
 
@@ -360,7 +360,7 @@ class PaceContract(QueueSessionBase):
             await do(e.SetPaused("jobs", paused=True, seconds=seconds, group=group))
             ids += await a.put(*_tasks(group, 1))
         assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
-        assert await do(e.Move("jobs", (ids[0],), "purged")) == e.MovedCount(1, more=False)
+        assert await do(e.Move("jobs", (ids[0],), "purged")) == e.MovedCount(1)
         assert (await a.exchange(want=5)).ask_again_in == self.about(3.0)
         await advance(3.125)
         answer = await a.exchange(want=5)
@@ -378,7 +378,7 @@ class PaceContract(QueueSessionBase):
         await a.settle(last, e.Verdict.GIVE_BACK)
         await do(e.SetPaused("jobs", paused=True, seconds=2.0, group=last.group))
         assert (await a.exchange(want=5)).ask_again_in == self.about(2.0)
-        assert await do(e.Move("jobs", (last.id,), "purged")) == e.MovedCount(1, more=False)
+        assert await do(e.Move("jobs", (last.id,), "purged")) == e.MovedCount(1)
         assert (await a.exchange(want=5)).ask_again_in > 3.0
         await a.settle(first)
 

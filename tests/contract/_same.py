@@ -30,7 +30,6 @@ _KINDS = {
     "stop": "token",
     "id": "id",
     "ids": "id",
-    "which": "id",
     "seq": "seq",
     "after": "seq",
     "revision": "token",

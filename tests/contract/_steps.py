@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from tenure import engine as e
 
@@ -139,8 +139,10 @@ class Draw:
     def verdict(self) -> e.Verdict:
         return self.one_of(_VERDICTS)
 
-    def moved(self) -> frozenset[str]:
-        return frozenset(self.some(0, 3, lambda: self.one_of(_MOVED)))
+    def ids(self, queue: str, most: int = 9) -> tuple[int, ...]:
+        """Some of the last tasks that were put into a queue, and now and then a number that is nobody's."""
+        put = [task for of, task in self.walk.put if of == queue][-2 * most :]
+        return tuple(self.random.sample(put, min(len(put), self.number(0, most)))) or (7,)
 
     # requests
 
@@ -457,6 +459,16 @@ async def pass_a_barrier(d: Draw) -> None:
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
+def _move(d: Draw, queue: str, state: str, to: Literal["waiting", "purged"]) -> e.Move:
+    """Move the last tasks that were put into a queue, and are in a state."""
+    put = [task for of, task in d.walk.put if of == queue]
+    return e.Move(queue, tuple(put[-e.CAP :]), to, state=state)
+
+
+async def _purge(d: Draw, queue: str) -> None:
+    await d.walk.send(*(_move(d, queue, state, "purged") for state in ("waiting", "delayed")))
+
+
 def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> e.Move:
     return e.Move(
         *(queue, tasks, "delayed"),
@@ -469,7 +481,8 @@ def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> e.Move:
 
 def queue_operation(d: Draw) -> e.Operation[Any]:
     """An administrative operation on a queue."""
-    queue, task = d.queue(), d.number(1, 9)
+    queue = d.queue()
+    (task, *_) = d.ids(queue)
     operations = (
         e.Leave(queue, d.one_of("mno")),
         e.GetResult(queue, task, d.watch()),
@@ -478,21 +491,18 @@ def queue_operation(d: Draw) -> e.Operation[Any]:
         e.Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
         e.Move(
             queue,
-            d.some(0, 5, lambda: d.number(1, 9)),
-            d.one_of(("cancelled", "waiting", "delayed")),
+            d.ids(queue),
+            d.one_of(("cancelled", "waiting", "delayed", "purged")),
             delay=d.delay(),
         ),
-        e.Move(
-            queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled", "delayed"))
-        ),
-        _edit(d, queue, d.some(0, 3, lambda: d.number(1, 9))),
+        _edit(d, queue, d.ids(queue, 3)),
         e.Move(
             queue,
-            d.some(1, 5, lambda: d.number(1, 9)),
+            d.ids(queue),
             d.one_of(("cancelled", "waiting", "delayed", "purged")),
             state=d.one_of(("", *_MOVED)),
         ),
-        e.Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
+        _move(d, queue, "dead", "waiting"),
         e.SetPaused(queue, d.flag()),
         e.SetPaused(queue, d.flag(), d.one_of((0.0, 0.25, 1.0)), d.one_of(("", _group(d))))
         if d.timed
@@ -614,8 +624,7 @@ async def bury_and_revive(d: Draw) -> None:
             if d.flag():
                 await _put(d, session, queue, request)
             await d.walk.look_at_tasks(queue, "dead", 3)
-            after = d.one_of((0, *d.walk.ended.get(queue, ())))
-            await d.walk.send(e.Move(queue, frozenset({"dead"}), "waiting", after))
+            await d.walk.send(_move(d, queue, "dead", "waiting"))
 
 
 async def wake_the_idle(d: Draw) -> None:
@@ -638,7 +647,7 @@ async def watch(d: Draw) -> None:
     for of, task in d.walk.put[-1:]:
         watches += [e.Scan(e.TASK, of, only=str(task), watch=d.session()), e.GetResult(of, task, d.session())]
     await d.walk.send(e.Count(queue, d.session()), *watches)
-    await d.walk.send(e.Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+    await _purge(d, queue)
 
 
 async def grow_old(d: Draw) -> None:
@@ -659,7 +668,7 @@ async def fill(d: Draw) -> None:
     ]
     for _ in range(2):
         await _put(d, session, queue, *requests, max_size=2)
-        await d.walk.send(e.Move(queue, frozenset({"waiting"}), "purged"))
+        await d.walk.send(_move(d, queue, "waiting", "purged"))
         requests.reverse()
     await _put(d, other, queue, *requests[:2], max_size=2)
 
@@ -771,7 +780,8 @@ async def fill_a_group(d: Draw) -> None:
                 d.one_of((e.Leave(queue, d.one_of("mnopq")), set_groups(queue, 0, d.number(0, 3))))
             )
         requests.reverse()
-    await d.walk.send(e.Scan(e.GROUPS, queue), e.Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+    await d.walk.send(e.Scan(e.GROUPS, queue))
+    await _purge(d, queue)
 
 
 async def use_a_key(d: Draw) -> None:
@@ -873,12 +883,14 @@ async def raise_a_family(d: Draw) -> None:
         await d.walk.send(set_groups(d.queue(), 1))
     key, deadline = d.one_of((None, "d1")), _deadline(d)
     root = e.NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=deadline)
-    await _put(d, session, queue, e.PutRequest("m", (root,) * d.number(1, 2), wait=False))
+    home, roots = queue, e.PutRequest("m", (root,) * d.number(1, 2), wait=False)
+    await _put(d, session, home, roots)
     for _ in range(d.number(1, 5)):
         queue = d.queue()
         tasks = await _exchange(d, session, queue, (), d.number(1, 3), max_deliveries=d.one_of((2, 20)))
         for task in tasks:
             if d.flag():
+                await d.walk.advance(d.one_of((0.0, 1 / 64)))
                 await d.walk.send(_put_children(d, queue, task.id, task.token))
             if d.number(0, 3) == 0:
                 await d.walk.send(e.SetEntry(queue, task.id, task.token, "v", d.data()))
@@ -886,6 +898,8 @@ async def raise_a_family(d: Draw) -> None:
                 await one_task(d)
         settle = [_settle_with_family(d, task.id, task.token) for task in tasks]
         await _exchange(d, session, queue, settle[d.number(0, 1) :], d.number(0, 2), wait=d.flag())
+        if key and d.flag():
+            await _put(d, session, home, roots)
         if d.number(0, 3) == 0:
             await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
 
@@ -921,7 +935,7 @@ async def wait_for_children(d: Draw) -> None:
         verdict = d.one_of((e.Verdict.DONE, e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY))
         settles = [e.Settle(t.id, t.token, verdict, b"result", ttl=5.0) for t in taken]
         await _exchange(d, session, to, settles, wait=False)
-    await d.walk.send(e.Move(to, frozenset({"dead"}), "waiting"))
+    await d.walk.send(_move(d, to, "dead", "waiting"))
 
 
 async def use_an_entry(d: Draw) -> None:

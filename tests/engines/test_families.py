@@ -10,7 +10,7 @@ from pathlib import Path
 
 import depth
 import pytest
-from contract import configured, set_groups
+from contract import configured, moving, set_groups
 
 import tenure.engine as e
 from tenure.engine import Verdict
@@ -122,7 +122,7 @@ class World:
             self.exchange(e.Settle(task, handler.token, Verdict.GIVE_BACK))
         elif what == "purge":
             self.faults += 1
-            self.do(e.Move(QUEUE, frozenset({"waiting"}), "purged"))
+            self.do(moving(self.do, QUEUE, "waiting", "purged"))
         elif what == "requeue":
             self.faults += 1
             root = not self.families[task].parent if task in self.families else True

@@ -7,7 +7,7 @@ from itertools import count
 
 import depth
 import pytest
-from contract import set_groups
+from contract import moving, set_groups
 from postgres_servers import TABLES, PostgresCalls
 
 from tenure import engine as e
@@ -205,7 +205,7 @@ def test_names_whose_users_died_leave_nothing(world):
         world.ask(set_groups(f"grouped {i}", 1, 1))
         requests = tuple(e.PutRequest(producer, (e.NewTask(b"x", group="group"),)) for producer in "mno")
         world.ask(e.Put(f"mortal {i}", 10**6, f"grouped {i}", requests))
-        world.ask(e.Move(f"grouped {i}", frozenset({"waiting"}), "purged"))
+        world.ask(moving(world.ask, f"grouped {i}", "waiting", "purged"))
         world.ask(set_groups(f"grouped {i}"))
         world.ask(e.SetPaused(f"paused {i}", True))
         world.ask(e.SetPaused(f"paused {i}", False))

@@ -150,10 +150,8 @@ HOT = {
     "delete_letters": "ended_letters (expires<?)",
     "soonest_letter": "ended_letters (expires>?)",
     "show": "INTEGER PRIMARY KEY (rowid=?)",
-    "purge_ended": "ended_state (queue=? AND state=?)",
     "dead_one": "INTEGER PRIMARY KEY (rowid=?)",
     "browse_ended": "ended_state (queue=? AND state=? AND seq>?)",
-    "dead": "ended_state (queue=? AND state=? AND seq>?)",
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from contract import configured, set_groups
+from contract import configured, moving, set_groups
 from postgres_servers import TABLES, PostgresCalls
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
@@ -197,14 +197,13 @@ def browsing(state):
 
 def purging(state):
     def purge(engine):
-        engine.apply_now(e.Move("big", frozenset({state}), "purged"))
+        engine.apply_now(moving(engine.apply_now, "big", state, "purged"))
 
     return purge
 
 
 def requeue(engine):
-    engine.apply_now(e.Move("big", frozenset({"dead"}), "waiting"))
-    engine.apply_now(e.Move("big", frozenset({"dead"}), "waiting", 10))
+    engine.apply_now(moving(engine.apply_now, "big", "dead", "waiting"))
 
 
 def survey(engine):
@@ -249,7 +248,7 @@ def due(engine):
         engine.apply_now(e.Scan(e.TASKS[state], "due", limit=WANT))
     engine.apply_now(e.Count("due"))
     engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
-    engine.apply_now(e.Move("due", frozenset({"waiting"}), "purged"))
+    engine.apply_now(moving(engine.apply_now, "due", "waiting", "purged"))
 
 
 def groups(engine):
@@ -271,7 +270,7 @@ def groups(engine):
     found = engine.apply_now(e.Scan(e.TASKS["waiting"], "groups", found.next, WANT))
     ids = tuple(record.id for record in found.rows)
     engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
-    engine.apply_now(e.Move("groups", frozenset({"waiting"}), "purged"))
+    engine.apply_now(moving(engine.apply_now, "groups", "waiting", "purged"))
     engine.apply_now(e.Count("groups"))
     engine.apply_now(set_groups("groups"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contract import moving
 
 import tenure.engine as e
 from tenure.engine import CAP, MOST_ENTRIES, SWEEP_PAUSE, SWEEP_STEPS, Verdict
@@ -60,7 +61,7 @@ def test_a_family_that_has_ended_leaves_no_key(scripts, ask, redis_server, verdi
         exchange(ask, "r", 0, e.Settle(child.id, child.token, Verdict.DONE))
     if verdict is Verdict.DEAD:
         assert len(family_keys(redis_server)) == 2  # a dead letter keeps its entries
-        ask(e.Move("q", frozenset({"dead"}), "purged"))
+        ask(moving(ask, "q", "dead", "purged"))
     else:
         (parent,) = exchange(ask, "q", 1)
         ask(e.SetEntry("q", parent.id, parent.token, "w", b"x"))

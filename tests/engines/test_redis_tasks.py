@@ -6,7 +6,7 @@ import time
 from operator import attrgetter
 
 import pytest
-from contract import configured
+from contract import configured, moving
 
 import tenure.engine as e
 
@@ -148,7 +148,7 @@ def test_a_new_part_is_begun_after_4096_endings(redis_server, ask_now):
     assert redis_server("ZRANGE", LIST, 0, -1) == [b"00000000", b"00000001"]
     assert ended(ask_now) == [one.id for one in (*soon, *never)]
     assert redis_server("ZCARD", f"{LIST}:00000001") == 15
-    assert ask_now(e.Move("q", frozenset({"done"}), "purged")) == e.MovedCount(20, False)
+    assert ask_now(moving(ask_now, "q", "done", "purged")) == e.MovedCount(20)
     assert not redis_server("KEYS", f"{LIST}*")
     assert not tasks(redis_server)
 
@@ -159,7 +159,7 @@ def test_what_of_a_part_has_gone_before_the_rest_is_not_listed_and_purged_with_i
     clock.now += 2
     redis_server("DEL", *map(task_key, taken[::2]))
     assert ended(ask) == [one.id for one in taken[1::2]]
-    assert ask(e.Move("q", frozenset({"done"}), "purged")) == e.MovedCount(2, False)
+    assert ask(moving(ask, "q", "done", "purged")) == e.MovedCount(2)
     assert not redis_server("KEYS", f"{LIST}*")
 
 
@@ -168,7 +168,7 @@ def test_the_last_dead_letter_takes_its_list_with_it(redis_server, ask):
     (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
     assert len(redis_server("KEYS", "*:dead*")) == 2
-    assert ask(e.Move("q", frozenset({"dead"}), "waiting")) == e.MovedCount(1, False)
+    assert ask(moving(ask, "q", "dead", "waiting")) == e.MovedCount(1)
     assert not redis_server("KEYS", "*:dead*")
 
 
@@ -190,7 +190,7 @@ def test_a_dead_letter_that_is_requeued_does_not_expire_any_more(redis_server, a
     (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no", ttl=1.0),)))
     assert redis_server("ZCARD", "tenure:{0}:expiring") == 1
-    assert ask(e.Move("q", (task.id,), "waiting")) == e.MovedCount(1, False)
+    assert ask(e.Move("q", (task.id,), "waiting")) == e.MovedCount(1)
     assert not redis_server("EXISTS", "tenure:{0}:expiring")
     clock.now += 2
     ask(e.Ping())
@@ -204,7 +204,7 @@ def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, pay
     assert task.payload == payload
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
     assert [one.payload for one in ask(e.Scan(e.TASKS["dead"], "q")).rows] == [payload]
-    ask(e.Move("q", frozenset({"dead"}), "waiting"))
+    ask(moving(ask, "q", "dead", "waiting"))
     (task,) = ask(e.Exchange("s", 4, "q", want=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 5, "q", (e.Settle(task.id, task.token, e.Verdict.DONE, b"r"),)))

@@ -210,6 +210,7 @@ from ._survey import (
 )
 from ._tasks import (
     ANEW,
+    ENDED,
     GROUPS,
     KEYED_TASK,
     NOT_BEGUN,
@@ -253,6 +254,7 @@ __all__ = (
     "DEEPEST",
     "DEFAULTS",
     "DEFAULT_TEXTS",
+    "ENDED",
     "ENTRIES",
     "ENTRY_BYTES",
     "EXPIRED_TTL",

@@ -67,10 +67,10 @@ class Scan(Operation[P | Reply], Generic[P]):
     - `LIMITER`, `BARRIER`: one row, also for a name that is not in use.
     - `TASKS`, of a state: "waiting" by group, within one in the order of taking without aging (higher priority,
       ready_at, id); "delayed" by due time, then id; "leased" by token (the order of taking); "suspended" and "ending"
-      by id; "dead", and "ended" in any way, in the order of the endings: their `next` is a `seq`, in decimal digits,
-      and any `seq` will do as `after`.
+      by id; each of `ENDED`, and "ended" in any way, in the order of the endings: their `next` is a `seq`, in decimal
+      digits, and any `seq` will do as `after`.
       A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
-      such, for `Count` and `Move` too.
+      such, for `Count` too.
     - `TASK`: the task whose id is `only`, in decimal digits; `KEYED_TASK`: the task that has the key `only`. No row if
       there is none. The watch is on an unfinished task: when it is taken, returns, is postponed or ends, and when its
       holder reports.

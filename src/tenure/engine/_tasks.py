@@ -10,13 +10,8 @@ from ._scan import Index, Page
 from ._settings import Rate
 from ._value import value
 
-_FROM: dict[str, tuple[str, ...]] = {
-    "cancelled": (),
-    "delayed": (),
-    "waiting": ("dead",),
-    "purged": ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"),
-}
-"""The states of which `Move` moves the tasks there, in their order."""
+ENDED = ("done", "dead", "discarded", "cancelled", "expired")
+"""The states of tasks that have ended."""
 
 OF_CHILDREN = "\0"
 """The character with which the name of a group of children begins."""
@@ -299,31 +294,28 @@ class Unfinished:
 class Move(Operation["MovedCount | Reply"]):
     """Cancel tasks, postpone or change them, make dead ones ready again, or delete them. -> MovedCount, MORE
 
-    `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at. With a
-    `state`, of the tasks that ids name only those that are in this state are moved.
+    `ids` are at most `CAP`, and are moved in this order; with a `state`, only the tasks that are in this state.
 
-    - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
-      The holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. An ended
-      task stays, and so does a task that is ending, but for a retry: it then ends as cancelled.
-    - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
-      then. With None as the `delay`, they become ready, or have been ready since, the same time as before. Each of
+    - to "cancelled": a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good). The
+      holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. An ended task
+      stays, and so does a task that is ending, but for a retry: it then ends as cancelled.
+    - to "delayed": tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready then.
+      With None as the `delay`, they become ready, or have been ready since, the same time as before. Each of
       `payload`, `priority` and `group` that is not None takes the place of the task's own. What follows for orders and
       groups is as if the changed task were put and the task then removed: it is as if the task had been put like this
       in the first place, its group may start anew, and no limit holds it up. A new payload alone moves nothing.
-    - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
-      state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
-      task whose key another one has stays dead, and so does a child.
-    - to "purged", ids or states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
-      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `TASKS`.
+    - to "waiting": dead tasks become ready, with no attempts and deliveries on record. `max_size` does not limit it. A
+      dead task whose key another one has stays dead, and so does a child.
+    - to "purged": tasks that are waiting, delayed or dead are deleted; tasks that are done, discarded, cancelled or
+      expired are forgotten.
 
-    Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
-    ids, for a `state` without ids, and for a change of tasks that are not moved to "delayed".
+    Tasks in other states stay. Raises `ValueError` for more than `CAP` ids, and for a change of tasks that are not
+    moved to "delayed".
     """
 
     key: str
-    which: tuple[int, ...] | frozenset[str]
+    ids: tuple[int, ...]
     to: Literal["cancelled", "delayed", "waiting", "purged"]
-    after: int = 0
     ttl: float | None = 3600.0
     delay: float | None = 0.0
     payload: bytes | None = None
@@ -333,40 +325,22 @@ class Move(Operation["MovedCount | Reply"]):
 
     def __post_init__(self) -> None:
         if len(self.ids) > CAP:
-            raise ValueError(f"which must hold at most {CAP} ids, not {len(self.ids)}")
-        if self.state and not self.ids:
-            raise ValueError(f"which must hold ids for the state {self.state!r}")
+            raise ValueError(f"ids must be at most {CAP}, not {len(self.ids)}")
         changes = (self.payload, self.priority, self.group)
         if self.to != "delayed" and (self.delay is None or changes != (None, None, None)):
             raise ValueError(f'to must be "delayed" for a change, not {self.to!r}')
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The ids that are named."""
-        return self.which if isinstance(self.which, tuple) else ()
 
     @property
     def moves(self) -> bool:
         """False if nothing but the payload is to change."""
         return (self.delay, self.priority, self.group) != (None, None, None)
 
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The states that are named and of which tasks can move there, in their order."""
-        return tuple(state for state in _FROM[self.to] if state in self.which)
-
 
 @value
 class MovedCount:
-    """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
-
-    `after` is for the next `Move` to "waiting": the `seq` of the last dead task that was read; 0 if there are
-    no more.
-    """
+    """The number of tasks that an operation has moved."""
 
     count: int
-    more: bool
-    after: int = 0
 
 
 @value
@@ -411,7 +385,7 @@ class TaskPage(Page[Record]):
 
 TASKS = {
     state: Index(state, "queue", Record, Page[Record])
-    for state in ("waiting", "delayed", "leased", "suspended", "ending", "dead", "ended")
+    for state in ("waiting", "delayed", "leased", "suspended", "ending", "ended", *ENDED)
 }
 """The tasks of a queue in a state; "ended" are those that have ended in any way."""
 

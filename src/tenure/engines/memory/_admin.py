@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from operator import attrgetter
 
 from tenure.engine import (
     Count,
@@ -38,36 +35,20 @@ class Admin:
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
-            return MovedCount(0, more=False)
+            return MovedCount(0)
         move = {
             "cancelled": self._cancel,
             "delayed": self._postpone,
             "waiting": self._requeue,
             "purged": self._purge,
         }[op.to]
-        after = op.after if op.to == "waiting" else 0
-        takeable = queue.takeable
-        moved, left, last = 0, self._state.cap, 0
+        takeable, moved = queue.takeable, 0
         for i in op.ids:
             item = queue.tasks.get(i) or queue.records.valid(i, self._state.now)
             if item is not None and op.state in ("", self._state_of(queue, item)):
                 moved += move(queue, item, op)
-        for state in op.states:
-            items = self._first(queue, state, after, left)
-            if op.to == "purged":  # those with a family come behind the others
-                items = sorted(items, key=attrgetter("kin"))
-            for item in items:
-                moved += move(queue, item, op)
-                left -= 1
-                last = item.seq if op.to == "waiting" and isinstance(item, Ended) else 0
         self._takers.offer(queue, queue.takeable - takeable)
-        return MovedCount(moved, left == 0, last if left == 0 else 0)
-
-    def _first(self, queue: Queue, state: str, after: int, count: int) -> Sequence[Task | Ended]:
-        now = self._state.now
-        if state in ("waiting", "delayed"):
-            return [task for _, task in queue.listed(state, (), count, now)]
-        return list(islice(queue.records.after(after, now, state), count))
+        return MovedCount(moved)
 
     def _state_of(self, queue: Queue, item: Task | Ended) -> str:
         return item.state if isinstance(item, Ended) else queue.state_of(item, self._state.now)

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tenure.engine import (
+    ENDED,
     EXPIRED_TTL,
     Move,
     NewTask,
@@ -390,7 +391,7 @@ class TaskRows:
 
     def listed(self, queue: Queue, state: str, after: Position, limit: int) -> list[tuple[Position, Record]]:
         now = self._state.now
-        if state in ("ended", "dead"):
+        if state == "ended" or state in ENDED:
             (seq,) = after or (0,)
             endings = islice(queue.records.after(seq, now, state), limit)
             return [((ended.seq,), self.show(queue, ended)) for ended in endings]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
+from tenure.engine import ENDED, INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
 from tenure.errors import EngineError
 
 from ._codec import Row, decoded
@@ -21,7 +21,7 @@ from ._values import Ints, Value, name, text
 _PLACES: dict[str, tuple[int, int]] = {
     **dict.fromkeys((*NAMES, "resources", "entries", "unfinished_children"), (0, 1)),
     **dict.fromkeys(("session", "holders", "delayed"), (2, 0)),
-    **dict.fromkeys(("leased", "suspended", "ending", "dead", "ended"), (1, 0)),
+    **dict.fromkeys(("leased", "suspended", "ending", "ended", *ENDED), (1, 0)),
     "groups": (1, 1),
     "waiting": (3, 1),
 }

@@ -164,8 +164,6 @@ def _move(op: Move) -> tuple[Value, ...]:
         name(op.key),
         op.to,
         Ints(op.ids),
-        Texts(op.states),
-        op.after,
         microseconds(op.ttl, None),
         microseconds(op.delay, None),
         op.payload,

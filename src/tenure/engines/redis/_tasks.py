@@ -53,11 +53,11 @@ def _or_nothing(duration: float | None) -> Argument:
 def move(op: Move) -> Iterable[Argument]:
     """The arguments of the operation in `records.lua`."""
     return (
-        *("move", op.key, op.to, op.after, _or_nothing(op.ttl), _or_nothing(op.delay)),
+        *("move", op.key, op.to, _or_nothing(op.ttl), _or_nothing(op.delay)),
         "" if op.payload is None else b"=" + op.payload,
         "" if op.priority is None else op.priority,
         "" if op.group is None else "=" + op.group,
-        *(op.state, *op.ids, *op.states),
+        *(op.state, *op.ids),
     )
 
 

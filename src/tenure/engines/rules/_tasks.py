@@ -8,6 +8,7 @@ from typing import Any
 
 from tenure.engine import (
     DEFAULT_TEXTS,
+    ENDED,
     KEYED_TASK,
     Complete,
     CompleteAll,
@@ -43,8 +44,7 @@ _PLACES: dict[str, tuple[str | int, ...]] = {
     "waiting": ("", 0, 0, 0),
     "delayed": (0, 0),
     **dict.fromkeys(("leased", "suspended", "ending"), (0,)),
-    "dead": (0,),
-    "ended": (0,),
+    **dict.fromkeys(("ended", *ENDED), (0,)),
 }
 """Of what a place in a listing is made: group, priority, time and id; time and id; token or id; rank of the ending."""
 

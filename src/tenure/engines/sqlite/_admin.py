@@ -25,7 +25,6 @@ from tenure.engines.rules import (
 )
 
 from ._clock import seconds
-from ._listing import unfinished
 from ._queue import Queue, Queues
 from ._sql import QUEUES, TASKS
 from ._state import State
@@ -46,30 +45,17 @@ class Admin:
     def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
-            return MovedCount(0, more=False)
+            return MovedCount(0)
         takeable = queue.takeable
-        changed = self._move(queue, op)
+        move = {
+            "cancelled": self._cancel,
+            "delayed": self._postpone,
+            "waiting": self._requeue,
+            "purged": self._purge,
+        }[op.to]
+        moved = sum(move(queue, task, op) for task in op.ids)
         self._takers.offer(queue, queue.takeable - takeable)
-        return changed
-
-    def _move(self, queue: Queue, op: Move) -> MovedCount:
-        if op.ids:
-            move = {
-                "cancelled": self._cancel,
-                "delayed": self._postpone,
-                "waiting": self._requeue_one,
-                "purged": self._purge_one,
-            }[op.to]
-            return MovedCount(sum(move(queue, task, op) for task in op.ids), more=False)
-        if op.to == "purged":
-            return self._purge(queue, op.states)
-        if not op.states:
-            return MovedCount(0, more=False)
-        state = self._state
-        rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-        changed = sum(self._requeue(queue, *row) for _, *row in rows)
-        more = len(rows) == state.cap
-        return MovedCount(changed, more, rows[-1][0] if more else 0)
+        return MovedCount(moved)
 
     def _unfinished(self, queue: Queue, task_id: int, op: Move) -> Task | None:
         """The task, if it has not ended and is in the state of the move."""
@@ -103,11 +89,7 @@ class Admin:
         self._rows.write()
         return True
 
-    def _requeue_one(self, queue: Queue, task: int, op: Move) -> bool:
-        row = self._state.one(TASKS.dead_one, id=task, queue=queue.id)
-        return bool(row) and op.state in ("", "dead") and self._requeue(queue, task, *row)
-
-    def _purge_one(self, queue: Queue, task_id: int, op: Move) -> bool:
+    def _purge(self, queue: Queue, task_id: int, op: Move) -> bool:
         if (task := self._unfinished(queue, task_id, op)) is not None:
             if task.place >= LEASED:
                 return False
@@ -128,11 +110,13 @@ class Admin:
                 forget_family(state, queue.name, task_id)
         return True
 
-    def _requeue(
-        self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes, kin: int
-    ) -> bool:
+    def _requeue(self, queue: Queue, task: int, op: Move) -> bool:
         """Make a dead task ready, unless another one has its key, or it is a child."""
         state = self._state
+        row = state.one(TASKS.dead_one, id=task, queue=queue.id)
+        if not row or op.state not in ("", "dead"):
+            return False
+        key, expires, group, kin = row
         if kin and self._families.is_child(queue, task):
             return False
         if key is not None:
@@ -151,62 +135,6 @@ class Admin:
             queue.groups.count_in(name, queue.waiting)
         queue.enqueue(task, name, state.moment, state.moment)
         return True
-
-    def _purge(self, queue: Queue, states: tuple[str, ...]) -> MovedCount:
-        cap = left = self._state.cap
-        for state in states:
-            if state in ("waiting", "delayed"):
-                left -= self._purge_unfinished(queue, state, left)
-            else:
-                purged, finished = self._purge_ended(queue, state, left)
-                left -= purged
-                if not finished:
-                    return MovedCount(cap - left, more=True)
-        return MovedCount(cap - left, left == 0)
-
-    def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
-        tasks = unfinished(self._state, queue.id, name, (), count)
-        ids = [task for *_, task, _ in tasks]
-        groups = queue.group_rows.of_tasks(ids) if queue.groups.named else {}
-        self._rows.expect_ends(queue, ids)
-        kin = [row[0] for row in self._state.all(TASKS.kin, ids=str(ids))]
-        for *_, task, place in tasks:
-            if task in kin:
-                continue
-            group = groups.get(task, "")
-            queue.dequeue(place, group)
-            queue.purged += 1
-            self._settling.remove(queue, task, group)
-            self._rows.finished(queue, task)
-        self._rows.write()
-        if others := [task for task in ids if task not in kin]:
-            self._state.run(TASKS.delete, ids=str(others))
-            self._state.changed(others)
-        for task in kin:
-            found = self._rows.task(queue, task)
-            assert found is not None
-            self._settling.end_untaken(queue, found, "purged", None)
-            self._rows.write()
-        return len(ids)
-
-    def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
-        """The number of purged tasks, and whether the step budget was enough for all of them."""
-        purged = looked = 0
-        while purged < count and looked < CAP:
-            rows = self._state.all(TASKS.purge_ended, queue=queue.id, state=name, count=count - purged)
-            if not rows:
-                break
-            looked += len(rows)
-            queue.lasting -= sum(expires is None for expires, *_ in rows)
-            # outdated records that are not forgotten yet do not count
-            purged += sum(expires is None or expires > self._state.moment for expires, *_ in rows)
-            for _, task, kin in rows:
-                if kin and name == "dead":
-                    forget_family(self._state, queue.name, task)
-        if name == "dead":
-            queue.dead -= purged
-            queue.purged += purged
-        return purged, looked < CAP
 
     def count(self, op: Count) -> QueueCounts | Reply:
         state = self._state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import CAP, Record
+from tenure.engine import CAP, ENDED, Record
 from tenure.engines.rules import ENDING, SUSPENDED, Position, decoded_name, encoded_name
 
 from ._queue import Queue
@@ -12,7 +12,6 @@ from ._records import ended_record, unfinished_record
 from ._sql import TASKS
 from ._state import State
 
-_ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _APART = {"suspended": SUSPENDED, "ending": ENDING}
 _HIGHEST = 2**63 - 1
 
@@ -21,7 +20,7 @@ def listed(
     state: State, queue: Queue, name: str, after: Position, limit: int
 ) -> list[tuple[Position, Record | None]]:
     """The first tasks in the state behind a place, with their places."""
-    if name in ("ended", "dead"):
+    if name == "ended" or name in ENDED:
         return _ended(state, queue, name, after[0] if after else 0, limit)
     rows = unfinished(state, queue.id, name, after, limit)
     shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]))
@@ -66,7 +65,7 @@ def _ended(
     state: State, queue: Queue, name: str, after: int, limit: int
 ) -> list[tuple[Position, Record | None]]:
     rows: list[Any] = []
-    for each in ("dead",) if name == "dead" else _ENDED_STATES:
+    for each in ENDED if name == "ended" else (name,):
         rows += state.all(TASKS.browse_ended, queue=queue.id, state=each, after=after, limit=limit)
     rows.sort()
     # outdated records that are not forgotten yet are passed over

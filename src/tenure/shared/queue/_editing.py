@@ -35,7 +35,7 @@ async def edit_task(store: Store, found: Scan[Any], move: Move) -> int:
         if record.state not in _WAITS:
             raise TaskNotWaiting(move.key, f"task {record.id}", record.state, record.id)
         group = group_of_children(move.group) if move.group and record.parent else move.group
-        moved = await store.call(replace(move, which=(record.id,), group=group))
+        moved = await store.call(replace(move, ids=(record.id,), group=group))
         assert isinstance(moved, MovedCount)
         if moved.count:
             return record.id

@@ -22,6 +22,7 @@ from tenure.arguments import (
 from tenure.dbapi import run_enlisted, run_enlisted_sync
 from tenure.engine import (
     CAP,
+    ENDED,
     GROUPS,
     KEYED_TASK,
     TASK,
@@ -79,7 +80,7 @@ from ._records import (
 )
 from ._retry import Retry, check_retry
 from ._schedules import Schedules
-from ._selecting import ENDED, Parts, Selection, check_where, move_selected, parts_of, read_parts
+from ._selecting import Selection, check_where, move_selected, read_indexes
 from ._settings import QueueOptions, QueueSettings, changes_of, shown
 from ._takes import Takers
 from ._task import TakeBlock, Task
@@ -89,7 +90,7 @@ _SHORTEST_HOLD = 1e-6
 """Seconds: the clock of an engine has no finer steps."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _INDEXES = (*_UNFINISHED, "ended")
-PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
+PURGEABLE = frozenset({"waiting", "delayed", *ENDED})
 
 
 def check_queue(queue: object) -> None:
@@ -514,12 +515,7 @@ class WorkQueue(Target[P], Generic[P]):
             raise TypeError("cancel takes a task_id or a state, not both")
         if state not in _UNFINISHED:
             raise ValueError(f"state must be one of {', '.join(_UNFINISHED)}, not {state!r}")
-        return await move_selected(
-            *(self.store, self.key, (state,), "cancelled", where),
-            ttl=self.record.results,
-            most=limit,
-            dry_run=dry_run,
-        )
+        return await self._move_selected((state,), "cancelled", where, limit, dry_run)
 
     @cached_property
     def schedules(self) -> Schedules[P]:
@@ -602,14 +598,12 @@ class WorkQueue(Target[P], Generic[P]):
 
         This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
         """
-        if state not in (None, *TASKS, *ENDED):
-            raise ValueError(f"state must be one of {', '.join((*TASKS, *sorted(ENDED)))}, not {state!r}")
-        parts: Parts = dict.fromkeys(_INDEXES if state is None else (state,), check_where(where))
-        if state in ENDED:
-            parts = parts_of({state}, check_where(where))
+        if state not in (None, *TASKS):
+            raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
+        indexes, matches = _INDEXES if state is None else (state,), check_where(where)
 
         async def read(after: str, most: int) -> Page[TaskRecord[P]]:
-            page = await read_parts(self.store, self.key, parts, after, most)
+            page = await read_indexes(self.store, self.key, indexes, matches, after, most)
             return Page([self._read(record) for record in page.rows], page.next or None)
 
         return Listing(read, limit)
@@ -628,15 +622,10 @@ class WorkQueue(Target[P], Generic[P]):
         One whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
         Cancellation: some may have been requeued.
         """
-        selects = where is not None or limit is not None or dry_run is not False
-        if task_ids is None and selects:
-            return await move_selected(
-                *(self.store, self.key, ("dead",), "waiting", where), most=limit, dry_run=dry_run
-            )
-        if selects:
-            raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
         if task_ids is None:
-            return await self._move_all("waiting", frozenset({"dead"}))
+            return await self._move_selected(("dead",), "waiting", where, limit, dry_run)
+        if where is not None or limit is not None or dry_run is not False:
+            raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
         ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
         return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
@@ -651,17 +640,13 @@ class WorkQueue(Target[P], Generic[P]):
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With `where`, only those that match: a page of 256 tasks is read for each that are looked at, and a task that
-        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
+        With `where`, only those that match. This process reads pages of 256 tasks, and a task that has left its state
+        since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
         the number is how many would be. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        if where is None and limit is None and dry_run is False:
-            return await self._move_all("purged", frozenset(states))
-        return await move_selected(
-            *(self.store, self.key, states, "purged", where), most=limit, dry_run=dry_run
-        )
+        return await self._move_selected(states, "purged", where, limit, dry_run)
 
     async def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
@@ -702,12 +687,18 @@ class WorkQueue(Target[P], Generic[P]):
     def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
         return record_of(record, self.codec, self.store.codec, self.store, child)
 
-    async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
-        total, moved = 0, MovedCount(0, more=True)
-        while moved.more:
-            moved = await self._move(Move(self.key, states, to, moved.after))
-            total += moved.count
-        return total
+    async def _move_selected(
+        self,
+        states: Iterable[str],
+        to: Literal["cancelled", "waiting", "purged"],
+        where: Selection | None,
+        limit: int | None,
+        dry_run: bool,
+    ) -> int:
+        self._client.record.announce()
+        return await move_selected(
+            *(self.store, self.key, states, to, where), ttl=self.record.results, most=limit, dry_run=dry_run
+        )
 
     async def _move(self, operation: Move) -> MovedCount:
         self._client.record.announce()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -19,9 +18,6 @@ from ._meta import decode_meta, encode_meta
 Matches = Callable[[Record], bool]
 Parts = Mapping[str, Matches | None]
 """The names of indexes, with the test that a task in each passes; None if all do."""
-
-ENDED = frozenset({"done", "discarded", "cancelled", "expired"})
-"""The states whose tasks only the index of ended tasks has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,25 +100,15 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 }
 
 
-def parts_of(states: Iterable[str], matches: Matches | None = None) -> Parts:
-    """The indexes that have the tasks in these states, and for each the test that such a task passes."""
-    chosen = frozenset(states)
-    ended = chosen & ENDED
-    indexes = {state: {state} for state in sorted(chosen - ended)} | ({"ended": ended} if ended else {})
-    return {index: _in_states(of, matches) for index, of in indexes.items()}
-
-
-def _in_states(states: AbstractSet[str], matches: Matches | None) -> Matches:
-    return lambda record: record.state in states and (matches is None or matches(record))
-
-
-async def read_parts(store: Store, key: str, parts: Parts, after: str, most: int) -> Page[Record]:
+async def read_indexes(
+    store: Store, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
+) -> Page[Record]:
     """The first tasks of these indexes that match, at most so many.
 
     Of several indexes, a place begins with the name of an index. Raises `EngineError`, `StoreClosed`, and `ValueError`
     for a place that is of none of them.
     """
-    left = list(parts)
+    left = list(indexes)
     if len(left) > 1 and after:
         index, _, after = after.partition(":")
         if index not in left:
@@ -131,11 +117,11 @@ async def read_parts(store: Store, key: str, parts: Parts, after: str, most: int
     rows: list[Record] = []
     while left and len(rows) < most:
         scan = Scan(TASKS[left[0]], key, after)
-        page = await read_matching(store, scan, parts[left[0]], most - len(rows))
+        page = await read_matching(store, scan, matches, most - len(rows))
         rows += page.rows
         if not (after := page.next):
             del left[0]
-    return Page(tuple(rows), f"{left[0]}:{after}" if left and len(parts) > 1 else after)
+    return Page(tuple(rows), f"{left[0]}:{after}" if left and len(indexes) > 1 else after)
 
 
 async def move_selected(
@@ -155,19 +141,18 @@ async def move_selected(
     `StoreClosed`. Cancellation: some may have been moved.
     """
     left = 2**63 if most is None else check_count("limit", most)
-    only_count = check_flag("dry_run", dry_run)
-    total, after, parts = 0, "", parts_of(states, check_where(where))
-    while left > 0:
-        page = await read_parts(store, key, parts, after, min(left, CAP))
-        count = len(page.rows)
-        if not only_count:
-            count = 0
-            for state in {record.state for record in page.rows}:
-                ids = tuple(record.id for record in page.rows if record.state == state)
-                moved = await store.call(Move(key, ids, to, ttl=ttl, state=state))
+    only_count, matches, total = check_flag("dry_run", dry_run), check_where(where), 0
+    for state in sorted(states):
+        after = ""
+        while left > 0:
+            page = await read_matching(store, Scan(TASKS[state], key, after), matches, min(left, CAP))
+            ids = tuple(record.id for record in page.rows)
+            count = len(ids)
+            if ids and not only_count:
+                moved = await store.call(Move(key, ids, to, ttl, state=state))
                 assert isinstance(moved, MovedCount)
-                count += moved.count
-        total, left = total + count, left - count
-        if not (after := page.next):
-            break
+                count = moved.count
+            total, left = total + count, left - count
+            if not (after := page.next):
+                break
     return total

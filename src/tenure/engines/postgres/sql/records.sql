@@ -224,60 +224,50 @@ BEGIN
     END IF;
 END $$;
 
--- Forget the first records in a state. -> how many of them count still, how many were seen, and how many of them
--- were kept for good
+-- Forget the records of tasks, in the state `_only` unless it is empty. -> the queue, and how many
 CREATE FUNCTION tenure.purge_records(
-    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _seen bigint, OUT _lasting bigint
+    _now bigint, INOUT _q tenure.queue, _ids bigint[], _only text, OUT _purged bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    lasting bigint;
+    dead bigint;
     families bigint[];
 BEGIN
     WITH gone AS (
         DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
-            SELECT e.ctid FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
-        )) RETURNING id, expires, kin
+            -- by the id alone: a plan made while the table was empty may take the index on queue and state
+            SELECT f.ctid FROM unnest(_ids) i (id)
+                CROSS JOIN LATERAL (
+                    SELECT e.ctid, e.queue, e.state, e.expires FROM tenure.ended e WHERE e.id = i.id LIMIT 1
+                ) f
+            WHERE f.queue = _q.name AND _only IN ('', f.state) AND coalesce(f.expires > _now, true)
+        )) RETURNING id, expires, kin, state
     ), undone AS (
         DELETE FROM tenure.todo WHERE ctid = ANY (ARRAY(
             SELECT t.ctid FROM gone g
                 CROSS JOIN LATERAL (SELECT o.ctid FROM tenure.todo o WHERE o.due = g.expires AND o.id = g.id LIMIT 1) t
-            WHERE _state = 'dead'
+            WHERE g.state = 'dead'
         ))
     )
-    SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
-        count(*) FILTER (WHERE g.expires IS NULL), array_agg(g.id) FILTER (WHERE _state = 'dead' AND g.kin)
-    INTO _purged, _seen, _lasting, families FROM gone g;
-    IF families IS NOT NULL THEN
-        PERFORM tenure.forget_family(f.id) FROM unnest(families) f (id);
-    END IF;
+    SELECT count(*), count(*) FILTER (WHERE g.expires IS NULL), count(*) FILTER (WHERE g.state = 'dead'),
+        array_agg(g.id) FILTER (WHERE g.state = 'dead' AND g.kin)
+    INTO _purged, lasting, dead, families FROM gone g;
+    _q.lasting := _q.lasting - lasting;
+    _q.dead := _q.dead - dead;
+    _q.purged := _q.purged + dead;
+    PERFORM tenure.forget_family(f.id) FROM unnest(families) f (id);
 END $$;
 
--- Delete a task that no taker holds, or the record of a task that has ended. -> the queue, and whether there is one
+-- Delete a task that no taker holds. -> the queue, and whether there is one
 CREATE FUNCTION tenure.purge_task(_now bigint, INOUT _q tenure.queue, _id bigint, OUT _done boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
-    ended tenure.ended;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
     _done := FOUND;
     IF _done THEN
         _q := tenure.finish_task(_now, _q, task, 'purged', '', 0, 0);
-        RETURN;
-    END IF;
-    SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
-    _done := FOUND AND ended.queue = _q.name AND coalesce(ended.expires > _now, true);
-    IF NOT _done THEN
-        RETURN;
-    END IF;
-    DELETE FROM tenure.ended e WHERE e.id = _id;
-    _q.lasting := _q.lasting - (ended.expires IS NULL)::int;
-    IF ended.state = 'dead' THEN
-        DELETE FROM tenure.todo t WHERE t.due = ended.expires AND t.id = _id;
-        _q.dead := _q.dead - 1;
-        _q.purged := _q.purged + 1;
-        IF ended.kin THEN
-            PERFORM tenure.forget_family(_id);
-        END IF;
     END IF;
 END $$;
 
@@ -294,33 +284,34 @@ BEGIN
     RETURN EXISTS (SELECT FROM tenure.ended e WHERE e.id = _id AND e.queue = _queue AND e.state = _state);
 END $$;
 
--- Move tasks: those with ids, if `_only` is empty or their state, and those in states, in their order; a ttl of NULL is
--- for good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
+-- Move tasks that are in the state `_only`, unless it is empty; a ttl of NULL is for good. -> changed(count), more
 CREATE FUNCTION tenure.move(
-    _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
+    _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _ttl bigint,
     _delay bigint, _payload bytea, _priority bigint, _group bytea, _only text
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
     queue tenure.queue;
-    task tenure.task;
     ended tenure.ended;
-    one text;
     moved record;
     count bigint := 0;
-    rest bigint := _cap;
-    checks bigint := _cap;
     before bigint;
-    families bigint[];
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
     queue := tenure.read_queue(now, _queue);
     IF queue.name IS NULL THEN
-        RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
+        RETURN ROW('changed', ARRAY[0], NULL)::tenure.answer;
     END IF;
     before := queue.waiting - queue.held;
+    IF _to = 'purged' THEN
+        moved := tenure.purge_records(now, queue, _ids, _only);
+        queue := moved._q;
+        count := moved._purged;
+        _ids := ARRAY(SELECT t.id FROM unnest(_ids) WITH ORDINALITY i (id, n)
+            CROSS JOIN LATERAL (SELECT t.id FROM tenure.task t WHERE t.id = i.id LIMIT 1) t ORDER BY i.n);
+    END IF;
     FOR i IN 1 .. cardinality(_ids) LOOP
         CONTINUE WHEN _only <> '' AND NOT tenure.is_in_state(now, _queue, _ids[i], _only);
         IF _to = 'cancelled' THEN
@@ -338,56 +329,9 @@ BEGIN
         queue := moved._q;
         count := count + moved._done::int;
     END LOOP;
-    FOREACH one IN ARRAY _states LOOP
-        IF _to = 'waiting' THEN
-            FOR ended IN SELECT * FROM tenure.ended e
-                WHERE e.queue = _queue AND e.state = one AND e.seq > _after ORDER BY e.seq LIMIT _cap
-            LOOP
-                rest := rest - 1;
-                moved := tenure.revive_task(now, queue, ended);
-                queue := moved._q;
-                count := count + moved._done::int;
-            END LOOP;
-        ELSIF one IN ('waiting', 'delayed') THEN
-            FOR task IN SELECT * FROM tenure.list_tasks(now, _queue, one, '', '{}', rest) LOOP
-                rest := rest - 1;
-                count := count + 1;
-                IF task.kin THEN
-                    families := families || task.id;
-                ELSE
-                    queue := tenure.end_task(now, queue, task, 'purged', '', 0, 0);
-                END IF;
-            END LOOP;
-            -- the end of a child may change its parent
-            FOR i IN 1 .. coalesce(cardinality(families), 0) LOOP
-                SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = families[i];
-                queue := tenure.finish_task(now, queue, task, 'purged', '', 0, 0);
-            END LOOP;
-            families := NULL;
-        ELSE
-            -- outdated records that are not forgotten yet are in the way
-            checks := _cap;
-            WHILE rest > 0 AND checks > 0 LOOP
-                moved := tenure.purge_records(now, _queue, one, rest);
-                EXIT WHEN moved._seen = 0;
-                count := count + moved._purged;
-                rest := rest - moved._purged;
-                checks := checks - moved._seen;
-                queue.lasting := queue.lasting - moved._lasting;
-                IF one = 'dead' THEN
-                    queue.dead := queue.dead - moved._purged;
-                    queue.purged := queue.purged + moved._purged;
-                END IF;
-            END LOOP;
-        END IF;
-        EXIT WHEN rest = 0 OR checks <= 0;
-    END LOOP;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     PERFORM tenure.sweep_on(now, _clock);
-    IF rest > 0 AND checks > 0 THEN
-        RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
-    END IF;
-    RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
+    RETURN ROW('changed', ARRAY[count], NULL)::tenure.answer;
 END $$;
 
 -- -> ok, more

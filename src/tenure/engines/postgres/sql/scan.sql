@@ -159,11 +159,11 @@ DECLARE
     ids bigint[];
 BEGIN
     RETURN NEXT tenure.reply('page');
-    IF _state IN ('ended', 'dead') THEN
+    IF _state IN ('ended', 'done', 'dead', 'discarded', 'cancelled', 'expired') THEN
         ids := ARRAY(
             SELECT e.id
-            FROM unnest(CASE _state WHEN 'dead' THEN ARRAY['dead']
-                    ELSE ARRAY['done', 'dead', 'discarded', 'cancelled', 'expired'] END) s (state)
+            FROM unnest(CASE _state WHEN 'ended' THEN ARRAY['done', 'dead', 'discarded', 'cancelled', 'expired']
+                    ELSE ARRAY[_state] END) s (state)
                 CROSS JOIN LATERAL (
                     SELECT a.id, a.seq FROM tenure.ended a
                     WHERE a.queue = _queue AND a.state = s.state AND a.seq > coalesce(_after[1], 0)

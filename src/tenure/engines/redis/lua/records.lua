@@ -2,7 +2,7 @@
 -- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, groups, leave_queue, made_families,
 --     new_token, newly_takeable, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter,
 --     read_queue, read_settings, read_task, remove_dead_letter, save_queue, set, size_of, subscribe_once,
---     unlist_ending, waiting, walk_endings, write, write_endings
+--     unlist_ending, write, write_endings
 -- Writes: is_unfinished, operations
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
@@ -52,9 +52,9 @@ function operations.get_result(name)
     return {'unfinished', found[5] and 'leased' or apart or due_time > now and 'delayed' or 'waiting', ask_again_in()}
 end
 
--- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[7].
+-- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[6].
 local function cancel(queue, task_id)
-    local task, ttl = read_task(queue, task_id), tonumber(ARGV[7])
+    local task, ttl = read_task(queue, task_id), tonumber(ARGV[6])
     if not task then
         return false
     elseif task.kin then
@@ -91,10 +91,10 @@ local function change_group(queue, task, group)
     end
 end
 
--- Make a task that no taker holds ready after ARGV[8] ("": when it would be), with another payload, priority or group
--- (ARGV[9] to ARGV[11], "": its own); false if there is none.
+-- Make a task that no taker holds ready after ARGV[7] ("": when it would be), with another payload, priority or group
+-- (ARGV[8] to ARGV[10], "": its own); false if there is none.
 local function postpone(queue, task_id)
-    local task, delay, payload, priority, group = read_task(queue, task_id), unpack(ARGV, 8, 11)
+    local task, delay, payload, priority, group = read_task(queue, task_id), unpack(ARGV, 7, 10)
     if not task or task.token or (task.kin or '1') ~= '1' then
         return false
     elseif payload ~= '' then
@@ -145,24 +145,14 @@ local function revive(queue, task_id)
     return true
 end
 
-local purged_families = {} -- the tasks with a family that are to be purged, behind the others
-
--- Delete a task that is not leased, or the record at a seq; nil if that has expired, false for any other task.
-local function purge(queue, task_id, state, seq)
-    local key = queue.key .. ':' .. task_id
-    local task = not seq and read_task(queue, task_id)
-    if not task and not seq then
-        local record = call('HMGET', key, 'state', 'ended')
-        if not record[1] then
-            return false
-        end
-        state, seq = record[1], select(2, ending_of(record[2]))
-    end
-    if not seq then
+-- Delete a task that is not leased, or the record of a task; false for any other task.
+local function purge(queue, task_id)
+    local key, task = queue.key .. ':' .. task_id, read_task(queue, task_id)
+    if task then
         if task.token or (task.kin or '1') ~= '1' then
             return false
         elseif task.kin then
-            purged_families[#purged_families + 1] = task_id
+            families().end_untaken(queue, task, 'purged')
             return true
         end
         R.dequeue(queue, task)
@@ -172,29 +162,20 @@ local function purge(queue, task_id, state, seq)
         R.notify_task_watchers(queue, task, true)
         return true
     end
-    local found = call('HMGET', key, 'state', 'expires')
-    local counts = found[1] and (not found[2] or tonumber(found[2]) > now) or nil
+    local state, expires, ended = unpack(call('HMGET', key, 'state', 'expires', 'ended'))
+    if not state or expires and tonumber(expires) <= now then
+        return false
+    end
+    local _, seq = ending_of(ended)
     if state == 'dead' then
         purge_dead_letter(queue, task_id, seq)
         return true
-    elseif counts and not found[2] then
+    elseif not expires then
         set(queue, 'kept', queue.kept - 1)
     end
     call('DEL', key)
     unlist_ending(queue, state, task_id, seq)
-    return counts
-end
-
-local function first_unfinished(queue, state, limit)
-    if state == 'delayed' then
-        return call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, limit)
-    end
-    local ids, found = {}, waiting(queue, nil, limit)
-    is_unfinished = not found
-    for i, one in ipairs(found or ids) do
-        ids[i] = one[3]
-    end
-    return ids
+    return true
 end
 
 local MOVES = {cancelled = cancel, delayed = postpone, waiting = revive, purged = purge}
@@ -214,40 +195,14 @@ local function state_of(queue, task_id)
     return found[5] and (due_time > now and 'delayed' or 'waiting')
 end
 
--- Delete the tasks with a family that are to be purged.
-local function purge_families(queue)
-    for _, task_id in ipairs(purged_families) do
-        families().end_untaken(queue, read_task(queue, task_id), 'purged')
-    end
-    purged_families = {}
-end
-
--- ARGV: queue, where to, the seq above which to look, ttl ("": for good), delay ("": as before), "=" and the payload,
--- priority, "=" and the group ("": as before), the state of which tasks with ids are ("": any), then ids, or states in
--- their order -> changed: count, 1 if there may be more, the last seq
+-- ARGV: queue, where to, ttl ("": for good), delay ("": as before), "=" and the payload, priority, "=" and the group ("":
+-- as before), the state of which the tasks are ("": any), then ids -> changed: count
 function operations.move(name)
-    local queue, count, checked, state, last = read_queue(name), 0, 0, nil, nil
-    local function visit(task_id, seq)
-        local moved = MOVES[ARGV[5]](queue, task_id, state, seq)
-        count, checked = count + (moved and 1 or 0), checked + (moved == nil and 0 or 1)
-        return checked == CAP
-    end
-    for i = 13, #ARGV do
-        state = ARGV[i]
-        if tonumber(state) then
-            if ARGV[12] == '' or ARGV[12] == state_of(queue, digits(state)) then
-                visit(digits(state))
-                purge_families(queue)
-            end
-        elseif not last and not is_unfinished then
-            if state == 'waiting' or state == 'delayed' then
-                for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
-                    last = visit(task_id) and 0 or nil
-                end
-                purge_families(queue)
-            else
-                last = walk_endings(queue, state, ARGV[5] == 'waiting' and tonumber(ARGV[6]) or 0, visit)
-            end
+    local queue, count = read_queue(name), 0
+    for i = 12, #ARGV do
+        local task_id = digits(ARGV[i])
+        if ARGV[11] == '' or ARGV[11] == state_of(queue, task_id) then
+            count = count + (MOVES[ARGV[5]](queue, task_id) and 1 or 0)
         end
     end
     offer_tasks(queue, newly_takeable)
@@ -255,7 +210,7 @@ function operations.move(name)
         families().finish()
     end
     save_queue(queue)
-    return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
+    return {'changed', count}
 end
 
 -- The groups of which another number of tasks can be taken if at most so many are leased: all of them have more tasks.

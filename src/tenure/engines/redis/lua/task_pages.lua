@@ -1,6 +1,6 @@
 -- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
 -- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paced, paces, page_from,
---     place_of, read_queue, read_task, save_queue, subscribe_once, waiting, walk_endings
+--     place_of, read_queue, read_task, save_queue, subscribe_once, unlist_ending, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
@@ -67,10 +67,13 @@ local function browse_ended(queue, after, limit, states)
     local records, horizon = {}, math.huge
     for _, state in ipairs(states) do
         local count = 0
-        local last = walk_endings(queue, state, after, function(task_id)
+        local last = walk_endings(queue, state, after, function(task_id, seq)
             local one = record(queue, task_id)
             if one then
                 records[#records + 1], count = one, count + 1
+            elseif state ~= 'dead' then -- the record has expired
+                call('DEL', queue.key .. ':' .. task_id)
+                unlist_ending(queue, state, task_id, seq)
             end
             return count > limit
         end)
@@ -149,9 +152,11 @@ local PAGES = {
     leased = {'^%d*$', browse_leased},
     suspended = {'^%d*$', browse_apart, 'suspended'},
     ending = {'^%d*$', browse_apart, 'ending'},
-    dead = {'^%d*$', browse_ended, {'dead'}},
     ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
 }
+for _, state in ipairs(PAGES.ended[3]) do
+    PAGES[state] = {'^%d*$', browse_ended, {state}}
+end
 
 for state, page in pairs(PAGES) do
     operations[state] = function(name)

@@ -260,12 +260,6 @@ RETURNING queue, id, kin
 -- out: expires
 SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
--- dead: Dead tasks in the order in which they ended.
--- in: queue, after, count
--- out: seq, id, key, expires, group_name, kin
-SELECT seq, id, key, expires, group_name, kin FROM ended
-WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
-
 -- requeue: A dead task is unfinished again.
 -- in: id, now
 INSERT INTO task (id, queue, place, priority, ready_at, kin, group_name, key, progress, failure, meta, payload,
@@ -280,13 +274,6 @@ SELECT state, expires, kin FROM ended WHERE id = :id AND queue = :queue AND (exp
 -- forget_one: Delete a record.
 -- in: id
 DELETE FROM ended WHERE id = :id
-
--- purge_ended: Delete records of a state, oldest first.
--- in: queue, state, count
--- out: expires, id, kin
-DELETE FROM ended WHERE id IN
-  (SELECT id FROM ended WHERE queue = :queue AND state = :state ORDER BY seq LIMIT :count)
-RETURNING expires, id, kin
 
 -- dead_one: A dead task.
 -- in: id, queue
