@@ -44,9 +44,9 @@ class Admin:
     _families: Families
 
     def move(self, op: Move) -> MovedCount | Reply:
-        queue = self._queues.find(op.key)
-        if queue is None:
+        if self._queues.find(op.key) is None:
             return MovedCount(0, more=False)
+        queue = self._queues.get(op.key)
         takeable = queue.takeable
         changed = self._move(queue, op)
         self._takers.offer(queue, queue.takeable - takeable)

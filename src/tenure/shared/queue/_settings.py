@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, Literal, TypedDict, get_args
 
 from tenure.arguments import check_count, check_flag, check_number, check_timeout
 from tenure.engine import (
     DEFAULT_TEXTS,
     DEFAULTS,
+    RECORD_TTL,
     Configure,
     Configured,
     Rate,
@@ -291,7 +293,7 @@ class QueueRecord:
     | event | fields that are sent |
     |---|---|
     | a description names fields | these, before its first operation |
-    | a session begins | the named fields that are not in the record, before its first operation |
+    | a session begins, or half of `RECORD_TTL` passes | the named fields that the record lacks, before the next one |
     | an answer has another revision | nothing but the question for the record |
     """
 
@@ -301,6 +303,8 @@ class QueueRecord:
         self.on_change: Callable[[], object] = lambda: None
         self.sent_in: Session | None = None
         """The session whose operations come behind the settings; `send` has been called in it."""
+        self.send_again_at = inf
+        """The deadline of a session from which the record may have been forgotten soon."""
         self._store = store
         self._key = key
         self._named: dict[str, str] = {}
@@ -322,10 +326,12 @@ class QueueRecord:
     def send(self, session: Session) -> None:
         """Send the named fields, once in each session: operations that are submitted next take effect after it.
 
-        What the engine refuses is logged, and sent again with the next operation.
+        They are sent again before the engine may forget the record. What the engine refuses is logged, and sent again
+        with the next operation.
         """
-        if self.sent_in is not session:
+        if self.sent_in is not session or session.deadline > self.send_again_at:
             self.sent_in = session
+            self.send_again_at = session.deadline + RECORD_TTL / 2
             if self.pending.keys() != self._named.keys() or not self._named:
                 self._send(self._named, missing=True)
         self.announce()
