@@ -406,7 +406,7 @@ class RateLimiter:
 
         Interruption: what was spent is given back, unless others have booked behind it."""
 
-    def hold_off(self, seconds: float) -> None:
+    def hold_off(self, seconds: Seconds) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
         Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import anyio
 
-from tenure.arguments import AsyncBlock, NotAwaited, check_count
+from tenure.arguments import AsyncBlock, NotAwaited, Seconds, check_count
 from tenure.errors import BulkheadFull, PoolTimeout
 from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
@@ -49,7 +49,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         state: PoolState[E],
         *,
         max_waiting: int | None,
-        leak_after: float | None,
+        leak_after: Seconds | None,
     ) -> None:
         super().__init__(hooks.close_timeout, hooks.reporter)
         self._hooks = hooks

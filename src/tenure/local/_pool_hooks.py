@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
+from tenure.arguments import Seconds
 from tenure.local._limits import check_callable, seconds
 from tenure.observe import Reporter
 from tenure.waiting import apart
@@ -79,10 +80,10 @@ class Hooks(Generic[T]):
         close: Callable[[T], object],
         check: Callable[[T], object] | None,
         reset: Callable[[T], object] | None,
-        check_timeout: float | None,
-        create_timeout: float | None,
-        close_timeout: float | None,
-        check_after_idle: float,
+        check_timeout: Seconds | None,
+        create_timeout: Seconds | None,
+        close_timeout: Seconds | None,
+        check_after_idle: Seconds,
         observer: Observer | None,
     ) -> None:
         check_callable("create", create)

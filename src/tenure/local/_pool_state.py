@@ -13,6 +13,7 @@ from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tenure.arguments import Seconds
 from tenure.local._limits import seconds
 from tenure.local._pool_entry import Entry
 
@@ -43,9 +44,9 @@ class PoolState(Generic[E]):
         min_size: int,
         max_size: int,
         *,
-        idle_timeout: float | None,
-        max_lifetime: float | None,
-        check_every: float | None = None,
+        idle_timeout: Seconds | None,
+        max_lifetime: Seconds | None,
+        check_every: Seconds | None = None,
         checks: bool = False,
     ) -> None:
         self.min_size = min_size

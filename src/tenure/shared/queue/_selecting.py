@@ -7,7 +7,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from tenure.arguments import LONGEST_NAME, check_count, check_flag, check_seconds, check_text
+from tenure.arguments import (
+    LONGEST_NAME,
+    Seconds,
+    check_count,
+    check_flag,
+    check_seconds,
+    check_text,
+    seconds_of,
+)
 from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Scan
 from tenure.shared._listing import read_matching
 from tenure.store import Store
@@ -28,7 +36,7 @@ ENDED = frozenset({"done", "discarded", "cancelled", "expired"})
 class Selection:
     """The properties by which tasks are selected: a task has all that are given. Raises `TypeError`, `ValueError`."""
 
-    older_than: float | None = None
+    older_than: Seconds | None = None
     """The age in seconds that a task exceeds: since it became ready, was taken, or ended. None: any."""
     group: str | None = None
     """The group of the tasks; "": the tasks without a group. None: any."""
@@ -41,6 +49,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         _tests_of(self)
+        object.__setattr__(self, "older_than", seconds_of(self.older_than))
 
 
 def check_where(where: object) -> Matches | None:

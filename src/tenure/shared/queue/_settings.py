@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Literal, TypedDict, get_args
 
-from tenure.arguments import check_count, check_flag, check_number, check_timeout
+from tenure.arguments import Seconds, check_count, check_flag, check_number, check_timeout
 from tenure.engine import (
     DEFAULT_TEXTS,
     DEFAULTS,
@@ -39,6 +39,11 @@ class _Named:
 
     __slots__ = ()
 
+    def __post_init__(self) -> None:
+        for name, value in named_in(self).items():
+            if isinstance(value, timedelta):
+                object.__setattr__(self, name, value.total_seconds())
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in named_in(self).items())})"
 
@@ -56,11 +61,11 @@ class Keep(_Named):
     | `keys` | None | seconds from its put for which a task has its key at least, ended or not |
     """
 
-    results: float | None = UNCHANGED
-    dead: float | None = UNCHANGED
+    results: Seconds | None = UNCHANGED
+    dead: Seconds | None = UNCHANGED
     payloads: bool = UNCHANGED
     tracebacks: bool = UNCHANGED
-    keys: float | None = UNCHANGED
+    keys: Seconds | None = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +92,7 @@ class QueueOptions(TypedDict, total=False):
     """The settings of a queue that a program names."""
 
     max_size: int
-    aging: float | None
+    aging: Seconds | None
     max_deliveries: int
     rate: Limit | None
     keep: Keep | None
