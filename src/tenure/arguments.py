@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
 __all__ = (
     "LARGEST",
@@ -36,6 +36,7 @@ __all__ = (
     "check_text",
     "check_timeout",
     "hinted",
+    "seconds_of",
     "shows_options",
 )
 
@@ -79,7 +80,7 @@ def check_number(
     """A finite number from `least` (None: above 0) to `most`; no bool."""
     if type(value) is not float:
         if unit and isinstance(value, timedelta):
-            value = value.total_seconds()
+            value = seconds_of(value)
         elif isinstance(value, bool) or not isinstance(value, Real):
             kind = f"a number of{unit} or a timedelta" if unit else "a number"
             raise TypeError(f"{name} must be {kind}, not {type(value).__name__}")
@@ -100,6 +101,15 @@ def check_number(
 def check_seconds(name: str, value: object, *, least: float | None = 0) -> float:
     """A duration from `least` seconds (None: above 0) to `LONGEST`, in seconds."""
     return check_number(name, value, least=least, most=LONGEST, unit=" seconds")
+
+
+@overload
+def seconds_of(duration: Seconds) -> float: ...
+@overload
+def seconds_of(duration: Seconds | None) -> float | None: ...
+def seconds_of(duration: Seconds | None) -> float | None:
+    """The seconds of a duration, which nothing has checked."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def check_timeout(name: str, value: object, *, least: float | None = 0) -> float | None:

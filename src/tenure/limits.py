@@ -10,7 +10,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
-from tenure.arguments import LONGEST, AsyncBlock, NotAwaited, check_name, check_number, check_seconds
+from tenure.arguments import (
+    LONGEST,
+    AsyncBlock,
+    NotAwaited,
+    Seconds,
+    check_name,
+    check_number,
+    check_seconds,
+    seconds_of,
+)
 
 __all__ = (
     "REQUESTS",
@@ -44,7 +53,7 @@ class Limit:
     """
 
     rate: float
-    per: float = 1.0
+    per: Seconds = 1.0
     burst: float | None = None
     unit: str = REQUESTS
 
@@ -69,7 +78,7 @@ class Limit:
     @property
     def per_second(self) -> float:
         """The rate per second."""
-        return self.rate / self.per
+        return self.rate / seconds_of(self.per)
 
 
 class Available(float):

@@ -33,7 +33,7 @@ FEW = ROWS // 10
 FILL = f"""
     UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW},
         put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
-    UPDATE tenure.queue SET max_size = {10 * ROWS + 1000}, revision = 1, is_set = true;
+    UPDATE tenure.queue SET max_size = {10 * ROWS + 1000}, revision = 1;
     INSERT INTO tenure.setting SELECT name, 'max_size', '{10 * ROWS + 1000}', 0, '' FROM tenure.queue;
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
     SELECT nextval('tenure.last_token'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',

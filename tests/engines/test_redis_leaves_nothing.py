@@ -23,6 +23,7 @@ from tenure import (
     Semaphore,
     WorkQueue,
 )
+from tenure.engine import RECORD_TTL
 
 NAMES = 300 if depth.full else 20
 TTL = 2.0
@@ -89,7 +90,6 @@ async def queue(store, name):
     async with of.take() as task:
         task.set_result("well")
     await of.join()
-    await of.configure(keep=None)
 
 
 async def queue_with_all_kinds_of_tasks(store, name):
@@ -100,7 +100,6 @@ async def queue_with_all_kinds_of_tasks(store, name):
         for _ in range(4):
             async with of.take() as task:
                 group.start_soon(of.result, task.id)
-    await of.configure(keep=None, max_size=10_000)
 
 
 async def queue_of_a_dead_letter(store, name):
@@ -110,7 +109,6 @@ async def queue_of_a_dead_letter(store, name):
     if await of.requeue():  # on a slow machine the dead letter is forgotten before
         await take_and_fail(of)
     await of.purge("dead")
-    await of.configure(keep=None)
 
 
 async def take_and_fail(queue):
@@ -125,7 +123,6 @@ async def queue_of_what_nobody_took(store, name):
     await of.put("task", expires=60)
     await of.cancel(ids[0])
     await of.purge("waiting")
-    await of.configure(keep=None)
 
 
 async def paused_queue(store, name):
@@ -136,7 +133,9 @@ async def paused_queue(store, name):
 
 
 def names(server):
-    return {name for name in server("KEYS", "*") if name != STATE}
+    """The keys, but for those of the settings of queues, which expire when their time has passed."""
+    keys = {name: server("PTTL", name) / 1000 for name in server("KEYS", "*") if name != STATE}
+    return {name for name, seconds in keys.items() if not RECORD_TTL < seconds <= 2 * RECORD_TTL}
 
 
 async def become(expected, look):

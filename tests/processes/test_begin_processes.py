@@ -49,7 +49,7 @@ async def test_nothing_begins_behind_a_block(url, how, tmp_path, anyio_backend_n
             queue = tenure.WorkQueue(store, "jobs", retry=tenure.Retry(attempts=1))
             first = start(how)
             with anyio.fail_after(PATIENCE):
-                while not await queue.workers():
+                while not (await queue.workers().page()).records:
                     await anyio.sleep(0.05)
             await queue.put_many(range(4))
             await until(begins)

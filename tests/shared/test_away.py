@@ -68,7 +68,9 @@ CALLS = {
     "shared.Listing.page, groups": lambda store: queue(store).groups().page(),
     "shared.Listing.page, holders": lambda store: lock(store).holders().page(),
     "shared.Listing.page, resources": lambda store: pool(store).resources().page(),
+    "shared.Listing.page, schedules": lambda store: schedules(store).list().page(),
     "shared.Listing.page, selected": lambda store: queue(store).tasks("dead", where=GROUP).page(),
+    "shared.Listing.page, workers": lambda store: queue(store).workers().page(),
     "shared.Lock.locked": lambda store: lock(store).locked(),
     "shared.QueueFigures.statistics": lambda store: tenure.shared.QueueFigures(store).statistics(),
     "shared.RWLock.break_holder": lambda store: rwlock(store).break_holder(1),
@@ -81,7 +83,6 @@ CALLS = {
     "shared.ResourcePool.remove": lambda store: pool(store).remove("a"),
     "shared.ResourcePool.statistics": lambda store: pool(store).statistics(),
     "shared.Schedule.next": lambda store: tenure.Schedule(queue(store), "tick", every=1, payload=1).next(),
-    "shared.Schedules.list": lambda store: schedules(store).list(),
     "shared.Schedules.next": lambda store: schedules(store).next("tick"),
     "shared.Schedules.pause": lambda store: schedules(store).pause("tick"),
     "shared.Schedules.remove": lambda store: schedules(store).remove("tick"),
@@ -108,7 +109,6 @@ CALLS = {
     "shared.WorkQueue.statistics": lambda store: queue(store).statistics(),
     "shared.WorkQueue.try_put": lambda store: queue(store).try_put(1),
     "shared.WorkQueue.verify": lambda store: queue(store).verify(),
-    "shared.WorkQueue.workers": lambda store: queue(store).workers(),
     "store.Store.ping": lambda store: store.ping(),
 }
 """The calls that wait for nothing but an answer, by their names among the public coroutines."""

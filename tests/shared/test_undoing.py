@@ -229,15 +229,15 @@ async def test_a_schedule_goes_on_and_is_set_again(store, virtual_clock):
     schedules = queue.schedules
     await schedules.set("daily", every=86_400, payload="x")
     await schedules.set("daily", every=10, payload="x")
-    (record,) = await schedules.list()
+    (record,) = (await schedules.list().page()).records
     assert record.every == 10
     assert await schedules.pause("daily")
-    assert (await schedules.list())[0].paused
+    assert (await schedules.list().page()).records[0].paused
     assert await schedules.resume("daily")
-    assert not (await schedules.list())[0].paused
+    assert not (await schedules.list().page()).records[0].paused
     assert await schedules.remove("daily")
     await schedules.set("daily", every=20, payload="x")
-    assert [record.every for record in await schedules.list()] == [20]
+    assert [record.every async for record in schedules.list()] == [20]
 
 
 async def test_a_corrected_rate_of_a_limiter_counts_at_once(store, virtual_clock):

@@ -225,7 +225,6 @@ ASKS = {
         "QueueFigures.drain",
         "QueueFigures.statistics",
         "Schedules.drain",
-        "Schedules.list",
         "Schedules.pause",
     ),
     *(
@@ -234,7 +233,6 @@ ASKS = {
         "Schedules.resume",
         "Schedules.set",
         "WorkQueue.edit",
-        "WorkQueue.workers",
     ),
     *("WorkQueue.statistics", "WorkQueue.try_put", "WorkQueue.verify", "Processor.fleet"),
 }

@@ -133,12 +133,12 @@ async def test_a_schedule_of_a_queue_without_tasks_is_shown_and_changed(store):
     ]
     assert 0 < state["schedules"][0]["next_in"] < 90_000
     await act("pause_schedule")
-    assert (await schedules.list())[0].paused
+    assert (await schedules.list().page()).records[0].paused
     await act("run_schedule")
     task = (await asked(site, "/queues/reports/tasks"))["tasks"][0]
     assert (await asked(site, f"/queues/reports/tasks/{task['id']}"))["meta"]["schedule"] == "nightly"
     await act("remove_schedule")
-    assert await schedules.list() == []
+    assert (await schedules.list().page()).records == []
 
 
 async def test_a_task_has_its_tree_and_the_children_for_which_it_waits(store):

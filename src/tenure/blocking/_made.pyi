@@ -406,7 +406,7 @@ class RateLimiter:
 
         Interruption: what was spent is given back, unless others have booked behind it."""
 
-    def hold_off(self, seconds: float) -> None:
+    def hold_off(self, seconds: Seconds) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
         Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
@@ -693,11 +693,11 @@ class WorkQueue(Generic[P]):
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
 
-    def workers(self) -> list[QueueWorker]:
+    def workers(self) -> Listing[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
 
-        A process that has died is listed until its session ends. The cost grows with the number of processes that use
-        the engine and with what they hold. Raises `StoreClosed`, `EngineError`."""
+        A process that has died is listed until its session ends. The cost of a page grows with the number of processes
+        that use the engine and with what they hold."""
 
     def groups(self) -> Listing[GroupStatistics]:
         """The groups that have an unfinished task: those with the most first, then by name.

@@ -109,7 +109,7 @@ def _run_now(words: Sequence[str]) -> int:
     async def put(store: Store) -> int:
         await _known(args, store)
         queue = WorkQueue[Any](store, args.queue)
-        (schedule,) = (each for each in await queue.schedules.list() if each.name == args.name)
+        (schedule,) = [each async for each in queue.schedules.list() if each.name == args.name]
         schedule.payload = schedule.payload if payload is None else payload
         return await schedule.run_now()
 

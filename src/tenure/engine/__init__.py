@@ -190,6 +190,7 @@ from ._sessions import (
 from ._settings import (
     DEFAULT_TEXTS,
     DEFAULTS,
+    RECORD_TTL,
     Configure,
     Configured,
     Rate,
@@ -271,6 +272,7 @@ __all__ = (
     "NOT_BEGUN",
     "OF_CHILDREN",
     "OPERATIONS",
+    "RECORD_TTL",
     "RESOURCES",
     "RESPONSE_TIMEOUT",
     "ROUNDING",

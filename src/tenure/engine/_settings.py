@@ -81,6 +81,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
+RECORD_TTL = 86_400.0
+"""The seconds for which a record lasts at least after the queue was last used; twice as many at most."""
 FIELDS: tuple[str, ...] = tuple(Settings.__dataclass_fields__)
 
 
@@ -90,7 +92,8 @@ class Configure(Operation["Configured"]):
 
     `changes` are names of fields with their values as `written` makes them; without any, the record is only read. For
     each field the value that was sent last holds, for all sessions at once. With `missing`, fields that are in the
-    record stay as they are. A record that differs from the defaults keeps its queue.
+    record stay as they are. A record keeps its queue for `RECORD_TTL` at least after this or another operation has
+    changed the queue, as each `Put` and `Exchange` does.
     """
 
     key: str

@@ -23,7 +23,7 @@ from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from tenure.arguments import AsyncBlock
+from tenure.arguments import AsyncBlock, Seconds, seconds_of
 from tenure.observe import Reporter, log
 from tenure.waiting import checkpoint, this_task
 
@@ -97,8 +97,9 @@ class BlockingWatch(AsyncBlock):
     Thread safety: none; entered and left on the thread of the loop. `statistics` may be called from any.
     """
 
-    def __init__(self, threshold: float = 0.1, on_block: Callable[[Blocked], object] | None = None) -> None:
+    def __init__(self, threshold: Seconds = 0.1, on_block: Callable[[Blocked], object] | None = None) -> None:
         """Make a watch, which sees nothing before it is entered; outside a running loop too."""
+        threshold = seconds_of(threshold)
         if not threshold > 0:
             raise ValueError(f"threshold must be more than 0 seconds, not {threshold!r}")
         if on_block is not None and not callable(on_block):

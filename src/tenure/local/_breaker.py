@@ -10,7 +10,7 @@ from math import inf
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast
 
-from tenure.arguments import AsyncBlock, check_count
+from tenure.arguments import AsyncBlock, Seconds, check_count, seconds_of
 from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
@@ -100,16 +100,16 @@ class CircuitBreaker(AsyncBlock):
         *,
         failure_rate: float = 0.5,
         slow_call_rate: float = 1.0,
-        slow_call_seconds: float = 60.0,
+        slow_call_seconds: Seconds = 60.0,
         window: int = 100,
-        window_seconds: float | None = None,
+        window_seconds: Seconds | None = None,
         min_calls: int = 100,
-        open_seconds: float = 60.0,
+        open_seconds: Seconds = 60.0,
         open_factor: float = 1.0,
-        max_open_seconds: float | None = None,
+        max_open_seconds: Seconds | None = None,
         open_jitter: float = 0.0,
         probes: int = 10,
-        probe_seconds: float = 60.0,
+        probe_seconds: Seconds = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
         record_result: Callable[[Any], bool] | None = None,
@@ -120,16 +120,16 @@ class CircuitBreaker(AsyncBlock):
         settings = Settings(
             failure_rate=failure_rate,
             slow_call_rate=slow_call_rate,
-            slow_call_seconds=slow_call_seconds,
+            slow_call_seconds=seconds_of(slow_call_seconds),
             window=window,
-            window_seconds=window_seconds,
+            window_seconds=seconds_of(window_seconds),
             min_calls=min_calls,
-            open_seconds=open_seconds,
+            open_seconds=seconds_of(open_seconds),
             open_factor=open_factor,
-            max_open_seconds=max_open_seconds,
+            max_open_seconds=seconds_of(max_open_seconds),
             open_jitter=open_jitter,
             probes=probes,
-            probe_seconds=probe_seconds,
+            probe_seconds=seconds_of(probe_seconds),
         )
         self._outcomes = Outcomes(record, ignore)
         if not (record_result is None or callable(record_result)):
@@ -145,11 +145,11 @@ class CircuitBreaker(AsyncBlock):
         cls,
         failures: int,
         *,
-        open_seconds: float = 60.0,
+        open_seconds: Seconds = 60.0,
         open_factor: float = 1.0,
-        max_open_seconds: float | None = None,
+        max_open_seconds: Seconds | None = None,
         open_jitter: float = 0.0,
-        probe_seconds: float = 60.0,
+        probe_seconds: Seconds = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
         record_result: Callable[[Any], bool] | None = None,

@@ -13,7 +13,7 @@ from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tenure.arguments import AsyncBlock, NotAwaited, check_count
+from tenure.arguments import AsyncBlock, NotAwaited, Seconds, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._limits import seconds
 from tenure.waiting import Expired, Home, Line, checkpoint, this_loop
@@ -117,7 +117,7 @@ class Bulkhead:
             self._kinds[kind] = _Kind(name, share, self._left, self._home)
 
     def enter(
-        self, kind: Hashable = None, timeout: float | None = None
+        self, kind: Hashable = None, timeout: Seconds | None = None
     ) -> AbstractAsyncContextManager[None, None]:
         """Be inside for a block: ``async with bulkhead.enter():``.
 

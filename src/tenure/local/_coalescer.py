@@ -20,7 +20,7 @@ import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from tenure.arguments import AsyncBlock, check_flag
+from tenure.arguments import AsyncBlock, Seconds, check_flag, seconds_of
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
@@ -123,16 +123,17 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         self,
         flush: Callable[[dict[K, V]], Awaitable[object]],
         *,
-        window: float,
-        max_wait: float | None = None,
+        window: Seconds,
+        max_wait: Seconds | None = None,
         max_items: int | None = None,
         leading: bool = False,
         merge: Callable[[V, V], V] | None = None,
-        close_timeout: float | None = None,
+        close_timeout: Seconds | None = None,
     ) -> None:
         """Make a coalescer, which gathers nothing before it is entered; outside a running loop too."""
         if not callable(flush):
             raise TypeError(f"flush must be an async function, not {flush!r}")
+        window, max_wait, close_timeout = seconds_of(window), seconds_of(max_wait), seconds_of(close_timeout)
         if not window >= 0:
             raise ValueError(f"window must be at least 0 seconds, not {window!r}")
         if max_wait is not None and not max_wait >= window:

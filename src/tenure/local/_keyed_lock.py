@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.arguments import AsyncBlock, NotAwaited, Seconds
 from tenure.errors import AcquireTimeout
 from tenure.local._limits import check_key, seconds
 from tenure.waiting import Expired, Home, Line, checkpoint, this_task
@@ -52,7 +52,9 @@ class KeyedLock:
         self._holders: dict[Hashable, object] = {}
         self._lines: dict[Hashable, Line[object, None]] = {}
 
-    def hold(self, key: Hashable, *, timeout: float | None = None) -> AbstractAsyncContextManager[None, None]:
+    def hold(
+        self, key: Hashable, *, timeout: Seconds | None = None
+    ) -> AbstractAsyncContextManager[None, None]:
         """Hold the lock of a key for a block: ``async with lock.hold(key):``.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`, and

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from tenure.arguments import check_count, check_flag
+from tenure.arguments import Seconds, check_count, check_flag
 from tenure.local._lending import Loan
 from tenure.local._limits import check_callable, check_key
 from tenure.local._pool_lifecycle import Figures, PoolLifecycle
@@ -77,15 +77,15 @@ class KeyedPool(PoolLifecycle[T], Generic[K, T]):
         max_per_key: int = 10,
         max_total: int = 100,
         max_waiting: int | None = None,
-        idle_timeout: float | None = 300.0,
-        max_lifetime: float | None = 1800.0,
+        idle_timeout: Seconds | None = 300.0,
+        max_lifetime: Seconds | None = 1800.0,
         evict: Literal["oldest", "never"] = "oldest",
         on_evict: Callable[[K, T, str], object] | None = None,
-        check_timeout: float | None = 5.0,
-        create_timeout: float | None = 30.0,
-        close_timeout: float | None = 10.0,
-        check_after_idle: float = 0.5,
-        leak_after: float | None = None,
+        check_timeout: Seconds | None = 5.0,
+        create_timeout: Seconds | None = 30.0,
+        close_timeout: Seconds | None = 10.0,
+        check_after_idle: Seconds = 0.5,
+        leak_after: Seconds | None = None,
         observer: Observer | None = None,
     ) -> None:
         check_callable("on_evict", on_evict, optional=True)
@@ -102,7 +102,7 @@ class KeyedPool(PoolLifecycle[T], Generic[K, T]):
         self._on_evict = on_evict
 
     def acquire(
-        self, key: K, *, exclusive: bool = True, timeout: float | None = None
+        self, key: K, *, exclusive: bool = True, timeout: Seconds | None = None
     ) -> AbstractAsyncContextManager[T]:
         """Borrow a resource of `key` for a block: ``async with pool.acquire("example.org") as resource``.
 

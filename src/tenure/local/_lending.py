@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.arguments import AsyncBlock, NotAwaited, Seconds
 from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._limits import seconds
 from tenure.local._pool_loans import Borrower
@@ -276,7 +276,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     __slots__ = ("_entered", "_entry", "_pool", "_timeout", "borrower", "exclusive", "key", "number", "task")
 
     def __init__(
-        self, pool: Lending[T], key: object, timeout: float | None, *, exclusive: bool = True
+        self, pool: Lending[T], key: object, timeout: Seconds | None, *, exclusive: bool = True
     ) -> None:
         self._pool = pool
         self._timeout = seconds("timeout", timeout, zero=True)

@@ -6,6 +6,8 @@ from datetime import timedelta
 from math import inf
 from typing import TypeVar
 
+from tenure.arguments import seconds_of
+
 __all__ = ("check_callable", "check_key", "seconds")
 
 K = TypeVar("K")
@@ -16,7 +18,7 @@ def seconds(name: str, value: object, *, zero: bool = False) -> float:
     if value is None:
         return inf
     if isinstance(value, timedelta):
-        value = value.total_seconds()
+        value = seconds_of(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number of seconds, a timedelta or None, not {value!r}")
     if not (value > 0 or (zero and value == 0)):

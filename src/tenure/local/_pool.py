@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from tenure.arguments import check_count
+from tenure.arguments import Seconds, check_count
 from tenure.local._lending import Loan
 from tenure.local._limits import seconds
 from tenure.local._pool_lifecycle import Figures, PoolLifecycle
@@ -67,14 +67,14 @@ class Pool(PoolLifecycle[T]):
         min_size: int = 0,
         max_size: int = 10,
         max_waiting: int | None = None,
-        idle_timeout: float | None = 600.0,
-        max_lifetime: float | None = 1800.0,
-        check_timeout: float | None = 5.0,
-        create_timeout: float | None = 30.0,
-        close_timeout: float | None = 10.0,
-        check_after_idle: float = 0.5,
-        check_every: float | None = 120.0,
-        leak_after: float | None = None,
+        idle_timeout: Seconds | None = 600.0,
+        max_lifetime: Seconds | None = 1800.0,
+        check_timeout: Seconds | None = 5.0,
+        create_timeout: Seconds | None = 30.0,
+        close_timeout: Seconds | None = 10.0,
+        check_after_idle: Seconds = 0.5,
+        check_every: Seconds | None = 120.0,
+        leak_after: Seconds | None = None,
         observer: Observer | None = None,
     ) -> None:
         timeouts = (check_timeout, create_timeout, close_timeout)
@@ -89,7 +89,7 @@ class Pool(PoolLifecycle[T]):
         check_period = seconds("check_every", check_every)
         self._check_every = inf if check is None else check_period
 
-    def acquire(self, timeout: float | None = None) -> AbstractAsyncContextManager[T]:
+    def acquire(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[T]:
         """Borrow a resource for a block: ``async with pool.acquire(timeout=10) as resource``.
 
         `timeout` in seconds limits the wait for the resource, its creation and check included (None: for ever; 0: do

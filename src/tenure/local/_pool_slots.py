@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
-from tenure.arguments import check_count
+from tenure.arguments import Seconds, check_count
 from tenure.local._limits import check_callable, seconds
 from tenure.local._pool_hooks import bounded, passes_check
 from tenure.local._subpool import Entry, SlotQueue, SubPool
@@ -83,9 +83,9 @@ class Slots(Generic[T]):
     def __init__(
         self,
         functions: tuple[_Function, _Function, _Function | None, _Function | None],
-        timeouts: tuple[float | None, float | None, float | None],
-        times: tuple[float | None, float | None, float | None],
-        check_after_idle: float,
+        timeouts: tuple[Seconds | None, Seconds | None, Seconds | None],
+        times: tuple[Seconds | None, Seconds | None, Seconds | None],
+        check_after_idle: Seconds,
         limits: tuple[int, int, int | None],
         observer: Observer | None,
     ) -> None:

@@ -10,7 +10,7 @@ from warnings import warn
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
-from tenure.arguments import AsyncBlock, NotAwaited
+from tenure.arguments import AsyncBlock, NotAwaited, Seconds, seconds_of
 from tenure.local._backlog import Entry, Fifo, Ranked
 from tenure.waiting import Home, Line, Waiter, checkpoint
 
@@ -358,8 +358,9 @@ class PriorityQueue(_Queue[T]):
     Cancellation: a call that raises has put or taken nothing.
     """
 
-    def __init__(self, max_size: float, *, aging: float | None = None) -> None:
+    def __init__(self, max_size: float, *, aging: Seconds | None = None) -> None:
         """Make an empty queue; outside a running loop too."""
+        aging = seconds_of(aging)
         if aging is not None:
             _check_aging(aging)
         super().__init__(max_size, Ranked(aging))

@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import takewhile
+from math import inf
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
 
@@ -25,7 +26,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from tenure.arguments import check_count
+from tenure.arguments import Seconds, check_count
 from tenure.errors import BulkheadFull
 from tenure.local._limits import seconds
 from tenure.local._slots import Slots
@@ -154,7 +155,7 @@ class Threads:
         self._returned: deque[_Call] = deque()
         self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
 
-    async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
+    async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: Seconds | None = None) -> R:
         """Run ``fn(*args)`` in a thread and return or raise what it does.
 
         `timeout` is in seconds and bounds the run alone: TimeoutError when the function has not returned by
@@ -164,12 +165,12 @@ class Threads:
         Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
         runs on and keeps its slot until it ends.
         """
-        seconds("timeout", timeout)
+        limit = seconds("timeout", timeout)
         await self._admit()
-        return await self._run(fn, *args, timeout=timeout)
+        return await self._run(fn, *args, timeout=limit)
 
     async def map(
-        self, fn: Callable[[T], R], items: Iterable[T], *, timeout: float | None = None
+        self, fn: Callable[[T], R], items: Iterable[T], *, timeout: Seconds | None = None
     ) -> Finished[T, R]:
         """Run ``fn(item)`` for each item, in the order of the items, and return which have ended.
 
@@ -184,7 +185,7 @@ class Threads:
 
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """
-        seconds("timeout", timeout)
+        most = seconds("timeout", timeout)
         await self._admit()
         todo = list(items)
         if not todo:
@@ -201,7 +202,7 @@ class Threads:
                 failures.append(error)
                 limit.cancel()
 
-        with anyio.move_on_after(timeout) as limit:
+        with anyio.move_on_after(most) as limit:
             async with anyio.create_task_group() as workers:
                 for _ in range(min(len(todo), self._slots.limit)):
                     workers.start_soon(work)
@@ -247,7 +248,7 @@ class Threads:
             message = f"all {slots.limit} threads are busy and {waiting} calls wait already"
             raise BulkheadFull(message, limit=slots.limit, waiting=waiting)
 
-    async def _run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
+    async def _run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float = inf) -> R:
         if self._slots.fits():
             self._slots.take_nowait()  # anyio makes the checkpoint
         else:
@@ -257,7 +258,7 @@ class Threads:
             started = anyio.to_thread.run_sync(
                 self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=call
             )
-            if timeout is None:
+            if timeout == inf:
                 result = await started
                 call.failures.clear()
                 return result
@@ -266,7 +267,7 @@ class Threads:
                 call.failures.clear()
                 return result
             raise TimeoutError(
-                f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned"
+                f"{_name(fn)} did not return within timeout={timeout:g} s; its thread is abandoned"
             )
         except BaseException as error:
             # a coroutine raises a RuntimeError in place of a StopIteration, which is its cause

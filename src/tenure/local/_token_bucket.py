@@ -14,7 +14,7 @@ from typing import Any, Self, overload
 import anyio
 from anyio import CancelScope, WouldBlock
 
-from tenure.arguments import AsyncBlock, check_flag, check_seconds
+from tenure.arguments import AsyncBlock, Seconds, check_flag, check_seconds
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, loop_time, steady
@@ -355,7 +355,7 @@ class TokenBucket(AsyncBlock):
 
     # holding off
 
-    async def hold_off(self, seconds: float) -> None:
+    async def hold_off(self, seconds: Seconds) -> None:
         """Stop all callers for so many seconds, as after an answer 429 with Retry-After.
 
         Tasks that wait already, and reservations, go later by as much. If the bucket is held off already, the later

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from tenure.arguments import check_count, check_number, check_seconds
+from tenure.arguments import Seconds, check_count, check_number, check_seconds, seconds_of
 
 _AT_FIRST = 4
 
@@ -25,7 +25,7 @@ class Adaptive:
 
     tolerance: float = 2.0
     decrease: float = 0.9
-    window: float = 1.0
+    window: Seconds = 1.0
     samples: int = 10
     memory: int = 60
     least: int = 1
@@ -35,7 +35,7 @@ class Adaptive:
             raise ValueError(f"tolerance must be above 1, not {self.tolerance!r}")
         if check_number("decrease", self.decrease) >= 1:
             raise ValueError(f"decrease must be below 1, not {self.decrease!r}")
-        check_seconds("window", self.window, least=None)
+        object.__setattr__(self, "window", check_seconds("window", self.window, least=None))
         for name in ("samples", "memory", "least"):
             check_count(name, getattr(self, name))
 
@@ -73,7 +73,10 @@ class Limit:
             return self.allowed  # it ran when something else was allowed
         self._times.append(seconds)
         self._used_up |= busy >= self.allowed
-        if now - self._since >= self._settings.window and len(self._times) >= self._settings.samples:
+        if (
+            now - self._since >= seconds_of(self._settings.window)
+            and len(self._times) >= self._settings.samples
+        ):
             self._judge(median(self._times))
             self._times.clear()
             self._used_up = False

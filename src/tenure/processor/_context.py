@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from tenure.arguments import Seconds
 from tenure.errors import AcquireTimeout
 from tenure.shared import Claim, Lease, Lock
 from tenure.store import Store
@@ -40,7 +41,7 @@ class Context:
         return self._connection[0]
 
     @asynccontextmanager
-    async def lock(self, name: str, timeout: float | None = None) -> AsyncGenerator[Lease]:
+    async def lock(self, name: str, timeout: Seconds | None = None) -> AsyncGenerator[Lease]:
         """Hold the shared `Lock` of that name for a block: `async with context.lock("cache") as lease`.
 
         It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: for

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
+from tenure.arguments import seconds_of
 from tenure.engine import Settle, Verdict
 from tenure.errors import AcquireTimeout, BulkheadFull, CapacityMismatch, LeaseLost, PoolTimeout
 from tenure.handlers import NotBegun, describe, is_closing, split_failure
@@ -105,7 +106,7 @@ class KindWorker(Worker):
         self._adaptive = None if adaptive is None else Limit(adaptive, workers, now())
         if self._adaptive is not None:
             self.allowed = self._adaptive.allowed
-        self._seconds = options.get("timeout")
+        self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
         self._starting = 0

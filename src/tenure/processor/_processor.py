@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, check_number, check_seconds, check_timeout, shows_options
+from tenure.arguments import AsyncBlock, Seconds, check_number, check_seconds, check_timeout, shows_options
 from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
@@ -210,7 +210,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         async with self:
             await self._draining.wait()
 
-    async def drain(self, grace: float | None = None) -> None:
+    async def drain(self, grace: Seconds | None = None) -> None:
         """Take no more tasks, give back those that have not started, finish the others, and return.
 
         After `grace` seconds (None: never) the handlers that still run are cancelled and their tasks given back,
@@ -218,7 +218,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         was not entered.
         Cancellation: it goes on draining.
         """
-        check_timeout("grace", grace)
+        grace = check_timeout("grace", grace)
         if self._state == "new":
             self._check_entered()
         self._state = "draining"
@@ -255,7 +255,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
         return self._samples
 
-    def monitor(self, every: float = 10.0) -> Monitor:
+    def monitor(self, every: Seconds = 10.0) -> Monitor:
         """The metrics every `every` seconds, until the processor ends: `async for metrics in processor.monitor()`."""
         self._check_entered()
         return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))

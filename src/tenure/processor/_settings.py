@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
-from tenure.arguments import check_count, check_flag, check_name, check_timeout
+from tenure.arguments import Seconds, check_count, check_flag, check_name, check_timeout
 from tenure.local import CircuitBreaker
 from tenure.shared import Claim, ResourcePool, Retry, Task
 
@@ -22,7 +22,7 @@ Around = Callable[[Task], AbstractAsyncContextManager[Any]]
 class WorkerOptions(TypedDict, total=False):
     """The options of `Worker` that a processor takes."""
 
-    timeout: float | None
+    timeout: Seconds | None
     retry: Retry | None
     prefetch: int
     on_dead: Callable[[Any], Any] | None
@@ -37,7 +37,7 @@ class Claims:
 
     pool: ResourcePool
     where: Mapping[str, Any] | Callable[[Task], Mapping[str, Any]] | None = None
-    timeout: float | None = None
+    timeout: Seconds | None = None
 
     def __post_init__(self) -> None:
         check_type("pool", self.pool, ResourcePool, optional=False)

@@ -96,6 +96,16 @@ async def read_matching(
         scan, limit = replace(scan, after=page.next), CAP
 
 
+def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], str]) -> Listing[R]:
+    """Records that are read all at once, in the order of their names."""
+
+    async def read(after: str, limit: int) -> Page[R]:
+        rest = [record for record in await read_all() if name(record) > after]
+        return Page(rest[:limit], name(rest[limit - 1]) if len(rest) > limit else None)
+
+    return Listing(read)
+
+
 def listing(store: Store, scan: Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
     """The rows of an index, as `show` shows them to the user."""
 

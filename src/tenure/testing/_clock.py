@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import anyio
 
+from tenure.arguments import Seconds, seconds_of
+
 from ._asyncio_time import AsyncioTime
 from ._trio_time import TrioTime
 
@@ -40,8 +42,9 @@ class VirtualClock:
     """
 
     def __init__(
-        self, backend: str = "asyncio", *, settle: float = 0.0, deadlock_timeout: float = 5.0
+        self, backend: str = "asyncio", *, settle: Seconds = 0.0, deadlock_timeout: Seconds = 5.0
     ) -> None:
+        settle, deadlock_timeout = seconds_of(settle), seconds_of(deadlock_timeout)
         if not 0 <= settle < math.inf:
             raise ValueError(f"settle: seconds, zero or more, not {settle!r}")
         if not deadlock_timeout > 0:
@@ -88,11 +91,12 @@ class VirtualClock:
         """The virtual time in seconds; it begins at zero. On the loop, the same as `anyio.current_time()`."""
         return self._time.now()
 
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: Seconds) -> None:
         """Let `seconds` pass, and everything happen that is due by then.
 
         Cancellation: the time reached so far stays.
         """
+        seconds = seconds_of(seconds)
         if not 0 <= seconds < math.inf:
             raise ValueError(f"seconds: zero or more, not {seconds!r}")
         await anyio.sleep(seconds)
@@ -112,7 +116,7 @@ class VirtualClock:
 
 
 def virtual_backend_options(
-    backend: str, *, settle: float = 0.0, deadlock_timeout: float = 5.0
+    backend: str, *, settle: Seconds = 0.0, deadlock_timeout: Seconds = 5.0
 ) -> dict[str, Any]:
     """The options that make anyio run `backend` ("asyncio" or "trio") on a new virtual clock.
 

@@ -12,6 +12,7 @@ from itertools import count
 from random import Random
 from time import monotonic
 
+from tenure.arguments import Seconds, seconds_of
 from tenure.upkeep import leaves
 
 from ._chance import ChanceDirector
@@ -92,7 +93,7 @@ def explore(
     scenario: Scenario,
     *,
     seeds: int | Iterable[int] | None = None,
-    seconds: float | None = None,
+    seconds: Seconds | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -118,6 +119,7 @@ def explore(
     anyio #947, #1145.
     """
     __tracebackhide__ = True
+    seconds = seconds_of(seconds)
     numbers, loops = _checked(seeds, seconds), checked_backends(backends, cancel)
     note = why_alone(backends, loops, cancel)
     ways = _Ways(strict, cancel)

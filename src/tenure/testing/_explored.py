@@ -8,6 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, overload
 
+from tenure.arguments import Seconds
+
 from ._explore import ScheduleFailed, explore, replay
 from ._runs import By, checked_backends, is_asyncios_own, without_asyncio
 
@@ -21,7 +23,7 @@ def explored(test: AsyncTest, /) -> Test: ...
 def explored(
     *,
     seeds: int | Iterable[int] | None = None,
-    seconds: float | None = None,
+    seconds: Seconds | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -31,7 +33,7 @@ def explored(
     /,
     *,
     seeds: int | Iterable[int] | None = None,
-    seconds: float | None = None,
+    seconds: Seconds | None = None,
     backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: By = True,
@@ -56,7 +58,7 @@ def _explored(
     test: AsyncTest,
     *,
     seeds: int | Iterable[int] | None,
-    seconds: float | None,
+    seconds: Seconds | None,
     backends: Sequence[str] | None,
     strict: bool,
     cancel: By,

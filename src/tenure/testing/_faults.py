@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED
 
+from tenure.arguments import Seconds, seconds_of
 from tenure.engine import Engine, Hint, Notice
 from tenure.errors import StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
@@ -90,8 +91,9 @@ class LeapingClock:
     def __call__(self) -> float:
         return self._clock() + self._ahead
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds: Seconds) -> None:
         """Leap forwards, or backwards by a negative number of seconds."""
+        seconds = seconds_of(seconds)
         if not math.isfinite(seconds):
             raise ValueError(f"seconds: a finite number, not {seconds!r}")
         self._ahead += seconds
@@ -126,8 +128,8 @@ class FaultyEngine(Engine):
         *,
         seed: int = 0,
         rates: Mapping[Fault, float] | None = None,
-        delay: float = 1.0,
-        lose: float | None = None,
+        delay: Seconds = 1.0,
+        lose: Seconds | None = None,
         clock: LeapingClock | None = None,
     ) -> None:
         rates = dict(rates or {})
@@ -141,6 +143,7 @@ class FaultyEngine(Engine):
                 raise ValueError(
                     f"rates: shares between 0 and 1, for all faults of {name} together, not {rates!r}"
                 )
+        delay, lose = seconds_of(delay), seconds_of(lose)
         if not delay >= 0:
             raise ValueError(f"delay: seconds, zero or more, not {delay!r}")
         self.url: str = engine.url
@@ -218,7 +221,7 @@ class FaultyEngine(Engine):
             self.resume_session(session)
         self._deliver_held_back()
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds: Seconds) -> None:
         """Have the clock of the engine inside leap, forwards or (below 0) backwards; the stores' clock stays.
 
         Raises `RuntimeError` if this object was made without `clock`. A server's clock cannot be moved from here.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.lowlevel
 
+from tenure.arguments import Seconds, seconds_of
+
 from ._gauges import checked, gauges, risen
 from ._sockets import socket_text
 
@@ -116,7 +118,7 @@ class LeakCheck:
 
 
 def assert_no_leaks(
-    *things: object, tasks: bool = True, threads: bool = True, files: bool = True, grace: float = 1.0
+    *things: object, tasks: bool = True, threads: bool = True, files: bool = True, grace: Seconds = 1.0
 ) -> LeakCheck:
     """A block, `with` or `async with`, that must leave no task, thread, file or socket behind, and no slot of `things`.
 
@@ -130,6 +132,7 @@ def assert_no_leaks(
 
     The first uvloop of a process opens a pipe for good: make and close one before, if you test on uvloop.
     """
+    grace = seconds_of(grace)
     if not grace >= 0:
         raise ValueError(f"grace: seconds, zero or more, not {grace!r}")
     checked(things)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 from anyio import AsyncContextManagerMixin, create_memory_object_stream
 
+from tenure.arguments import Seconds, seconds_of
 from tenure.upkeep import unwrapped_task_group
 
 if TYPE_CHECKING:
@@ -106,12 +107,13 @@ class FaultProxy(AsyncContextManagerMixin):
 
     # what can be set
 
-    def latency(self, seconds: float, *, jitter: float = 0.0, direction: Direction | None = None) -> None:
+    def latency(self, seconds: Seconds, *, jitter: Seconds = 0.0, direction: Direction | None = None) -> None:
         """Have bytes arrive `seconds` late, and at random up to `jitter` seconds more, in one direction or in each.
 
         They stay in order, and do not wait for one another. With `math.inf` the link is frozen: nothing arrives, and
         everything does as soon as the latency is changed.
         """
+        seconds, jitter = seconds_of(seconds), seconds_of(jitter)
         if not seconds >= 0:
             raise ValueError(f"seconds: zero or more, not {seconds!r}")
         if not 0 <= jitter < math.inf:
@@ -121,10 +123,11 @@ class FaultProxy(AsyncContextManagerMixin):
             way.latency, way.jitter = seconds, jitter
         self._change()
 
-    def trickle(self, size: int, *, every: float = 0.001) -> None:
+    def trickle(self, size: int, *, every: Seconds = 0.001) -> None:
         """Pass on at most `size` bytes at a time on each connection and way, with `every` seconds between."""
         if size < 1:
             raise ValueError(f"size: at least 1 byte, not {size!r}")
+        every = seconds_of(every)
         if not every >= 0:
             raise ValueError(f"every: seconds, zero or more, not {every!r}")
         self._piece, self._every = size, every

@@ -184,7 +184,6 @@ async def a_key_is_used_by_one_unfinished_task(world):
 
 
 @on_every_engine(
-    "shared.WorkQueue.workers",
     "shared.QueueFigures.statistics",
     "shared.QueueFigures.run",
     "shared.QueueFigures.drain",
@@ -196,7 +195,7 @@ async def who_works_is_seen_and_counted(world):
 
         async def look():
             with cancellable():
-                workers = await WorkQueue(elsewhere, "q").workers()
+                workers = [worker async for worker in WorkQueue(elsewhere, "q").workers()]
                 seen.extend(task.id for worker in workers for task in worker.tasks)
 
         async def read():
@@ -209,7 +208,7 @@ async def who_works_is_seen_and_counted(world):
             async with queue.take() as task:
                 group.start_soon(look)
                 group.start_soon(read)
-                (worker,) = await queue.workers()
+                (worker,) = (await queue.workers().page()).records
                 assert (worker.process, [task.id for task in worker.tasks]) == (store.process, [task_id])
                 task.check()
             assert (await figures.statistics())["q"].done == 1

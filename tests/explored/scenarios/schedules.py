@@ -75,7 +75,6 @@ async def several_run_a_schedule(world):
 
 @on_every_engine(
     "shared.Schedules.set",
-    "shared.Schedules.list",
     "shared.Schedules.next",
     "shared.Schedules.pause",
     "shared.Schedules.resume",
@@ -97,7 +96,7 @@ async def several_run_a_schedule_of_the_store(world):
                 await other.pause("more")
                 await other.resume("more")
                 await other.run_now("more")
-                await other.list()
+                await other.list().page()
                 await other.next("more")
                 await other.remove("more")
 

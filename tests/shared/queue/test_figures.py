@@ -92,7 +92,7 @@ async def test_an_engine_that_is_away_is_said(faulty, faulty_store, virtual_cloc
 
 async def test_the_workers_of_a_queue(store, open_store_on, virtual_clock):
     queue = WorkQueue(store, "mail")
-    assert await queue.workers() == []
+    assert (await queue.workers().page()).records == []
 
     async def handler(task: Task):
         await anyio.sleep(100)
@@ -109,7 +109,7 @@ async def test_the_workers_of_a_queue(store, open_store_on, virtual_clock):
             await anyio.sleep(10)
             group.start_soon(idle.run)
             await anyio.sleep(1)
-            by_name = {worker.process: worker for worker in await queue.workers()}
+            by_name = {worker.process: worker async for worker in queue.workers()}
             assert len(by_name) == 2
             other = by_name.pop(elsewhere.process)
             (worker,) = by_name.values()
@@ -120,7 +120,7 @@ async def test_the_workers_of_a_queue(store, open_store_on, virtual_clock):
                 (),
             )
             assert [(task.id, round(task.seconds)) for task in worker.tasks] == [(first, 41), (second, 11)]
-            assert await WorkQueue(store, "other").workers() == []
+            assert (await WorkQueue(store, "other").workers().page()).records == []
             group.cancel_scope.cancel()
 
 

@@ -60,7 +60,7 @@ async def test_a_schedule_is_listed_paused_resumed_run_and_removed(store, virtua
     async with anyio.create_task_group() as group:
         group.start_soon(schedules.run)
         await schedules.set("often", every=10, payload=[1], missed="all", jitter=2.5)
-        (record,) = await schedules.list()
+        (record,) = (await schedules.list().page()).records
         assert (record.name, record.every, record.payload, record.missed) == ("often", 10.0, [1], "all")
         assert (record.jitter, record.paused, record.kept_in_store) == (2.5, False, True)
         assert await record.next() == await schedules.next("often") == record.coming()[0]
@@ -70,7 +70,8 @@ async def test_a_schedule_is_listed_paused_resumed_run_and_removed(store, virtua
         assert before in (2, 3)
         await anyio.sleep(100)
         assert (await queue.statistics()).put == before
-        assert (await schedules.list())[0].paused and (await schedules.list())[0].late() == 0
+        (record,) = (await schedules.list().page()).records
+        assert record.paused and record.late() == 0
         await schedules.set("often", every=10, payload=[2])  # it stays paused
         task = await queue.get(await schedules.run_now("often"))
         assert (task.payload, task.meta["schedule"]) == ([2], "often")
@@ -81,7 +82,7 @@ async def test_a_schedule_is_listed_paused_resumed_run_and_removed(store, virtua
         assert await schedules.remove("often") and not await schedules.remove("often")
         await anyio.sleep(50)
         assert (await queue.statistics()).put == after
-        assert await schedules.list() == [] and await queue.cursors() == {}
+        assert (await schedules.list().page()).records == [] and await queue.cursors() == {}
         await schedules.drain()
 
 
@@ -92,7 +93,7 @@ async def test_what_code_keeps_is_listed_and_can_be_paused(store, virtual_clock)
         group.start_soon(coded.run)
         group.start_soon(schedules.run)
         await anyio.sleep(15)
-        (record,) = await schedules.list()
+        (record,) = (await schedules.list().page()).records
         assert (record.payload, dict(record.options), record.kept_in_store) == ("x", {"priority": 1}, False)
         with pytest.raises(ValueError, match="name must be of no schedule that code keeps"):
             await schedules.set("coded", every=1)
@@ -113,7 +114,7 @@ async def test_a_key_and_durations_are_kept_in_the_store(store, virtual_clock):
     queue, key = WorkQueue(store, "mail"), Key("news", "keep", ttl=timedelta(minutes=1))
     schedules = queue.schedules
     await schedules.set("news", every=10, key=key, delay=timedelta(seconds=5), jitter=1, expires=90)
-    (record,) = await schedules.list()
+    (record,) = (await schedules.list().page()).records
     assert dict(record.options) == {
         "key": Key("news", "keep", ttl=60.0),
         "delay": 5.0,
@@ -141,7 +142,7 @@ async def test_start_end_and_jitter(store, virtual_clock):
         coded = Schedule(queue, "coded", every=10, start=start, end=end)
         assert await coded.next() == start
         await anyio.sleep(120)
-        assert await schedules.list() == [], "it is over"
+        assert (await schedules.list().page()).records == [], "it is over"
         assert await coded.next() is None
         await schedules.drain()
     tasks = await waiting(queue)
@@ -154,7 +155,7 @@ async def test_a_missed_tick_says_how_late_it_is(store, virtual_clock):
     queue = WorkQueue(store, "mail")
     schedules = queue.schedules
     await schedules.set("hourly", every=3600)
-    first = (await schedules.list())[0].coming()[0].timestamp()
+    first = (await schedules.list().page()).records[0].coming()[0].timestamp()
     await anyio.sleep(first - await time_of(queue) + 90)
     async with anyio.create_task_group() as group:
         group.start_soon(schedules.run)

@@ -113,12 +113,37 @@ async def test_takers_learn_of_what_another_process_has_set(open_store_on, virtu
         assert await queue.get(third) is None
 
 
-async def test_a_queue_without_other_settings_leaves_nothing(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", max_size=1)
-    await queue.configure()
-    assert (await queue.settings()).set_by == {"max_size": store.process}
-    await queue.configure(max_size=10_000)
-    assert (await queue.settings()).set_by == {}
+@pytest.fixture
+def record_ttl(monkeypatch):
+    """The seconds for which settings last, in virtual time: SQLite looks at its file several times a second."""
+    seconds = 600.0
+    for module in ("tenure.engines.rules._queues", "tenure.shared.queue._settings"):
+        monkeypatch.setattr(f"{module}.RECORD_TTL", seconds)
+    return seconds
+
+
+async def test_a_process_sends_its_fields_again_before_they_are_forgotten(
+    open_store_on, virtual_clock, record_ttl
+):
+    async with open_store_on(ttl=record_ttl / 2) as store:
+        queue = WorkQueue(store, "jobs", max_size=1, keep=Keep(results=1))
+        task_id = await queue.put(1)
+        for pause in (0.3, 0.6, 1.1, 2.5):
+            await queue.cancel(task_id)
+            await anyio.sleep(pause * record_ttl)
+            task_id = await queue.try_put(1)
+            with pytest.raises(QueueFull):
+                await queue.try_put(2)
+
+
+async def test_a_limit_that_was_lifted_stays_lifted(open_store_on, virtual_clock, record_ttl):
+    async with open_store_on(ttl=record_ttl / 2) as store, open_store_on() as other:
+        queue = WorkQueue(store, "jobs", max_size=1, keep=Keep(results=1))
+        await queue.cancel(await queue.put(1))
+        await WorkQueue(other, "jobs").configure(max_size=10_000)
+        for _ in range(3):
+            await anyio.sleep(0.6 * record_ttl)
+            await queue.try_put(2)
 
 
 def test_parts_show_the_fields_that_they_name():

@@ -22,6 +22,7 @@ from tenure.shared import (
     QueueFigures,
     QueueSettings,
     QueueStatistics,
+    QueueWorker,
     TaskRecord,
     WorkQueue,
 )
@@ -222,7 +223,11 @@ def _remark_of_group(g: GroupStatistics) -> str:
 
 def _workers(words: Sequence[str]) -> int:
     args = of_one("queue workers", "The live processes that work on a queue.").parse_args(words)
-    found = with_store(args, lambda store: WorkQueue(store, args.name).workers())
+
+    async def read(store: Store) -> list[QueueWorker]:
+        return [worker async for worker in WorkQueue[Any](store, args.name).workers()]
+
+    found = with_store(args, read)
     if args.json:
         return answer({"name": args.name, "workers": [asdict(worker) for worker in found]})
     rows = [

@@ -176,6 +176,7 @@ class Queues:
         if queue is None:
             queue = self._queues[name] = Queue(name, self._state)
             self._due.add(name, self._state.now)
+        queue.keep_record(self._state)
         return queue
 
     def find(self, name: str) -> Queue | None:
@@ -200,11 +201,13 @@ class Queues:
         self._due.check(self._state.now, A_FEW)
 
     def in_use(self) -> list[str]:
-        """The queues that are not forgotten: a task was put into them, or something keeps them."""
+        """The queues that are not forgotten: with a task that was put, or a record, or what keeps them."""
         now = self._state.now
         queues = self._queues.items()
         return [
-            name for name, queue in queues if (queue.put or queue.is_used) and not queue.is_forgotten(now)
+            name
+            for name, queue in queues
+            if (queue.put or queue.revision or queue.is_used) and not queue.is_forgotten(now)
         ]
 
     def __iter__(self) -> Iterator[Queue]:

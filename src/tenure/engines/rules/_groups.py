@@ -206,6 +206,12 @@ class Groups(GroupSettings):
                     self.refresh(self._rows.change(name))
             self.takeable = self._rows.refresh(self)
 
+    def unset(self) -> None:
+        """Have the defaults, in a queue in which nothing has an effect."""
+        self.per_group, self.max_size, self.hold, self.weights = 0, 0, True, {}
+        self.every, self.burst, self.group_every, self.group_burst = 0.0, 1.0, 0.0, 1.0
+        self._open()
+
     # paces
 
     @property

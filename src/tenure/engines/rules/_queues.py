@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenure.engine import DEFAULTS, QueueCounts, Settings
+from tenure.engine import DEFAULTS, RECORD_TTL, QueueCounts, Settings
 
 from ._groups import Groups
-from ._state import Moment
+from ._state import Moment, State
 
 WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
 """The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
@@ -64,7 +64,12 @@ class Queue:
     def is_kept(self) -> bool:
         """True if the queue lasts; time, idle takers and the cursors of producers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
-        return bool(keeps or self.groups.named or self.settings is not DEFAULTS)
+        return bool(keeps or self.groups.named)
+
+    def keep_record(self, state: State) -> None:
+        """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
+        if self.revision and self.keep_until < state.after(RECORD_TTL):
+            self.keep_until = state.after(2 * RECORD_TTL)
 
     def counts(self, **measured: Any) -> QueueCounts:
         """The counts of the queue; those that are `measured` are read by each engine in its own way."""
@@ -92,10 +97,11 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self) -> None:
-        """Reset the counts and the record, as an unused queue has them: nothing in it differs from the defaults."""
-        self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = (
-            self.revision
-        ) = 0
+        """Reset the counts and the settings, as an unused queue has them."""
+        self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
+        if self.revision:
+            self.revision, self.settings = 0, DEFAULTS
+            self.groups.unset()
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
         """A new task of a group enters an order; return its place."""

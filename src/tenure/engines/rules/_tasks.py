@@ -234,9 +234,9 @@ class Tasks:
         return Reply.OK
 
     def configure(self, op: Configure) -> Configured:
-        if not op.changes and self._queues.find(op.key) is None:
+        state, queue = self._state, self._queues.get(op.key) if op.changes else self._queues.find(op.key)
+        if queue is None:
             return Configured((), 0)
-        state, queue = self._state, self._queues.get(op.key)
         record = self._rows.settings(queue)
         changes: dict[str, tuple[str, Any, str]] = {}
         for name, text in op.changes:
@@ -247,6 +247,7 @@ class Tasks:
             record = record | changes
             self._rows.set_settings(queue, changes)
             queue.revision = state.token()
+            queue.keep_record(state)
             self._have(queue, {name: text for name, (text, *_) in record.items()})
         fields = [
             Setting(n, text, state.seconds_since(at), by) for n, (text, at, by) in sorted(record.items())

@@ -43,9 +43,9 @@ class Admin:
     _families: Families
 
     def move(self, op: Move) -> MovedCount | Reply:
-        queue = self._queues.find(op.key)
-        if queue is None:
+        if self._queues.find(op.key) is None:
             return MovedCount(0)
+        queue = self._queues.get(op.key)
         takeable = queue.takeable
         move = {
             "cancelled": self._cancel,

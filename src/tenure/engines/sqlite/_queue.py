@@ -105,4 +105,5 @@ class Queues:
             self._state.run(QUEUES.new, name=name)
             queue = self.find(name)
             assert queue is not None
+        queue.keep_record(self._state)
         return queue

@@ -8,7 +8,7 @@ from math import inf
 
 from anyio import current_effective_deadline
 
-from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
+from tenure.arguments import LONGEST, AsyncBlock, Seconds, check_flag, check_seconds, hinted
 from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
@@ -100,7 +100,7 @@ class RateLimiter(AsyncBlock):
         place = Place(self._engine_limits, self._limits.amounts(cost), -inf)
         return (await self._spenders.of(self._key).spend(place)).booked
 
-    async def hold_off(self, seconds: float) -> None:
+    async def hold_off(self, seconds: Seconds) -> None:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
         Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0

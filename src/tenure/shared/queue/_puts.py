@@ -113,7 +113,7 @@ class Producers:
         if not self._sent:
             return None
         record = self.record
-        if record.sent_in is not session or record.pending:
+        if record.sent_in is not session or record.pending or session.deadline > record.send_again_at:
             record.send(session)
         return Put(
             session.id, n, self._key, tuple([r.sent_now() if r.dated else r.request for r in self._sent])

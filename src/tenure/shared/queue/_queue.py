@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
@@ -46,7 +47,7 @@ from tenure.engine import (
     TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.shared._listing import Listing, Page, listing
+from tenure.shared._listing import Listing, Page, listing, listing_of
 from tenure.store import Codec, Store, check_codec, decoded, read_counts, read_pages
 from tenure.waiting import checkpoint
 
@@ -530,13 +531,13 @@ class WorkQueue(Target[P], Generic[P]):
         """The queue at this moment."""
         return statistics_of(await self._counts())
 
-    async def workers(self) -> list[QueueWorker]:
+    def workers(self) -> Listing[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
 
-        A process that has died is listed until its session ends. The cost grows with the number of processes that use
-        the engine and with what they hold. Raises `StoreClosed`, `EngineError`.
+        A process that has died is listed until its session ends. The cost of a page grows with the number of processes
+        that use the engine and with what they hold.
         """
-        return await read_workers(self.store, self.key)
+        return listing_of(partial(read_workers, self.store, self.key), attrgetter("process"))
 
     def groups(self) -> Listing[GroupStatistics]:
         """The groups that have an unfinished task: those with the most first, then by name.

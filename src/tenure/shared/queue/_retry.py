@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import cast
 
-from tenure.arguments import Seconds, check_count, check_flag, check_number, check_seconds
+from tenure.arguments import Seconds, check_count, check_flag, check_number, check_seconds, seconds_of
 from tenure.handlers import NotBegun, describe
 from tenure.upkeep import leaves
 
@@ -29,9 +29,9 @@ class Retry:
     """
 
     attempts: int = 3
-    backoff: float = 1.0
+    backoff: Seconds = 1.0
     factor: float = 2.0
-    max_backoff: float = 60.0
+    max_backoff: Seconds = 60.0
     jitter: float = 0.5
     on: tuple[type[BaseException], ...] = (BaseException,)
     never: tuple[type[BaseException], ...] = ()
@@ -56,10 +56,11 @@ class Retry:
 
     def delay(self, failures: int) -> float:
         """The seconds to rest after that many failures (1: the first)."""
+        most = seconds_of(self.max_backoff)
         try:
-            full = min(self.max_backoff, self.backoff * self.factor ** (failures - 1))
+            full = min(most, seconds_of(self.backoff) * self.factor ** (failures - 1))
         except OverflowError:
-            full = self.max_backoff
+            full = most
         return full * (1 - self.jitter * random.random())
 
     def refusal(self, error: BaseException) -> str | None:

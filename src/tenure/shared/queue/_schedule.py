@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, Unpack, cast, ov
 
 import anyio
 
-from tenure.arguments import LONGEST, LONGEST_NAME, check_seconds, check_text, shows_options
+from tenure.arguments import LONGEST, LONGEST_NAME, Seconds, check_seconds, check_text, shows_options
 from tenure.engine import Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
 from tenure.store import Codec, Session, decoded, read_counts
@@ -62,7 +62,7 @@ class ScheduleOptions(PutOptions, total=False):
     """There are no ticks before."""
     end: datetime | None
     """There are no ticks after."""
-    jitter: float
+    jitter: Seconds
     """Seconds by which the task of each tick is delayed at most, at random. 0 by default."""
 
 
@@ -165,7 +165,7 @@ class Schedule(Generic[P]):
         queue: ScheduledQueue[P],
         name: str,
         *,
-        every: float,
+        every: Seconds,
         payload: P | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None: ...
@@ -185,7 +185,7 @@ class Schedule(Generic[P]):
         queue: ScheduledQueue[P],
         name: str,
         *,
-        every: float | None = None,
+        every: Seconds | None = None,
         cron: str | None = None,
         payload: P | None = None,
         **options: Unpack[ScheduleOptions],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Generic, Unpack, overload
 
 import anyio
@@ -14,6 +16,7 @@ from tenure.arguments import LONGEST_NAME, check_text, shows_options
 from tenure.engine import QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
+from tenure.shared._listing import Listing, listing_of
 from tenure.store import decoded, outcome_of, read_counts
 
 from ._payload import P
@@ -108,9 +111,13 @@ class Schedules(Generic[P]):
         await self._change(made.name, change)
         self._alarm.ring()
 
-    async def list(self) -> list[Schedule[P]]:
-        """All schedules of the queue as they are on record, by name. Raises `StoreClosed`, `EngineError`."""
-        return self._in(await read_counts(self.queue.store, self.queue.key))
+    def list(self) -> Listing[Schedule[P]]:
+        """The schedules of the queue as they are on record, by name."""
+
+        async def read() -> builtins.list[Schedule[P]]:
+            return self._in(await read_counts(self.queue.store, self.queue.key))
+
+        return listing_of(read, attrgetter("name"))
 
     async def pause(self, name: str) -> bool:
         """Put nothing at the ticks of a schedule until `resume`. Returns False if there is no such schedule.
@@ -195,12 +202,12 @@ class Schedules(Generic[P]):
             soonest = 0.0
         return soonest
 
-    def _in(self, counts: QueueCounts) -> list[Schedule[P]]:
+    def _in(self, counts: QueueCounts) -> builtins.list[Schedule[P]]:
         return schedules_in(counts, self.queue.store.codec, self.queue.codec, self.queue)
 
     async def _found(self, name: str) -> Schedule[P]:
         name = _checked(name)
-        for schedule in await self.list():
+        async for schedule in self.list():
             if schedule.name == name:
                 return schedule
         raise LookupError(f"queue {self.queue.name!r} has no schedule {name!r}")

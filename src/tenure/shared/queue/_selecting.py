@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from tenure.arguments import LONGEST_NAME, check_count, check_flag, check_seconds, check_text
+from tenure.arguments import (
+    LONGEST_NAME,
+    Seconds,
+    check_count,
+    check_flag,
+    check_seconds,
+    check_text,
+    seconds_of,
+)
 from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Scan
 from tenure.shared._listing import read_matching
 from tenure.store import Store
@@ -24,7 +32,7 @@ Parts = Mapping[str, Matches | None]
 class Selection:
     """The properties by which tasks are selected: a task has all that are given. Raises `TypeError`, `ValueError`."""
 
-    older_than: float | None = None
+    older_than: Seconds | None = None
     """The age in seconds that a task exceeds: since it became ready, was taken, or ended. None: any."""
     group: str | None = None
     """The group of the tasks; "": the tasks without a group. None: any."""
@@ -37,6 +45,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         _tests_of(self)
+        object.__setattr__(self, "older_than", seconds_of(self.older_than))
 
 
 def check_where(where: object) -> Matches | None:

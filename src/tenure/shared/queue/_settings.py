@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, Literal, TypedDict, get_args
 
-from tenure.arguments import check_count, check_flag, check_number, check_timeout
+from tenure.arguments import Seconds, check_count, check_flag, check_number, check_timeout
 from tenure.engine import (
     DEFAULT_TEXTS,
     DEFAULTS,
+    RECORD_TTL,
     Configure,
     Configured,
     Rate,
@@ -37,6 +39,11 @@ class _Named:
 
     __slots__ = ()
 
+    def __post_init__(self) -> None:
+        for name, value in named_in(self).items():
+            if isinstance(value, timedelta):
+                object.__setattr__(self, name, value.total_seconds())
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in named_in(self).items())})"
 
@@ -54,11 +61,11 @@ class Keep(_Named):
     | `keys` | None | seconds from its put for which a task has its key at least, ended or not |
     """
 
-    results: float | None = UNCHANGED
-    dead: float | None = UNCHANGED
+    results: Seconds | None = UNCHANGED
+    dead: Seconds | None = UNCHANGED
     payloads: bool = UNCHANGED
     tracebacks: bool = UNCHANGED
-    keys: float | None = UNCHANGED
+    keys: Seconds | None = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,7 +92,7 @@ class QueueOptions(TypedDict, total=False):
     """The settings of a queue that a program names."""
 
     max_size: int
-    aging: float | None
+    aging: Seconds | None
     max_deliveries: int
     rate: Limit | None
     keep: Keep | None
@@ -291,7 +298,7 @@ class QueueRecord:
     | event | fields that are sent |
     |---|---|
     | a description names fields | these, before its first operation |
-    | a session begins | the named fields that are not in the record, before its first operation |
+    | a session begins, or half of `RECORD_TTL` passes | the named fields that the record lacks, before the next one |
     | an answer has another revision | nothing but the question for the record |
     """
 
@@ -301,6 +308,8 @@ class QueueRecord:
         self.on_change: Callable[[], object] = lambda: None
         self.sent_in: Session | None = None
         """The session whose operations come behind the settings; `send` has been called in it."""
+        self.send_again_at = inf
+        """The deadline of a session from which the record may have been forgotten soon."""
         self._store = store
         self._key = key
         self._named: dict[str, str] = {}
@@ -322,10 +331,12 @@ class QueueRecord:
     def send(self, session: Session) -> None:
         """Send the named fields, once in each session: operations that are submitted next take effect after it.
 
-        What the engine refuses is logged, and sent again with the next operation.
+        They are sent again before the engine may forget the record. What the engine refuses is logged, and sent again
+        with the next operation.
         """
-        if self.sent_in is not session:
+        if self.sent_in is not session or session.deadline > self.send_again_at:
             self.sent_in = session
+            self.send_again_at = session.deadline + RECORD_TTL / 2
             if self.pending.keys() != self._named.keys() or not self._named:
                 self._send(self._named, missing=True)
         self.announce()

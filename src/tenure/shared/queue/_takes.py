@@ -235,7 +235,7 @@ class Takers(Held):
         self._probes = {probe: True for probe in self._probes if probe.waiting}
         want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
         record = self.record
-        if record.sent_in is not session or record.pending:
+        if record.sent_in is not session or record.pending or session.deadline > record.send_again_at:
             record.send(session)
         return Exchange(
             session.id,

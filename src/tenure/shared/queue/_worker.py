@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, cast, overload
 
-from tenure.arguments import check_count, check_seconds, check_timeout
+from tenure.arguments import Seconds, check_count, check_seconds, check_timeout
 from tenure.engine import CAP, Settle, Verdict
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
@@ -69,7 +69,7 @@ class AnyWorker:
         adapt: Callable[[Callable[..., Any] | None], Callable[..., Any]],
         *,
         concurrency: int,
-        timeout: float | None,
+        timeout: Seconds | None,
         retry: Retry | None,
         prefetch: int,
         executor: Executor | None,
@@ -240,7 +240,7 @@ class Worker(AnyWorker):
         handler: Callable[[P], Any] | Callable[[Task[P]], Any],
         *,
         concurrency: int = 10,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
@@ -254,7 +254,7 @@ class Worker(AnyWorker):
         *,
         around: Sequence[Around],
         concurrency: int = 10,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
@@ -266,7 +266,7 @@ class Worker(AnyWorker):
         queue: Job[..., Any],
         *,
         concurrency: int = 10,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
@@ -279,7 +279,7 @@ class Worker(AnyWorker):
         handler: Callable[..., Any] | None = None,
         *,
         concurrency: int = 10,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,
@@ -330,9 +330,9 @@ class BatchWorker(AnyWorker):
         | Callable[[list[Task[P]]], Awaitable[None] | None],
         *,
         size: int,
-        linger: float = 0.0,
+        linger: Seconds = 0.0,
         concurrency: int = 10,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
         executor: Executor | None = None,

@@ -428,6 +428,21 @@ BEGIN
         (value ->> 0)::double precision * 1000000, (value ->> 1)::double precision] END;
 END $$;
 
+-- The queue has the settings of the record of a queue, or the defaults if that is NULL; but for rates and weights.
+CREATE FUNCTION tenure.with_record(_q tenure.queue, _queue bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    _q.max_size := tenure.setting_of(_queue, 'max_size')::bigint;
+    _q.aging := tenure.setting_duration(_queue, 'aging');
+    _q.max_deliveries := tenure.setting_of(_queue, 'max_deliveries')::bigint;
+    _q.dead_ttl := tenure.setting_duration(_queue, 'dead');
+    _q.keep_payloads := tenure.setting_of(_queue, 'payloads')::boolean;
+    _q.has_groups := true;
+    _q.per_group := tenure.setting_of(_queue, 'group_limit')::bigint;
+    _q.group_size := tenure.setting_of(_queue, 'group_size')::bigint;
+    _q.keep_order := tenure.setting_of(_queue, 'hold')::boolean;
+    RETURN _q;
+END $$;
+
 -- The queue has the settings of its record, and these costs of a turn, or as before if that is NULL.
 CREATE FUNCTION tenure.have_settings(_q tenure.queue, _groups bytea[], _costs double precision[])
 RETURNS tenure.queue LANGUAGE plpgsql AS $$
@@ -437,15 +452,7 @@ DECLARE
     due bigint := tenure.next_due(_q);
     former tenure.queue := _q;
 BEGIN
-    _q.max_size := tenure.setting_of(_q.name, 'max_size')::bigint;
-    _q.aging := tenure.setting_duration(_q.name, 'aging');
-    _q.max_deliveries := tenure.setting_of(_q.name, 'max_deliveries')::bigint;
-    _q.dead_ttl := tenure.setting_duration(_q.name, 'dead');
-    _q.keep_payloads := tenure.setting_of(_q.name, 'payloads')::boolean;
-    _q.has_groups := true;
-    _q.per_group := tenure.setting_of(_q.name, 'group_limit')::bigint;
-    _q.group_size := tenure.setting_of(_q.name, 'group_size')::bigint;
-    _q.keep_order := tenure.setting_of(_q.name, 'hold')::boolean;
+    _q := tenure.with_record(_q, _q.name);
     IF _groups IS NOT NULL THEN
         _q.weights := cardinality(_groups);
         DELETE FROM tenure.turn t WHERE t.queue = _q.name;
@@ -501,19 +508,19 @@ BEGIN
         SELECT n.name FROM unnest(_names, _values) n (name, value)
         LEFT JOIN tenure.setting s ON s.queue = _queue AND s.name = n.name
         WHERE n.value <> coalesce(s.value, tenure.default_of(n.name)) AND NOT (s.name IS NOT NULL AND _missing));
-    IF cardinality(changed) > 0 THEN
+    IF cardinality(changed) > 0 OR cardinality(_names) > 0 AND queue.revision > 0 THEN
         queue := tenure.use_queue(now, _queue);
+    END IF;
+    IF cardinality(changed) > 0 THEN
         INSERT INTO tenure.setting AS s (queue, name, value, since, set_by)
         SELECT _queue, n.name, n.value, now, _by FROM unnest(_names, _values) n (name, value) WHERE n.name = ANY (changed)
         ON CONFLICT ON CONSTRAINT setting_pkey
         DO UPDATE SET value = excluded.value, since = excluded.since, set_by = excluded.set_by;
         queue.revision := tenure.new_tokens(now, 1);
-        queue.is_set := EXISTS (
-            SELECT FROM tenure.setting s WHERE s.queue = _queue AND s.value <> tenure.default_of(s.name));
         queue := tenure.have_settings(queue, CASE WHEN 'weights' = ANY (changed) THEN _groups END, _costs);
-        UPDATE tenure.queue q SET max_size = queue.max_size, aging = queue.aging, max_deliveries = queue.max_deliveries,
-            keep_payloads = queue.keep_payloads, dead_ttl = queue.dead_ttl, is_set = queue.is_set
-        WHERE q.name = _queue AND q.page = queue.page;
+        queue := tenure.keep_record(now, queue);
+    END IF;
+    IF cardinality(_names) > 0 AND queue.revision > 0 THEN
         PERFORM tenure.save_queue(now, queue);
     END IF;
     RETURN NEXT ROW('configured', ARRAY[coalesce(queue.revision, 0)], NULL)::tenure.answer;

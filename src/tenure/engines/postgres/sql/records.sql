@@ -300,7 +300,7 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
     END IF;
-    queue := tenure.read_queue(now, _queue);
+    queue := tenure.keep_record(now, tenure.read_queue(now, _queue));
     IF queue.name IS NULL THEN
         RETURN ROW('changed', ARRAY[0], NULL)::tenure.answer;
     END IF;

@@ -276,7 +276,7 @@ BEGIN
             WHERE l.key >= _prefix AND l.key < upto AND l.key > _after ORDER BY l.key LIMIT _limit + 1;
     ELSIF _kind = 'queues' THEN
         RETURN QUERY
-            SELECT CASE WHEN r.put > 0 OR NOT tenure.is_idle(r) THEN 'row' ELSE 'skip' END, NULL::bigint[],
+            SELECT CASE WHEN r.put > 0 OR r.revision > 0 OR NOT tenure.is_idle(r) THEN 'row' ELSE 'skip' END, NULL::bigint[],
                 ARRAY[q.name, q.name]
             FROM tenure.queue q CROSS JOIN LATERAL tenure.read_queue(_now, q.name) r
             WHERE q.name >= _prefix AND q.name < upto AND q.name > _after ORDER BY q.name LIMIT _limit + 1;

@@ -276,7 +276,6 @@ CREATE TABLE tenure.queue (
     max_deliveries bigint NOT NULL DEFAULT 20,
     keep_payloads boolean NOT NULL DEFAULT false,
     dead_ttl bigint DEFAULT 15552000000000,
-    is_set boolean NOT NULL DEFAULT false,
     revision bigint NOT NULL DEFAULT 0,
     live bigint NOT NULL DEFAULT 0,
     waiting bigint NOT NULL DEFAULT 0,
@@ -330,8 +329,8 @@ CREATE TABLE tenure.queue (
 ) WITH (fillfactor = 30);
 CREATE INDEX queue_check ON tenure.queue (check_at) WHERE check_at IS NOT NULL;
 
--- A field of the record of a queue's settings, as JSON; the row of the queue has what the functions need of them, `is_set`
--- if one differs from the defaults, and the `revision`, 0 without a record: then these rows are those of a former one.
+-- A field of the record of a queue's settings, as JSON; the row of the queue has what the functions need of them,
+-- and the `revision`, 0 without a record: then these rows are those of a former one.
 CREATE TABLE tenure.setting (
     queue bytea NOT NULL,
     name text NOT NULL,

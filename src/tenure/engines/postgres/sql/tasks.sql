@@ -7,7 +7,6 @@
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
-        AND NOT _q.is_set
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -24,7 +23,16 @@ BEGIN
         queue.expired := 0;
         queue.discarded := 0;
         queue.purged := 0;
-        queue.revision := 0;
+        IF queue.revision > 0 THEN
+            queue.revision := 0;
+            queue.rate := NULL;
+            queue.group_rate := NULL;
+            queue.starts_at := NULL;
+            queue.paced_at := NULL;
+            queue.open := NULL;
+            queue.weights := 0;
+            queue := tenure.with_record(queue, NULL);
+        END IF;
     END IF;
     IF queue.name IS NOT NULL THEN
         queue.at := _now;
@@ -41,7 +49,16 @@ BEGIN
         INSERT INTO tenure.queue (name) VALUES (_name) RETURNING * INTO queue;
         queue.at := _now;
     END IF;
-    RETURN queue;
+    RETURN tenure.keep_record(_now, queue);
+END $$;
+
+-- The queue is used: its record, if it has one, lasts for a day at least.
+CREATE FUNCTION tenure.keep_record(_now bigint, _q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.revision > 0 AND _q.keep_until < _now + 86400000000 THEN
+        _q.keep_until := _now + 2 * 86400000000;
+    END IF;
+    RETURN _q;
 END $$;
 
 CREATE FUNCTION tenure.save_queue(_now bigint, _q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -61,6 +78,7 @@ BEGIN
                 DELETE FROM tenure.pace p WHERE p.queue = _q.name;
             END IF;
             DELETE FROM tenure.setting s WHERE s.queue = _q.name;
+            DELETE FROM tenure.turn t WHERE t.queue = _q.name;
             DELETE FROM tenure.queue WHERE name = _q.name AND page = _q.page;
             RETURN true;
         END IF;
@@ -73,6 +91,8 @@ BEGIN
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
         lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
+        max_size = _q.max_size, aging = _q.aging, max_deliveries = _q.max_deliveries,
+        keep_payloads = _q.keep_payloads, dead_ttl = _q.dead_ttl,
         keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
         first_due = _q.first_due, first_taker = _q.first_taker, first_producer = _q.first_producer,
         first_awaited = _q.first_awaited, first_followed = _q.first_followed, first_kept = _q.first_kept,

@@ -17,10 +17,10 @@ local LAZY = {
 
 local paced = {} -- queue -> its pace, of those that have one
 
--- What the scripts read of the record: 1 if it differs from the defaults, then the size, aging in microseconds (-: none), limit
+-- What the scripts read of the record: the size, aging in microseconds (-: none), limit
 -- of deliveries, ttl of dead letters (-: for good), 1 if records keep payloads, the revision; and of the groups the limit, the
 -- size, 1 if they keep their order, and how many the hash `weights` has. Without a record it is empty.
-local SETTINGS = '^%d (%d+) (%S+) (%d+) (%S+) (%d) (%d+) (%d+) (%d+) (%d) (%d+)$'
+local SETTINGS = '^(%d+) (%S+) (%d+) (%S+) (%d) (%d+) (%d+) (%d+) (%d) (%d+)$'
 
 -- -> as text
 local function read_settings(queue)
@@ -36,7 +36,7 @@ end
 
 local function is_over(queue)
     return queue.tasks == 0 and queue.dead == 0 and queue.kept == 0 and queue.paused == 0 and queue.producers == 0
-        and queue.reserved == 0 and queue.grouped == 0 and sub(queue.settings, 1, 1) ~= '1'
+        and queue.reserved == 0 and queue.grouped == 0
         and call('EXISTS', queue.key .. ':cursors') == 0
 end
 
@@ -70,7 +70,10 @@ local function read_queue(name)
         for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do
             queue[field], queue.changed[field] = 0, 0
         end
-        queue.settings, queue.changed.settings = '', ''
+        queue.settings, queue.changed.settings, paced[queue] = '', '', nil
+        if queue.pace then
+            queue.pace, queue.changed.pace = '', ''
+        end
     end
     return queue
 end

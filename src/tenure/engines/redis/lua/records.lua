@@ -253,11 +253,8 @@ end
 
 -- The queue has other settings, with so many weights, or as many as before if that is nil.
 local function have_settings(queue, record, weighted)
-    local G, is_set = groups(), 0
+    local G = groups()
     local known, was_open, before = G.known_of(queue), paced[queue] and paced[queue].open, queue.takers > 0 and R.first_due(queue)
-    for name, one in pairs(record) do
-        is_set = one.value ~= DEFAULTS[name] and 1 or is_set
-    end
     local function value(name)
         return record[name] and record[name].value or DEFAULTS[name]
     end
@@ -275,7 +272,7 @@ local function have_settings(queue, record, weighted)
     local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
     changed = set_rates(queue, changed, is_other, rate('rate'), rate('group_rate'))
     known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted > 0 and weighted
-    set(queue, 'settings', format('%d %s %s %s %s %d %.0f %d %d %d %d', is_set, value('max_size'), duration('aging'),
+    set(queue, 'settings', format('%s %s %s %s %d %.0f %d %d %d %d', value('max_size'), duration('aging'),
         value('max_deliveries'), duration('dead'), value('payloads') == 'true' and 1 or 0, new_token(), per_group, size,
         hold and 1 or 0, weighted))
     for _, group in ipairs(changed) do
@@ -292,7 +289,7 @@ function operations.configure(name)
     local queue, is_other, first, weighted = read_queue(name), false, 8 + 2 * ARGV[7], nil
     local record, RECORD, WEIGHTS = read_record(queue), queue.key .. ':settings', queue.key .. ':weights'
     if #ARGV >= first and queue.settings == '' then
-        call('DEL', RECORD)
+        call('DEL', RECORD, WEIGHTS)
     end
     for i = first, #ARGV, 2 do
         local field, value, known = ARGV[i], ARGV[i + 1], record[ARGV[i]]
@@ -310,6 +307,9 @@ function operations.configure(name)
     end
     if is_other then
         have_settings(queue, record, weighted)
+        queue.expires = -1 -- what is new expires too
+    end
+    if #ARGV >= first and queue.settings ~= '' then
         save_queue(queue)
     end
     local fields, last = {}, 0

@@ -2,6 +2,8 @@
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
 -- Reads: groups, is_over, made_paces, now, paced, paces, set
 
+local RECORD_TTL = 86400e6
+
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)
     local part = P .. 'queues:' .. sub(redis.sha1hex(queue.name), 1, 2)
@@ -29,18 +31,19 @@ end
 local function relist(queue, over, listed)
     local QUEUE = queue.key .. ':queue'
     local expires = over and queue.takers == 0 and math.max(queue.keep, 1) or 0
-    local has_settings = queue.settings ~= ''
+    local function of_record(command, ...)
+        if queue.settings ~= '' then
+            call(command, queue.key .. ':settings', ...)
+            call(command, queue.key .. ':weights', ...)
+        end
+    end
     if expires ~= queue.expires and expires == 0 then
         call('PERSIST', QUEUE)
-        if has_settings then
-            call('PERSIST', queue.key .. ':settings')
-        end
+        of_record('PERSIST')
     elseif expires ~= queue.expires and ARGV[1] == '' then
         call('HSET', QUEUE, 'expires', expires)
         call('PEXPIREAT', QUEUE, math.ceil(expires / 1000))
-        if has_settings then
-            call('PEXPIREAT', queue.key .. ':settings', math.ceil(expires / 1000))
-        end
+        of_record('PEXPIREAT', math.ceil(expires / 1000))
     end
     set(queue, 'expires', expires)
     if listed ~= queue.listed then
@@ -57,8 +60,11 @@ local function save_queue(queue)
     if paced[queue] and made_paces then -- else it is as it was
         paces().save_pace(queue)
     end
+    if queue.settings ~= '' and queue.keep < now + RECORD_TTL then
+        set(queue, 'keep', now + 2 * RECORD_TTL)
+    end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
-    local listed = not over and -1 or queue.put > 0 and queue.keep or 0
+    local listed = not over and -1 or (queue.put > 0 or queue.settings ~= '') and queue.keep or 0
     if over or listed ~= queue.listed then
         relist(queue, over, listed)
     end
@@ -69,7 +75,8 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE, queue.key .. ':settings', queue.key .. ':paces', queue.key .. ':awaited', queue.key .. ':held')
+        call('DEL', QUEUE, queue.key .. ':settings', queue.key .. ':weights', queue.key .. ':paces', queue.key .. ':awaited',
+            queue.key .. ':held')
     end
     queue.changed = {}
 end
