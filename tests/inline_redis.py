@@ -8,8 +8,8 @@ import pytest
 from redis_pushes import RedisSocket
 
 from tenure.engine import Engine, Reply
-from tenure.engines.redis import CODECS
 from tenure.engines.redis._codec import answered, hint
+from tenure.engines.redis._operations import CODECS
 from tenure.engines.redis._scripts import all_scripts, script
 from tenure.testing._batch_link import BatchLink
 

@@ -14,10 +14,11 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from tenure.engine import Reply
-from tenure.engines.postgres import CODECS, PostgresEngine
+from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._codec import answered
 from tenure.engines.postgres._handshake import SETTINGS
 from tenure.engines.postgres._hints import channel, hint
+from tenure.engines.postgres._operations import CODECS
 from tenure.engines.postgres._pipeline import FAILED, message_of, rows
 from tenure.engines.postgres._schema import creation, existence
 

@@ -122,6 +122,49 @@ def private_imports(package):
     ]
 
 
+def unasked(package):
+    """Every name that a package imports, does not use or export, and that no other module imports from there."""
+    asked = {
+        target
+        for importer, (file, is_package) in modules(package).items()
+        for node in import_nodes(file.read_text("utf-8"))
+        for target in targets(node, importer, is_package)
+    }
+    return [
+        f"{module} imports {name}: nothing else imports it from there"
+        for module, (file, is_package) in modules(package).items()
+        if is_package
+        for name in doors_in(file.read_text("utf-8"))
+        if f"{module}.{name}" not in asked
+    ]
+
+
+def doors_in(source):
+    """The names that a source imports, and neither uses nor has in its `__all__`."""
+    nodes = list(ast.walk(ast.parse(source)))
+    casts = [
+        node.args[0] for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "cast"
+    ]
+    exported = [
+        node.value for node in nodes if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node)
+    ]
+    texts = [
+        text.value
+        for part in (*casts, *exported)
+        for text in ast.walk(part)
+        if isinstance(text, ast.Constant)
+    ]
+    used = {word for text in texts for word in re.findall(r"\w+", text)}
+    used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    imported = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__"
+        for alias in node.names
+    }
+    return sorted(imported - used)
+
+
 def folder_of(module):
     """The folder of a module inside of its room, or the room itself."""
     if room_of(module) == FRONT_DOOR:
@@ -168,6 +211,10 @@ def test_no_arrow_goes_against_the_table():
 
 def test_no_room_imports_a_private_module_of_another():
     assert private_imports(SOURCES) == []
+
+
+def test_what_a_room_imports_for_others_is_imported_by_others():
+    assert unasked(SOURCES) == []
 
 
 def test_no_folder_of_a_room_imports_another():
@@ -283,6 +330,12 @@ def test_a_right_arrow_is_let_pass(house, sources):
 def test_a_private_module_of_another_room_is_seen(house):
     assert private_imports(house({"testing/_x": "import tenure.shared._lock", "shared/_lock": ""})) == []
     assert len(private_imports(house({"cli/_main": "from tenure.shared._lock import x"}))) == 1
+
+
+def test_a_name_for_other_rooms_that_none_imports_is_seen(house):
+    sources = {"shared/__init__": "from ._lock import Lock, seen, used\n__all__ = ('Lock',)\nused()"}
+    assert len(unasked(house(sources))) == 1
+    assert unasked(house({**sources, "cli/_main": "def f():\n    from ..shared import seen"})) == []
 
 
 def test_a_wrong_arrow_between_folders_is_seen(house):

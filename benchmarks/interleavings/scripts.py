@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from redis_pushes import RedisSocket
 
 from tenure import engine as e
-from tenure.engines.redis import CODECS
 from tenure.engines.redis._codec import answered, hint
+from tenure.engines.redis._operations import CODECS
 from tenure.engines.redis._scripts import all_scripts, script
 
 PREFIX = "tenure:{0}:"

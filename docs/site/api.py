@@ -6,14 +6,12 @@ Nothing is imported, so no extra is needed.
 from __future__ import annotations
 
 import ast
-import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 FOLDER = "reference/api"
 ROOT = Path(__file__).parents[2]
-INTERNAL = runpy.run_path(str(ROOT / "tests" / "internal.py"))
 
 PAGES = {
     "tenure": ("tenure",),
@@ -37,16 +35,13 @@ PAGES = {
 }
 """The rooms of each page."""
 
-NOT_SHOWN = {"CODECS", *INTERNAL["FOR_OTHER_ROOMS"]}
-OF_A_ROOM = {"tenure.web": ("app",)}
-"""What users import, of rooms whose other names are for other rooms."""
 ALSO = {"tenure": ("tenure.store.Codec", "tenure.store.JsonCodec")}
 
 
 def names(room: str) -> Iterator[str]:
     """The names that are described on the page of a room. What the front door has too is described there alone."""
     at_the_top = _imported("tenure")
-    exported = set(OF_A_ROOM.get(room) or _exported(room))
+    exported = set(_exported(room))
     if room == "tenure":
         exported -= at_the_top["tenure.errors"]
     elif room == "tenure.errors":
@@ -54,7 +49,7 @@ def names(room: str) -> Iterator[str]:
         exported -= at_the_top[room]
     else:
         exported -= at_the_top.get(room, set())
-    yield from (f"{room}.{name}" for name in sorted(exported - NOT_SHOWN, key=str.casefold))
+    yield from (f"{room}.{name}" for name in sorted(exported, key=str.casefold))
     yield from ALSO.get(room, ())
 
 

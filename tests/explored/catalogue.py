@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from internal import FOR_ONE_CALLER, FOR_OTHER_ROOMS
+from internal import FOR_ONE_CALLER
 
 ROOMS = ("local", "shared", "store")
 BUILT_ON = ("waiting._line", "local._slots", "upkeep")
@@ -75,7 +75,7 @@ def public_coroutines():
     for module in (*ROOMS, *BUILT_ON):
         room = importlib.import_module(f"tenure.{module}")
         # users enter a Hold, though they never name it
-        for name in set(room.__all__) - FOR_OTHER_ROOMS | {"Hold"} & set(room.__all__):
+        for name in {*room.__all__, *(["Hold"] if module == "shared" else [])}:
             found |= waited_for_in(f"{module.partition('.')[0]}.{name}", getattr(room, name))
     return {name: function for name, function in found.items() if name not in IN_TRANSACTIONS}
 

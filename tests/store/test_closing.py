@@ -7,7 +7,6 @@ from functools import partial
 
 import anyio
 import pytest
-from internal import FOR_OTHER_ROOMS
 
 import tenure
 from tenure import (
@@ -243,7 +242,7 @@ def test_every_public_wait_is_here():
     public = {
         f"{thing.__name__}.{name}"
         for room in (shared, processor)
-        for thing in (getattr(room, each) for each in set(room.__all__) - FOR_OTHER_ROOMS)
+        for thing in (getattr(room, each) for each in room.__all__)
         if inspect.isclass(thing)
         for name, member in vars(thing).items()
         if inspect.iscoroutinefunction(member) and not name.startswith("_")

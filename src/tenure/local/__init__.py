@@ -65,7 +65,6 @@ __all__ = (
     "TokenBucket",
     "TokenBucketStatistics",
     "WriteTurn",
-    "passes_check",
 )
 
 __getattr__: Callable[[str], Any] = exports(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ._exposition import exposition
     from ._frames import is_ours, trimmed
     from ._logging import LoggingObserver
-    from ._observer import Observer, check_observer
+    from ._observer import Observer
     from ._observers import Observers
     from ._opentelemetry import OpenTelemetryObserver
     from ._printable import printable, printable_lines
@@ -28,20 +28,13 @@ __all__ = (
     "OpenTelemetryObserver",
     "PrometheusObserver",
     "Putting",
-    "Reporter",
     "Sample",
     "Source",
     "TakenTask",
     "Tracing",
     "TracingObserver",
     "Trying",
-    "check_observer",
     "exposition",
-    "is_ours",
-    "log",
-    "printable",
-    "printable_lines",
-    "trimmed",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -51,7 +44,7 @@ __getattr__: Callable[[str], Any] = exports(
             "_exposition": "exposition",
             "_frames": "is_ours trimmed",
             "_logging": "LoggingObserver",
-            "_observer": "Observer check_observer",
+            "_observer": "Observer",
             "_observers": "Observers",
             "_opentelemetry": "OpenTelemetryObserver",
             "_printable": "printable printable_lines",

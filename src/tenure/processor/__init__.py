@@ -28,12 +28,8 @@ __all__ = (
     "Monitor",
     "Preset",
     "Processor",
-    "Report",
-    "Sketch",
-    "Tally",
     "Utilisation",
     "Waits",
-    "latencies",
 )
 
 for _name in __all__:

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
     from ._serving import Serving
     from ._signals import ending_signals, is_hangup, signals_received
 
-__all__ = (
-    "Serving",
-    "answering",
-    "ending_signals",
-    "is_hangup",
-    "parse_address",
-    "serve",
-    "signals_received",
-)
+__all__ = ("serve",)
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildRecord, read_children, unfinished_child
     from .queue._children import Child, Children
-    from .queue._dead_letters import DeadLetters
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
     from .queue._groups import GroupStatistics, group_statistics
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from .queue._selecting import Selection
     from .queue._settings import Groups, Keep, QueueOptions, QueueSettings, shown_record, values_of
     from .queue._task import Task, event_of
-    from .queue._worker import BatchWorker, Worker, WorkerStatistics, dead_letter_worker
+    from .queue._worker import BatchWorker, Worker, WorkerStatistics
 
 __all__ = (
     "Arrival",
@@ -56,13 +55,10 @@ __all__ = (
     "Children",
     "Claim",
     "Dead",
-    "DeadLetters",
     "Discard",
     "Election",
     "GroupStatistics",
     "Groups",
-    "Hold",
-    "HoldRequest",
     "HolderInfo",
     "Item",
     "Job",
@@ -90,7 +86,6 @@ __all__ = (
     "ResourcePoolStatistics",
     "Retry",
     "RetryLater",
-    "Runners",
     "Schedule",
     "Schedules",
     "Selection",
@@ -104,23 +99,6 @@ __all__ = (
     "WorkQueue",
     "Worker",
     "WorkerStatistics",
-    "break_holder",
-    "check_around",
-    "dead_letter_worker",
-    "decisive",
-    "event_of",
-    "group_statistics",
-    "is_failure",
-    "out_of_time",
-    "queue_of",
-    "read_children",
-    "read_workers",
-    "record_of",
-    "schedules_in",
-    "shown_record",
-    "statistics_of",
-    "unfinished_child",
-    "values_of",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -134,7 +112,6 @@ __getattr__: Callable[[str], Any] = exports(
             "queue._at_work": "read_workers",
             "queue._figures": "QueueFigures",
             "queue._child_records": "read_children unfinished_child",
-            "queue._dead_letters": "DeadLetters",
             "queue._groups": "group_statistics",
             "_guard": "SqlGuard",
             "queue._job": "Job",
@@ -154,7 +131,7 @@ __getattr__: Callable[[str], Any] = exports(
             "queue._selecting": "Selection",
             "queue._settings": "Groups Keep shown_record values_of",
             "queue._task": "Task event_of",
-            "queue._worker": "BatchWorker Worker dead_letter_worker",
+            "queue._worker": "BatchWorker Worker",
         },
         "tenure.types": {
             "tenure.limits": "Available LimiterState Spending",

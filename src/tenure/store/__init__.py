@@ -160,10 +160,8 @@ __all__ = (
     "encoded",
     "give_back_of",
     "jittered",
-    "names",
     "numbers",
     "outcome_of",
     "read_counts",
     "read_pages",
-    "together",
 )

@@ -25,32 +25,5 @@ from ._view import (
     read_view,
 )
 from ._waits import Deadlock, task_of
-from ._watch import Watch
 
-__all__ = (
-    "READERS",
-    "Deadlock",
-    "Flow",
-    "Flows",
-    "SeenChild",
-    "SeenKey",
-    "SeenPool",
-    "SeenProcess",
-    "Site",
-    "View",
-    "Watch",
-    "app",
-    "described",
-    "described_child",
-    "document",
-    "find_deadlocks",
-    "flat",
-    "read_keys",
-    "read_pools",
-    "read_processes",
-    "read_queues",
-    "read_tree",
-    "read_view",
-    "task_of",
-    "waits_for",
-)
+__all__ = ("app",)

@@ -40,7 +40,7 @@ from ._pipeline import FAILED, Result, Statement, message_of, rows, state_of
 from ._schema import check_name
 from ._values import Argument, Columns, Value
 
-__all__ = ("CODECS", "PostgresEngine")
+__all__ = ("PostgresEngine",)
 
 _BETWEEN_CHORES = 16
 """Operations after which rows that are no longer needed are deleted: a few times as many as they can have left."""

@@ -11,12 +11,11 @@ from tenure.engine import RESPONSE_TIMEOUT
 
 from ._cluster import RedisClusterEngine
 from ._endpoint import address, check_login, number_in
-from ._operations import CODECS
 from ._remote import RemoteRedis
 from ._sentinel import SentinelEndpoint
 from ._server import Server
 
-__all__ = ("CODECS", "RedisClusterEngine", "RedisEngine")
+__all__ = ("RedisClusterEngine", "RedisEngine")
 
 _SENTINEL = "+sentinel://"
 _PREFIX = "tenure:{0}:"
