@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from internal import FOR_OTHER_ROOMS
 
 import tenure
 import tenure.types
@@ -47,7 +46,7 @@ def _durations(room):
     """The parameters of a room that are durations by name or annotation: owner, parameter, annotation."""
     for name in importlib.import_module(room).__all__:
         thing = getattr(importlib.import_module(room), name)
-        if name in {*MADE_BY_TENURE, *FOR_OTHER_ROOMS} or not callable(thing):
+        if name in MADE_BY_TENURE or not callable(thing):
             continue
         if inspect.isclass(thing) and issubclass(thing, dict):
             options = {option: str(hint) for option, hint in thing.__annotations__.items()}

@@ -68,12 +68,12 @@ class SettingsContract(QueueSessionBase):
             if use == "name":
                 await do(configured("jobs", "other", missing=True, max_size=8))
             elif use == "move":
-                await do(e.Move("jobs", frozenset({"waiting"}), "cancelled"))
+                await do(e.Move("jobs", (1,), "cancelled"))
             else:
                 a = await client("a")
                 if use == "put":
                     await do(e.Put(a.session, do.number(), "jobs", (e.PutRequest("m", plain(1)),)))
-                    await do(e.Move("jobs", frozenset({"waiting"}), "purged"))
+                    await do.move("jobs", "waiting", "purged")
                 else:
                     await do(e.Exchange(a.session, do.number(), "jobs", want=1, wait=False))
         await advance(0.9 * e.RECORD_TTL)

@@ -12,8 +12,9 @@ import pytest
 
 import tenure.engines
 from tenure.engine import OPERATIONS, Index
-from tenure.engines import postgres, redis
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.postgres import _operations as postgres
+from tenure.engines.redis import _operations as redis
 from tenure.engines.redis import _scripts
 
 PLACE = Path(tenure.engines.__file__)

@@ -19,7 +19,7 @@ import anyio
 from tenure.arguments import AsyncBlock, NotAwaited, Seconds
 from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._limits import seconds
-from tenure.local._pool_loans import Borrower
+from tenure.local._pool_loans import Borrower, Wish
 from tenure.local._pool_slots import Slots
 from tenure.waiting import Expired, checkpoint, now, this_task
 
@@ -66,7 +66,7 @@ class Lending(Slots[T]):
 
     # lending
 
-    def _take(self, loan: Loan[T]) -> Entry[T] | None:
+    def _take(self, loan: Wish) -> Entry[T] | None:
         """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
         subpool = self._subpools.get(loan.key)
         if subpool is None or not (subpool.idle or subpool.shared) or (subpool.line.first and subpool.line):
@@ -94,7 +94,7 @@ class Lending(Slots[T]):
         """True if an entry that was just taken has to be checked."""
         return entry.users == 1 and entry.lent_at - entry.since >= self._check_after
 
-    async def _obtain(self, loan: Loan[T], entry: Entry[T] | None, timeout: float) -> Entry[T]:
+    async def _obtain(self, loan: Wish, entry: Entry[T] | None, timeout: float) -> Entry[T]:
         """Check the entry that was taken, or wait for another. Cancellation: nothing is taken."""
         remaining = timeout
         if entry is not None:
@@ -112,7 +112,7 @@ class Lending(Slots[T]):
         told = self._told(loan.key, f"no resource within {timeout:g} s: ")
         raise PoolTimeout(f"{told}{itself}") from self._last_error
 
-    async def _checked(self, loan: Loan[T], entry: Entry[T] | None) -> Entry[T] | None:
+    async def _checked(self, loan: Wish, entry: Entry[T] | None) -> Entry[T] | None:
         while entry is not None and self._is_due(entry):
             if await self._proved(loan, entry):
                 break
@@ -129,7 +129,7 @@ class Lending(Slots[T]):
             self._give_back(entry, now())
             raise
 
-    async def _proved(self, loan: Loan[T], entry: Entry[T]) -> bool:
+    async def _proved(self, loan: Wish, entry: Entry[T]) -> bool:
         subpool, share = entry.subpool, not loan.exclusive
         passed = False
         subpool.probing += share
@@ -143,7 +143,7 @@ class Lending(Slots[T]):
             self._look_at(subpool)
         return passed
 
-    async def _stand_in_line(self, loan: Loan[T], timeout: float) -> Entry[T]:
+    async def _stand_in_line(self, loan: Wish, timeout: float) -> Entry[T]:
         """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
         self._check_open()
         subpool = self._subpool(loan.key)
@@ -172,7 +172,7 @@ class Lending(Slots[T]):
             return False  # as fast as can be: even if none of them shared
         return subpool.held_up(slots, exclusive) >= most
 
-    def _left(self, waiter: Waiter[Loan[T], Entry[T]]) -> None:
+    def _left(self, waiter: Waiter[Wish, Entry[T]]) -> None:
         if waiter.granted:
             self._give_back(waiter.value, now())
         subpool = self._subpool(waiter.want.key)
@@ -236,7 +236,7 @@ class Lending(Slots[T]):
 
     # taking back
 
-    async def _come_back_from(self, loan: Loan[T], entry: Entry[T], error: BaseException | None) -> None:
+    async def _come_back_from(self, loan: Wish, entry: Entry[T], error: BaseException | None) -> None:
         """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
@@ -270,10 +270,10 @@ class Lending(Slots[T]):
         self._give_back(entry, time)
 
 
-class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
+class Loan(AsyncBlock, NotAwaited, Wish, AbstractAsyncContextManager[T]):
     """The return value of `acquire`: a block with a resource."""
 
-    __slots__ = ("_entered", "_entry", "_pool", "_timeout", "borrower", "exclusive", "key", "number", "task")
+    __slots__ = ("_entered", "_entry", "_pool", "_timeout")
 
     def __init__(
         self, pool: Lending[T], key: object, timeout: Seconds | None, *, exclusive: bool = True
@@ -282,11 +282,11 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         self._timeout = seconds("timeout", timeout, zero=True)
         self._entered = False
         self._entry: Entry[T] | None = None
-        self.borrower: Borrower | None = None
+        self.borrower = None
         self.key = key
         self.exclusive = exclusive
-        self.number = 0  # its place among all waiters of the pool
-        self.task: object = None
+        self.number = 0
+        self.task = None
 
     async def __aenter__(self) -> T:
         """Borrow a resource. Cancellation: nothing is borrowed."""

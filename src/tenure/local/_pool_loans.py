@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tenure.observe import Reporter
 
-__all__ = ("Borrower", "Leak")
+__all__ = ("Borrower", "Leak", "Wish")
 
 FRAMES = 5
 _LIBRARIES = {"anyio", "asyncio", "contextlib", "tenure"}
@@ -36,6 +36,20 @@ class Leak:
     """The seconds since the resource was lent."""
     where: str
     """The calls that led there, in one line, innermost last, with its line of code."""
+
+
+class Wish:
+    """A wish for a resource, and the loan that comes of the wish."""
+
+    __slots__ = ("borrower", "exclusive", "key", "number", "task")
+
+    key: object
+    exclusive: bool
+    number: int
+    """The place among all waiters of the pool."""
+    task: object
+    """The task that has the resource."""
+    borrower: Borrower | None
 
 
 class Borrower:

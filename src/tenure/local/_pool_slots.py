@@ -26,7 +26,7 @@ from tenure.waiting import Home, Line, apart, now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tenure.local._lending import Loan
+    from tenure.local._pool_loans import Wish
     from tenure.observe import Observer
     from tenure.upkeep import Job, Upkeep
     from tenure.waiting import Waiter
@@ -121,7 +121,7 @@ class Slots(Generic[T]):
         """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
 
     @abstractmethod
-    def _left(self, waiter: Waiter[Loan[T], Entry[T]]) -> None:
+    def _left(self, waiter: Waiter[Wish, Entry[T]]) -> None:
         """Let the others have what a waiter leaves."""
 
     def _entries(self) -> list[Entry[T]]:

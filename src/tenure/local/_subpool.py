@@ -7,12 +7,13 @@ from heapq import heappop, heappush, heapreplace
 from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tenure.local._pool_loans import Wish
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from anyio import CancelScope
 
-    from tenure.local._lending import Loan
     from tenure.upkeep import Job
     from tenure.waiting import Line
 
@@ -39,7 +40,7 @@ class Entry(Generic[T]):
     """The time at which the resource was last taken from the idle ones."""
     users: int = 1
     """The number of loans, or 1 while the pool itself has the resource; 0: idle."""
-    loans: list[Loan[T]] = field(default_factory=list["Loan[T]"])
+    loans: list[Wish] = field(default_factory=list[Wish])
     """The loans to tasks that know already."""
     closed: bool = False
 
@@ -56,13 +57,13 @@ class SubPool(Generic[T]):
     """The fields that name the key in events."""
     least: int
     """The number of resources to keep."""
-    line: Line[Loan[T], Entry[T]]
+    line: Line[Wish, Entry[T]]
     entries: dict[Entry[T], None] = field(default_factory=dict[Entry[T], None])
-    """All that are open."""
+    """All open resources."""
     idle: list[Entry[T]] = field(default_factory=list[Entry[T]])
-    """Those that nobody has, the most recently used last."""
+    """The resources that nobody has, the most recently used last."""
     shared: Entry[T] | None = None
-    """The lent one that others may share."""
+    """The lent resource that others may share."""
     creator: Job | None = None
     resting: CancelScope | None = None
     """The creator's pause after a failure, in which it has no slot."""
