@@ -86,7 +86,9 @@ class DeadlineContract(QueueSessionBase):
         assert await a.result(task.id) == _EXPIRED
         assert (await a.recount()).expired == 1
 
-    @pytest.mark.parametrize("verdict", [v for v in e.Verdict if v not in (e.Verdict.DONE, e.Verdict.ALONE)])
+    @pytest.mark.parametrize(
+        "verdict", [v for v in e.Verdict if v not in (e.Verdict.DONE, e.Verdict.NOTE, e.Verdict.ALONE)]
+    )
     async def test_it_ends_as_expired_whatever_the_holder_says(
         self, client: OpenClient, advance: Advance, engine: e.Engine, verdict: e.Verdict
     ) -> None:

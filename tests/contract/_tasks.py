@@ -355,6 +355,25 @@ class TaskContract(QueueSessionBase):
         again = await a.take_one()
         assert (again.attempts, again.deliveries) == (0, 1)
 
+    async def test_a_note_ends_nothing_and_one_that_is_alone_ends_with_its_session(
+        self, client: OpenClient
+    ) -> None:
+        a = await client("a")
+        await a.put(e.NewTask(b"task"))
+        for n, note in enumerate((b"first", b"second", b"")):
+            b = await client(f"b{n}")
+            task = await b.take_one()
+            assert task.failure == (b"", b"first", b"second")[n]
+            answer = await b.exchange(e.Settle(task.id, task.token, e.Verdict.NOTE, failure=note))
+            assert (answer.refused, task.deliveries) == ((), n + 1)
+            if not note:
+                await b.settle(task, e.Verdict.ALONE)
+            await b.close()
+        (record,) = await a.browse("dead")
+        assert record.failure == b"second"
+        assert record.result.startswith(b"delivered 3 times without a verdict: process b2 died")
+        assert record.result.endswith(b"while the task ran alone in it")
+
     async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, client: OpenClient) -> None:
         a = await client("a")
         await a.put(*plain(e.CAP))

@@ -96,8 +96,8 @@ def after_verdict(
             return Waits(prefix=settle.result.decode())
         case Verdict.WAIT_FOR:
             return Waits(settle.result.decode(), timeout=settle.delay)
-        case Verdict.ALONE:
-            raise ValueError("ALONE ends no delivery")
+        case Verdict.NOTE | Verdict.ALONE:
+            raise ValueError(f"{settle.verdict.name} ends no delivery")
 
 
 def without_verdict(

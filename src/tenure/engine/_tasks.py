@@ -144,7 +144,7 @@ NOT_BEGUN = b"not begun"
 
 
 class Verdict(Enum):
-    """The way in which a delivery of a task ended; ALONE ends none."""
+    """The way in which a delivery of a task ended; NOTE and ALONE end none."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -157,6 +157,7 @@ class Verdict(Enum):
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
+    NOTE = "note"  # still leased; a `failure` is stored
     ALONE = "alone"  # still leased, and run with nothing beside it: dead if its session ends before a verdict
 
 

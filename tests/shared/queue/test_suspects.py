@@ -9,7 +9,8 @@ import pytest
 
 import tenure
 from tenure import BatchWorker, Processor, Worker, WorkQueue
-from tenure.engine import Taken
+from tenure.engine import Taken, Verdict
+from tenure.shared.queue._failures import noted, read
 from tenure.shared.queue._suspects import LEEWAY, PATIENCE, Suspects, room
 
 TTL = 3.0
@@ -152,6 +153,33 @@ async def test_what_ran_beside_another_is_never_buried_for_it(store, open_store_
     (letter,) = (await queue.tasks("dead").page()).records
     assert letter.error.startswith(f"delivered {3 + LEEWAY} times without a verdict: process ")
     assert "alone" not in letter.error
+
+
+async def test_only_deaths_while_it_runs_alone_are_charged_to_a_task(store):
+    """Kills from outside, which hit any task: those beside others and those before it begins bury nobody."""
+    queue = WorkQueue(store, "jobs")
+    running_now, alone = [], {}
+
+    async def handler(payload):
+        running_now.append(payload)
+        try:
+            await anyio.sleep(10)
+        finally:
+            running_now.remove(payload)
+
+    await queue.put_many(range(4))
+    async with running(Worker(queue, handler).run):
+        while (await queue.statistics()).unfinished:
+            with anyio.fail_after(10):
+                while not running_now:
+                    await anyio.sleep(0.1)
+            await anyio.sleep(0.5)
+            if len(running_now) == 1:
+                alone[running_now[0]] = alone.get(running_now[0], 0) + 1
+            (await store.session(TTL)).lose("expired")
+            await anyio.sleep(0.1)
+            dead = {letter.payload for letter in (await queue.tasks("dead").page()).records}
+            assert dead == {payload for payload, deaths in alone.items() if deaths == 3}
 
 
 async def a_suspect(store, queue, payload="suspect", *, deliveries=2):
@@ -377,37 +405,49 @@ class Dummy:
         return False
 
 
-def taken(token, silent, attempts=0):
-    return Taken(token, token, b"", 0, attempts, attempts + silent + 1, 0.0, b"", b"", b"", "")
+def taken(token, silent, *alone):
+    return Taken(token, token, b"", 0, 0, silent + 1, 0.0, b"", noted(b"", alone), b"", "")
 
 
 @pytest.mark.parametrize(
-    ("limit", "silent", "kept", "decisive"),
+    ("limit", "silent", "kept", "marks"),
     [
-        (5, [2] * 8, 4, False),
-        (5, [3] * 8, 2, False),
-        (5, [4] * 8, 1, False),
-        (5, [6] * 8, 1, True),
-        (5, [4], 1, True),
-        (5, [2, 0, 1, 2], 1, False),
-        (5, [2, 2, 4, 2], 2, False),
-        (5, [4, 2, 2, 2], 1, False),
-        (3, [2] * 8, 1, True),
-        (2, [1] * 8, 1, True),
-        (2, [0, 1], 1, True),
+        (5, [2] * 8, 4, []),
+        (5, [3] * 8, 2, []),
+        (5, [4] * 8, 1, [(4,)]),
+        # many deaths, but none alone
+        (5, [6], 1, [(6,)]),
+        (5, [(6, 5)], 1, [(5, 6)]),
+        (5, [(4, 2, 3)], 1, ["alone"]),
+        (4, [(3, 2)], 1, ["alone"]),
+        (5, [(3, 2)] * 8, 1, [(2, 3)]),
+        # what is on record from before a verdict
+        (5, [(2, 2, 3)] * 4, 2, [(), ()]),
+        (5, [(3, 0, 1, 3, 4)], 1, [(3,)]),
+        (5, [2, 0, 1, 2], 2, []),
+        (5, [0] * 7 + [2], 1, [(2,)]),
+        (5, [2, 2, 4, 2], 2, []),
+        (5, [4, 2, 2, 2], 1, [(4,)]),
+        (3, [2] * 8, 1, ["alone"]),
+        (2, [1] * 8, 1, ["alone"]),
+        (2, [0, 1], 1, ["alone"]),
     ],
 )
-async def test_so_many_are_kept(limit, silent, kept, decisive):
+async def test_so_many_are_kept(limit, silent, kept, marks):
     suspects = Suspects(Dummy())
     suspects.limit(limit)
-    tasks = [taken(n, each) for n, each in enumerate(silent)]
+    tasks = [taken(n, *each) if isinstance(each, tuple) else taken(n, each) for n, each in enumerate(silent)]
     try:
         back = suspects.keep(Dummy(), tasks)
         assert len(suspects.kept) == kept
         assert sorted([*back, *(each for _, each in suspects.kept)], key=tasks.index) == tasks
         assert all(each.deliveries - 1 >= suspects.first for _, each in suspects.kept)
-        assert (suspects.to_mark() is not None) is decisive
-        assert suspects.to_mark() is None
+        settles = [settle for _, settle in suspects.to_mark()]
+        assert [
+            read(settle.failure).alone if settle.verdict is Verdict.NOTE else settle.verdict.value
+            for settle in settles
+        ] == marks
+        assert suspects.to_mark() == []
         assert room.is_closed()
         # nothing else comes in
         assert Suspects(Dummy()).keep(Dummy(), tasks) == tasks

@@ -41,6 +41,7 @@ _LETTERS = {
     Verdict.CANCEL: b"c",
     Verdict.WAIT: b"w",
     Verdict.WAIT_FOR: b"f",
+    Verdict.NOTE: b"n",
     Verdict.ALONE: b"a",
 }
 _DELAYED = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT_FOR)

@@ -60,8 +60,11 @@ class Settling:
                 lease = None
             if lease is None or lease.token != settle.token:
                 refused.append(settle.token)
-            elif settle.verdict is Verdict.ALONE:
-                self._rows.set_alone(lease)
+            elif settle.verdict in (Verdict.NOTE, Verdict.ALONE):
+                if settle.failure:
+                    self._rows.set_failure(lease, settle.failure)
+                if settle.verdict is Verdict.ALONE:
+                    self._rows.set_alone(lease)
             else:
                 del leases[settle.id]
                 (behind if lease.kin or self._is_late(queue, lease) else accepted).append((lease, settle))

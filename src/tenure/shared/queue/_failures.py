@@ -1,4 +1,7 @@
-"""The record of a task's failed tries: error and traceback of the last try, a line for each of some before it."""
+"""The record of a task's failed tries: error and traceback of the last try, a line for each of some before it.
+
+It also says which of the deliveries without a verdict the task had alone in its process, since the last failed try.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,16 @@ _LONGEST_TRACEBACK = 8192
 
 
 class Failures(NamedTuple):
-    """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first."""
+    """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first.
+
+    `alone` has the number of silent deliveries before each one that the task began alone.
+    """
 
     attempt: int = 0
     error: str = ""
     traceback: str = ""
     earlier: tuple[str, ...] = ()
+    alone: tuple[int, ...] = ()
 
     @property
     def line(self) -> str:
@@ -36,15 +43,25 @@ def recorded(error: BaseException, attempt: int, before: bytes, *, with_tracebac
     earlier = (*last.earlier, last.line) if last.error else ()
     trace = _traceback_of(error) if with_traceback else ""
     failures = Failures(attempt, describe(error), trace, earlier[-_MOST_EARLIER:])
-    return json.dumps(failures, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return _written(failures)
+
+
+def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
+    """The record with these deliveries, and no others, as those that the task began alone."""
+    return _written(read(record)._replace(alone=alone))
 
 
 def read(record: bytes) -> Failures:
     """The failed tries on record."""
     if not record:
         return Failures()
-    attempt, error, trace, earlier = json.loads(record)
-    return Failures(attempt, error, trace, tuple(earlier))
+    attempt, error, trace, earlier, *alone = json.loads(record)
+    return Failures(attempt, error, trace, tuple(earlier), tuple(alone))
+
+
+def _written(failures: Failures) -> bytes:
+    fields = (*failures[:4], *failures.alone)
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -1,9 +1,9 @@
 """Suspects: tasks whose processes have died twice without a verdict on them. They run apart from all others.
 
 When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
-side by side. After the second they are suspects: a process runs a half of them and nothing beside it; after a death of
-that half, a half of it, and so on, until each runs alone. `max_deliveries` buries only a task that ran alone when its
-process died: it is the cause. The deaths in which its company was halved do not count, and a verdict clears a suspect.
+side by side. After the second they are suspects: a process runs at most half as many as it was given tasks, and nothing
+beside them; after a death of that half, a half of it, and so on, until each runs alone. From then on `max_deliveries`
+counts only deaths in which the task ran alone; one may be a kill from outside. A verdict clears a suspect.
 
 The room of a process, for its takers of all queues, in all threads:
 
@@ -11,7 +11,7 @@ The room of a process, for its takers of all queues, in all threads:
 |---------|------------|----------------------------------|-------------------------------------------|---------|
 | open    | yes        | a suspect comes                  | a part is kept, all else goes back        | waiting |
 | waiting | no         | anything comes                   | it goes back                              |         |
-|         |            | nothing else is in hand here     | the engine learns who runs alone; they begin | running |
+|         |            | nothing else is in hand here     | the engine notes who runs alone; they begin | running |
 |         |            | nobody is left to take them      | they go back                              | open    |
 |         |            | they have waited for `PATIENCE`  | they are postponed; twice as long the     | open    |
 |         |            |                                  | second time; the third time they begin    | running |
@@ -29,9 +29,11 @@ from threading import RLock
 from typing import Protocol
 from weakref import WeakSet
 
-from tenure.engine import Taken
+from tenure.engine import Settle, Taken, Verdict
 from tenure.store import Session
 from tenure.waiting import now
+
+from ._failures import noted, read
 
 PATIENCE = 60.0
 """Seconds for which suspects wait for the other tasks of their process: such a task may wait for a task that nobody
@@ -90,16 +92,16 @@ class Suspects:
         self._begun: set[int] = set()
         self._since = 0.0
         self._patience = PATIENCE
-        self._decisive = False
+        self._unmarked = False
         self._takers = takers
         with room.lock:
             room.members.add(takers)
 
     def limit(self, max_deliveries: int) -> None:
-        """A task that runs alone is dead after so many deliveries without a verdict."""
-        self._limit = max_deliveries
+        """Have the deaths of a task that ran alone end it, with the `first` ones so many in all."""
         self.first: int = 1 if max_deliveries <= 2 else 2
         """A task is a suspect after so many deliveries without a verdict."""
+        self._charges = max(1, max_deliveries - self.first)
         self._halves = max_deliveries > 3  # else the next death may have to be the last: each runs alone
 
     @property
@@ -123,24 +125,20 @@ class Suspects:
             if room.is_closed():
                 return tasks
             room.session, room.owner = session, self
-        number = sum(self._silent(taken) >= self.first for taken in tasks)
         self.kept.clear()
         self._begun.clear()
-        self._since, self._decisive = now(), False
+        self._since, self._unmarked = now(), True
         back: list[Taken] = []
-        most = number
+        most = len(tasks)
         for taken in tasks:
-            silent = self._silent(taken)
-            share = max(1, number >> silent - 1) if self._halves and silent else 1
-            if silent < self.first or len(self.kept) >= min(most, share):
+            silent, alone = self._silent(taken), len(self._alone(taken))
+            share = len(tasks) >> silent - 1 if self._halves and silent and not alone else 1
+            most_now = min(most, max(1, share))
+            if silent < self.first or len(self.kept) >= most_now:
                 back.append(taken)
-                continue
-            self.kept.append((session, taken))
-            most = min(most, share)
-            # the deaths in which its company was halved say nothing of it
-            halved = max(0, number.bit_length() - 2) if self._halves else 0
-            self._decisive = silent + 1 >= self._limit + halved
-        self._decisive = self._decisive and len(self.kept) == 1
+            else:
+                self.kept.append((session, taken))
+                most = most_now
         return back
 
     def have_ended(self, held: Collection[int]) -> bool:
@@ -151,7 +149,7 @@ class Suspects:
     def are_alone(self) -> bool:
         """True if nothing else is in hand in this process, or the suspects were put off often enough."""
         if self._patience > 4 * PATIENCE:
-            self._decisive = False
+            self._unmarked = False
             return True
         if self._takers.in_hand > len(self._begun):
             return False
@@ -159,10 +157,21 @@ class Suspects:
             members = list(room.members)
         return not any(member.in_hand for member in members if member is not self._takers)
 
-    def to_mark(self) -> tuple[Session, Taken] | None:
-        """The suspect that is dead if it kills the process now, once: the engine has to know that it runs alone."""
-        decisive, self._decisive = self._decisive, False
-        return self.kept[0] if decisive else None
+    def to_mark(self) -> list[tuple[Session, Settle]]:
+        """What the engine has to know, once, before they begin: which runs alone, and whether its death is the last."""
+        marks: list[tuple[Session, Settle]] = []
+        is_alone = len(self.kept) == 1
+        for session, taken in self.kept if self._unmarked else ():
+            alone = self._alone(taken)
+            if is_alone and len(alone) + 1 >= self._charges:
+                marks.append((session, Settle(taken.id, taken.token, Verdict.ALONE)))
+                continue
+            alone += (self._silent(taken),) * is_alone
+            if alone != read(taken.failure).alone:
+                record = noted(taken.failure, alone)
+                marks.append((session, Settle(taken.id, taken.token, Verdict.NOTE, failure=record)))
+        self._unmarked = False
+        return marks
 
     def begin(self) -> tuple[Session, Taken]:
         """The next suspect, which begins."""
@@ -181,3 +190,7 @@ class Suspects:
     def _silent(taken: Taken) -> int:
         """The number of earlier deliveries without a verdict."""
         return taken.deliveries - taken.attempts - 1
+
+    def _alone(self, taken: Taken) -> tuple[int, ...]:
+        """Which of these it had alone; a verdict since may have left others on record."""
+        return tuple(n for n in read(taken.failure).alone if self.first <= n < self._silent(taken))

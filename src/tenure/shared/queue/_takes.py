@@ -25,6 +25,8 @@ from ._demand import Demand
 from ._settings import QueueRecord
 from ._suspects import PATIENCE, Suspects, room
 
+_MARKS = (Verdict.NOTE, Verdict.ALONE)
+
 _LATER = 30.0
 """Seconds between two checks whether a taker can still come back."""
 
@@ -271,7 +273,7 @@ class Takers(Held):
             self._stopped &= self._holders.keys()
         if apart:
             self._proceed()
-        if self._probes and not any(settle.verdict is Verdict.ALONE for _, settle, _ in self._settling):
+        if self._probes and not any(settle.verdict in _MARKS for _, settle, _ in self._settling):
             for probe in [probe for probe, asked in self._probes.items() if asked]:
                 self._line.fail(probe, anyio.WouldBlock())
         idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
@@ -424,9 +426,8 @@ class Takers(Held):
             suspects.leave()
         elif not suspects.kept or not suspects.are_alone():
             return
-        elif (marked := suspects.to_mark()) is not None:
-            session, taken = marked
-            self._settling.append((session, Settle(taken.id, taken.token, Verdict.ALONE), self._marked))
+        elif marks := suspects.to_mark():
+            self._settling.extend((session, settle, self._marked) for session, settle in marks)
             self._batcher.schedule()
         else:
             while suspects.kept and (taker := self._line.head()) is not None:

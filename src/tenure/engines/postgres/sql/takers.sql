@@ -17,8 +17,10 @@ BEGIN
     _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
     IF NOT _in_time THEN
         RETURN;
-    ELSIF _verdict = 'alone' THEN
-        UPDATE tenure.task t SET max_deliveries = 0 WHERE t.queue = _q.name AND t.id = _id;
+    ELSIF _verdict IN ('note', 'alone') THEN
+        UPDATE tenure.task t SET failure = coalesce(_failure, t.failure),
+            max_deliveries = CASE _verdict WHEN 'alone' THEN 0 ELSE t.max_deliveries END
+        WHERE t.queue = _q.name AND t.id = _id;
         RETURN;
     END IF;
     is_late := task.deadline <= _now;

@@ -12,7 +12,7 @@
 -- Writes: id, newly_takeable
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
-    w = 'wait', f = 'wait for', a = 'alone'}
+    w = 'wait', f = 'wait for', n = 'note', a = 'alone'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -98,9 +98,14 @@ repeat
         local verdict, task = VERDICTS[letter], read_task(queue, format('%014x', task_id))
         if not task or task.session ~= session or tonumber(task.token) ~= its_token then
             refused[#refused + 1] = its_token
-        elseif verdict == 'alone' then
-            local its_lease = string.gsub(call('HGET', task.hash, 'lease'), '^(%d+ %d+) %d+', '%1 0')
-            call('HSET', task.hash, 'lease', its_lease)
+        elseif verdict == 'note' or verdict == 'alone' then
+            if failure ~= '' then
+                call('HSET', task.hash, 'failure', failure)
+            end
+            if verdict == 'alone' then
+                local its_lease = string.gsub(call('HGET', task.hash, 'lease'), '^(%d+ %d+) %d+', '%1 0')
+                call('HSET', task.hash, 'lease', its_lease)
+            end
         elseif settlements == ARGV and (task.kin or is_late(task)) then
             behind = behind or {}
             behind[#behind + 1] = settlement
