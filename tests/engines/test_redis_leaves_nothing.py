@@ -13,6 +13,8 @@ import tenure
 from tenure import (
     Barrier,
     Election,
+    Groups,
+    Item,
     Keep,
     Limit,
     Lock,
@@ -125,6 +127,18 @@ async def queue_of_what_nobody_took(store, name):
     await of.purge("waiting")
 
 
+async def queue_with_rates(store, name):
+    of = WorkQueue(store, name, keep=Keep(results=0.2), groups=Groups(rate=Limit(10, burst=2)))
+    await of.hold_off(0.1, group="h")
+    await of.put("task", group="h")
+    await of.put_many([Item("task", group="g"), Item("task", group="i")])
+    for _ in range(3):
+        async with of.take():
+            pass
+    await of.hold_off(0.3, group="j")
+    await of.configure(keep=None, groups=None)
+
+
 async def paused_queue(store, name):
     of = WorkQueue(store, name)
     await of.pause()
@@ -155,6 +169,7 @@ async def become(expected, look):
             queue_with_all_kinds_of_tasks,
             queue_of_a_dead_letter,
             queue_of_what_nobody_took,
+            queue_with_rates,
             paused_queue,
         ),
     ],
@@ -173,3 +188,20 @@ async def test_names_that_were_used_once_leave_nothing(redis_server, use):
         sessions = {f"tenure:{{0}}:{one.id}:session".encode() for one in store.sessions}
         await become(sessions | ({SESSIONS} if sessions else set()), partial(names, redis_server))
     await become(set(), partial(names, redis_server))
+
+
+@pytest.mark.one_loop
+async def test_a_group_with_a_task_does_not_expire_with_the_idle_groups_beside_it(redis_server):
+    async with tenure.open_store(redis_server.url) as store:
+        of = WorkQueue(store, "q")
+
+        def expires():
+            return int(redis_server("PTTL", f"tenure:{{0}}:{of.key}:groups")) > 0
+
+        await of.hold_off(60, group="idle")
+        assert expires()
+        await of.put("task", group="g")
+        assert not expires()
+        async with of.take():
+            pass
+        assert expires()

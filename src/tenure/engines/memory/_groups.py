@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
+from math import inf
 from operator import itemgetter
 
 from tenure.engine import GroupCounts
-from tenure.engines.rules import Group, Groups, Position, Turn
+from tenure.engines.rules import Group, Position, Turn
 
 from ._order import Order, Rank, ReadyTasks
-from ._paces import Paces
+from ._state import State
 
 
 class GroupRows:
-    """Groups by name. Their order of turns takes in what has changed before it is read."""
+    """Groups by name. Their orders take in what has changed before they are read."""
 
-    def __init__(self, is_ready: Callable[[str, Rank], bool], paces: Paces) -> None:
-        self.paces = paces
+    def __init__(self, is_ready: Callable[[str, Rank], bool], state: State) -> None:
+        self._state = state
         self._is_ready = is_ready
         self.ready: dict[str, ReadyTasks] = {}
         """The waiting tasks of groups, in order."""
-        self._only: dict[str, Rank] = {}
-        """The rank of the only waiting task, for groups without an order."""
         self._groups: dict[str, Group] = {}
         self.find: Callable[[str], Group | None] = self._groups.get
         self._changed: set[str] = set()
-        self._turns = Order(self._stands)
+        self._turns = Order(self._has_turn)
+        self._closed = Order(self._is_closed)
+        self._idle = Order(self._is_idle)
+
+    @property
+    def now(self) -> float:
+        return self._state.now
 
     def expect(self, names: Iterable[str]) -> None:
         """There is nothing to be read."""
@@ -44,29 +49,16 @@ class GroupRows:
         self._changed.discard(name)
         if name:
             self.ready.pop(name, None)
-            self._only.pop(name, None)
 
-    def begin(self, name: str, rank: Rank) -> ReadyTasks | None:
-        """A task waits in a group without an order; return the order, which a named group has from its second task."""
-        only = self._only.pop(name, None)
-        if name and only is None:
-            self._only[name] = rank
-            return None
-        ready = self.ready[name] = ReadyTasks(name, self._is_ready)
-        if only is not None:
-            ready.by_priority.add(only, 1)
+    def order_of(self, name: str) -> ReadyTasks:
+        """The order of the waiting tasks of a group."""
+        ready = self.ready.get(name)
+        if ready is None:
+            ready = self.ready[name] = ReadyTasks(name, self._is_ready)
         return ready
 
-    def pop_only(self, name: str) -> int | None:
-        """The id of the only waiting task of a group without an order; the task leaves it."""
-        only = self._only.pop(name, None)
-        return only[-1] if only is not None and self._is_ready(name, only) else None
-
     def next(self, count: int) -> list[Turn]:
-        for name in self._changed:
-            group = self._groups.get(name)
-            if group is not None and group.takeable:
-                self._turns.add((group.tag, name), len(self._groups))
+        self._take_in()
         nexts: list[Turn] = []
         while len(nexts) < count and self._turns.first() is not None:
             tag, name = self._turns.pop()
@@ -81,12 +73,18 @@ class GroupRows:
             group.waiting = group.takeable = 0
             group.leased += bool(turn.group)
 
-    def refresh(self, groups: Groups) -> int:
-        self._changed.update(self._groups)
-        for name, group in self._groups.items():
-            if name:
-                groups.refresh(group)
-        return groups.takeable
+    def closed(self, time: float, limit: int) -> tuple[list[str], float]:
+        self._take_in()
+        names = self._until(self._closed, time, limit)
+        first = self._closed.first()
+        return names, inf if first is None else first[0]
+
+    def idle(self, time: float, limit: int) -> list[str]:
+        self._take_in()
+        return self._until(self._idle, time, limit)
+
+    def each(self) -> list[str]:
+        return [name for name in self._groups if name]
 
     def end(self, _tasks: Sequence[int]) -> int:
         """None: groups are removed one by one."""
@@ -106,6 +104,34 @@ class GroupRows:
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
 
-    def _stands(self, _: str, rank: Rank) -> bool:
+    def _take_in(self) -> None:
+        """Enter the groups that have changed into the orders in which they stand now."""
+        count = len(self._groups)
+        for name in self._changed:
+            group = self._groups[name]
+            if group.takeable:
+                self._turns.add((group.tag, name), count)
+            elif -inf < group.closed_until < inf:
+                self._closed.add((group.closed_until, name), count)
+            elif name and group.is_idle:
+                self._idle.add((group.starts_at, name), count)
+        self._changed.clear()
+
+    def _until(self, order: Order, time: float, limit: int) -> list[str]:
+        """Take the first groups up to that time out of an order."""
+        found: dict[str, None] = {}  # a group may have been entered twice
+        while len(found) < limit and (rank := order.first()) is not None and rank[0] <= time:
+            found[order.pop()[1]] = None
+        return list(found)
+
+    def _has_turn(self, _: str, rank: Rank) -> bool:
         group = self._groups.get(rank[-1])
         return group is not None and group.takeable > 0 and group.tag == rank[0]
+
+    def _is_closed(self, _: str, rank: Rank) -> bool:
+        group = self._groups.get(rank[-1])
+        return group is not None and group.closed_until == rank[0]
+
+    def _is_idle(self, _: str, rank: Rank) -> bool:
+        group = self._groups.get(rank[-1])
+        return group is not None and group.is_idle and group.starts_at == rank[0]

@@ -14,7 +14,6 @@ from tenure.engines.rules import DELAYED, WAITING, Groups
 from ._due import Due
 from ._groups import GroupRows
 from ._order import Order, Rank
-from ._paces import Paces
 from ._records import Records
 from ._state import State
 from ._task import Task
@@ -27,7 +26,7 @@ class Queue(rules.Queue):
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
-        self.group_rows = GroupRows(self._is_ready, Paces(state))
+        self.group_rows = GroupRows(self._is_ready, state)
         self.groups = Groups(self.group_rows)
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
@@ -99,20 +98,16 @@ class Queue(rules.Queue):
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
         rank = (-task.new.priority, task.ready_at, task.id)
-        ready = self.group_rows.ready.get(task.group)
-        if ready is None:
-            ready = self.group_rows.begin(task.group, rank)
-        if ready is not None:
-            ready.by_priority.add(rank, self.waiting)
-            if ready.by_age is not None:
-                ready.by_age.add((task.ready_at, task.id), self.waiting)
+        ready = self.group_rows.order_of(task.group)
+        ready.by_priority.add(rank, self.waiting)
+        if ready.by_age is not None:
+            ready.by_age.add((task.ready_at, task.id), self.waiting)
         if self._by_age is not None:
             self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def pop(self, group: str, now: float, aging: float | None) -> Task | None:
         """The next task of a group by priority or age; the caller takes it."""
-        ready = self.group_rows.ready.get(group)
-        task_id = self.group_rows.pop_only(group) if ready is None else ready.pop(now, aging)
+        task_id = self.group_rows.order_of(group).pop(now, aging)
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:
@@ -220,9 +215,9 @@ class Queues:
         queue = self._queues[name]
         now = self._state.now
         if queue.is_forgotten(now):
-            # its last records and paces go before
+            # its last records and groups go before
             queue.groups.pass_time()
-            if len(queue.records) or queue.groups.paces:
+            if len(queue.records) or queue.groups.idle:
                 return now
             if not queue.takers:
                 del self._queues[name]

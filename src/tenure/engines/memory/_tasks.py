@@ -20,7 +20,6 @@ from tenure.engine import (
     Settings,
     Settle,
     Taken,
-    Verdict,
     how_many_to_forget,
 )
 from tenure.engines.rules import (
@@ -255,13 +254,9 @@ class TaskRows:
         }
 
     def expect_settled(
-        self, queue: Queue, accepted: list[tuple[Task, Settle]]
+        self, _queue: Queue, accepted: list[tuple[Task, Settle]]
     ) -> Iterable[tuple[Task, Settle]]:
-        """The same leases; groups that end with them are forgotten at once."""
-        if queue.groups.named:
-            for task, settle in accepted:
-                if task.group and settle.verdict is Verdict.DONE and not task.kin:
-                    task.group = queue.groups.end_alone(task.group)
+        """The same leases: there is nothing to be read."""
         return accepted
 
     def expect_end(self, queue: Queue, task: int) -> None:

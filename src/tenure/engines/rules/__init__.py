@@ -13,7 +13,6 @@ from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
-from ._paces import Pace
 from ._pages import Position, page_of, place_in
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS
@@ -49,7 +48,6 @@ __all__ = (
     "News",
     "Order",
     "Owner",
-    "Pace",
     "Position",
     "Queue",
     "Rules",

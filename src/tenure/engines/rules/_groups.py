@@ -13,16 +13,18 @@ from typing import NamedTuple, Protocol
 
 from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Settings
 
-from ._paces import Pace, Paces, at_rate, held_off, is_held_off, possible_starts, start_after
+from ._paces import Pace, Paced, pace_of
 from ._pages import Position
 
 
 @dataclass(slots=True)
-class Group:
+class Group(Paced):
     """Tasks that share their turns; the tag counts while a task can be taken.
 
-    `pinned_task` goes before the others because it was tried; the group rests while that task is delayed. `reserved`
-    are slots, and `producers` wait in the line of the group.
+    `pinned_task` goes before the others because it was tried; `rests` is true while that task is delayed. `reserved`
+    are slots, and `producers` wait in the line of the group. The tasks that wait cannot be taken before `closed_until`
+    (-inf: some can be, or none wait; inf: something has to happen first). A group of which only the time of its next
+    start is left is idle.
     """
 
     name: str
@@ -34,18 +36,24 @@ class Group:
     rests: bool = False
     reserved: int = 0
     producers: int = 0
+    starts_at: float = -inf
+    paced_at: float | None = None
+    closed_until: float = -inf
     tag: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the group has neither tasks nor producers."""
+        return not (self.unfinished or self.reserved or self.producers)
 
 
 @dataclass(slots=True)
-class GroupSettings:
-    """The settings and counts of all groups of a queue together.
+class GroupSettings(Paced):
+    """The settings and counts of all groups of a queue together, which is the group of all its tasks.
 
-    A rate is the seconds between two starts (0: none) and the burst. The next task of the queue may start from
-    `starts_at`, by the rate alone from `paced_at` while the queue is held off; `open` is 1 if a task could start at the
-    last check, else 0, and None without a pace. `paces` is the number of groups with a pace. The first awaited pace is
-    due at `first_due` (None: the rows have to be read), and every other pace has an effect until `first_old` at least.
-    A group with a rate counts for one task that can be taken.
+    `closed` groups have a time until which they are closed, and `idle` ones do not count as `named`. The queue itself
+    is closed until a time too, as far as a rate and hold-offs go, by the last check. A group with a rate counts for one
+    task that can be taken.
     """
 
     named: int = 0
@@ -62,10 +70,9 @@ class GroupSettings:
     group_burst: float = 1.0
     starts_at: float = -inf
     paced_at: float | None = None
-    open: int | None = None
-    paces: int = 0
-    first_due: float | None = inf
-    first_old: float = inf
+    closed_until: float = -inf
+    closed: int = 0
+    idle: int = 0
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -84,11 +91,11 @@ class Turn(NamedTuple):
 
 
 class GroupRows(Protocol):
-    """The groups of one queue."""
+    """The groups of one queue, in the orders of their turns, of the times at which they open, and of idle ones."""
 
     @property
-    def paces(self) -> Paces:
-        """The paces of the groups."""
+    def now(self) -> float:
+        """The engine's time in seconds."""
         ...
 
     def expect(self, names: Iterable[str], /) -> None:
@@ -119,8 +126,19 @@ class GroupRows(Protocol):
         """The only waiting task of each of these groups, the first in the order of turns, is leased."""
         ...
 
-    def refresh(self, groups: Groups, /) -> int:
-        """Settings have changed: refresh all named groups, and return how many tasks can be taken."""
+    def closed(self, time: float, limit: int, /) -> tuple[Sequence[str], float]:
+        """The first groups that are closed until that time or before, and the time of the next one: inf for none.
+
+        The caller refreshes each of them.
+        """
+        ...
+
+    def idle(self, time: float, limit: int, /) -> Sequence[str]:
+        """The first idle groups whose next task could start at that time or before; the caller removes them."""
+        ...
+
+    def each(self) -> Sequence[str]:
+        """All named groups."""
         ...
 
     def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, GroupCounts]]:
@@ -133,12 +151,9 @@ class GroupRows(Protocol):
 
 
 class Groups(GroupSettings):
-    """All groups of a queue; `waiting` counts the waiting tasks of the queue.
+    """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
 
-    `is_paced` is true if the queue or one of its groups has a rate or a pace; otherwise nothing is checked.
-    """
-
-    __slots__ = ("_again", "_is_limited", "_rows", "is_paced")
+    __slots__ = ("_again", "_opens_at", "_rows", "group_pace", "pace")
 
     # declared again, because the methods assign them and not every type checker takes the types of the base
     named: int
@@ -155,119 +170,112 @@ class Groups(GroupSettings):
     group_burst: float
     starts_at: float
     paced_at: float | None
-    open: int | None
-    paces: int
-    first_due: float | None
-    first_old: float
+    closed_until: float
+    closed: int
+    idle: int
     weights: Mapping[str, float]
 
     def __init__(self, rows: GroupRows, *row: object) -> None:
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
-        self._look()
+        self.pace = Pace(self.every, self.burst)
+        """The rate of the queue."""
+        self.group_pace = Pace(self.group_every, self.group_burst)
+        """The rate of each group."""
+        self._opens_at: float | None = None
         self._again = 0
 
     @property
     def are_kept(self) -> bool:
-        """True if a group is named, or the settings of groups and rates differ from the defaults."""
+        """True if there is a group, or the settings of groups and rates differ from the defaults."""
         settings = self.per_group or self.max_size or self.weights or self.every or self.group_every
-        return bool(self.named or settings or not self.hold)
+        return bool(self.named or self.idle or settings or not self.hold or self.starts_at > -inf)
 
     @property
     def keep_order(self) -> bool:
         """True if a task that was tried stays ahead of its group."""
         return bool(self.per_group == 1 and self.hold)
 
+    @property
+    def is_paced(self) -> bool:
+        """True if time may open the queue or one of its groups, or has one forgotten."""
+        return bool(self.group_every or self.closed or self.idle or self.every or self.starts_at > -inf)
+
+    @property
+    def has_pace(self) -> bool:
+        """True if the queue itself has a rate, or is held off."""
+        return bool(self.every or self.starts_at > -inf)
+
     def set(self, new: Settings) -> None:
         """Have other settings."""
-        before = (self.per_group, bool(self.hold), self.group_every, self.group_burst)
-        of_queue, of_groups = (self.every, self.burst), before[2:]
+        before = (self.per_group, bool(self.hold))
+        pace, group_pace, now = self.pace, self.group_pace, self._rows.now
         self.per_group, self.max_size, self.hold = new.group_limit, new.group_size, new.hold
         self.weights = dict(new.weights)
-        self.every, self.burst = (new.rate.every, new.rate.burst) if new.rate else (0.0, 1.0)
-        self.group_every, self.group_burst = (
-            (new.group_rate.every, new.group_rate.burst) if new.group_rate else (0.0, 1.0)
-        )
-        if of_queue != (self.every, self.burst):
-            times = self._repaced(of_queue, (self.every, self.burst), self.starts_at, self.paced_at)
-            self.starts_at, self.paced_at = times
-        if of_groups != (self.group_every, self.group_burst) and self.paces:
-            for pace in self._rows.paces.each():
-                rate = (self.group_every, self.group_burst)
-                times = self._repaced(of_groups, rate, pace.starts_at, pace.paced_at)
-                self._keep(Pace(pace.group, times[0], pace.awaited, times[1]), pace)
-        self.first_old = -inf
-        self._open()
-        changed = before != (self.per_group, bool(self.hold), self.group_every, self.group_burst)
-        if changed and self.named:
-            self._rows.expect(self.weights)
-            for name in self.weights:
-                if name and self._rows.find(name) is not None:
-                    self.refresh(self._rows.change(name))
-            self.takeable = self._rows.refresh(self)
+        self.every, self.burst = self.pace = pace_of(new.rate)
+        self.group_every, self.group_burst = self.group_pace = pace_of(new.group_rate)
+        if pace != self.pace:
+            self.set_pace(pace, self.pace, now)
+        self._check()
+        if before != (self.per_group, bool(self.hold)) or group_pace != self.group_pace:
+            for name in self._rows.each():
+                group = self._rows.change(name)
+                if group_pace != self.group_pace:
+                    group.set_pace(group_pace, self.group_pace, now)
+                self.refresh(group)
 
     def unset(self) -> None:
         """Have the defaults, in a queue in which nothing has an effect."""
         self.per_group, self.max_size, self.hold, self.weights = 0, 0, True, {}
-        self.every, self.burst, self.group_every, self.group_burst = 0.0, 1.0, 0.0, 1.0
-        self._open()
+        self.every, self.burst = self.pace = pace_of(None)
+        self.group_every, self.group_burst = self.group_pace = pace_of(None)
+        self._check()
 
-    # paces
+    # time
 
     @property
     def until(self) -> float:
         """The time until which the pace of the queue has an effect."""
-        return self.starts_at + (self.burst - 1) * self.every
+        return self.starts_at + self.pace.slack
 
     def due(self, waiting: int) -> float | None:
         """Return the next time at which more of the waiting tasks can be taken, which wait only for this time."""
-        if self.open == 0 and waiting:
-            return self.starts_at
-        if self.first_due is None:
-            _, self.first_due = self._rows.paces.until(True, -inf, 1)
-        return None if self.first_due == inf else self.first_due
+        if self.closed_until > -inf and waiting:
+            return self.closed_until
+        if self._opens_at is None:
+            _, self._opens_at = self._rows.closed(-inf, 1) if self.closed else ((), inf)
+        return None if self._opens_at == inf else self._opens_at
 
     def pass_time(self) -> None:
-        """Open the queue and the groups whose time has come, and forget paces without an effect."""
-        now = self._rows.paces.now
-        if self.first_due is None or self.first_due <= now + ROUNDING:
-            due, self.first_due = self._rows.paces.until(True, now + ROUNDING, CAP)
-            for pace in due:
-                if pace.starts_at <= now - self._slack:
-                    self._forget(pace)
-                if self._rows.find(pace.group) is not None:
-                    self.refresh(self._rows.change(pace.group))
-                elif pace.starts_at > now - self._slack:
-                    self._keep(Pace(pace.group, pace.starts_at), pace)
-        if self.first_old <= now:
-            old, then = self._rows.paces.until(False, now - self._slack, CAP)
-            for pace in old:
-                self._forget(pace)
-            self.first_old = then + self._slack
-        self._open()
+        """Open the queue and the groups whose time has come, and forget idle groups whose time has no effect."""
+        now = self._rows.now
+        if self.closed and (self._opens_at is None or self._opens_at <= now + ROUNDING):
+            names, then = self._rows.closed(now + ROUNDING, CAP)
+            for name in names:
+                self.refresh(self._rows.change(name))
+            self._opens_at = then
+        if self.idle:
+            for name in self._rows.idle(now - self.group_pace.slack, CAP):
+                self._forget(name)
+        self._check()
 
     def possible(self, count: int) -> int:
         """Return how many of `count` tasks of the queue may start now."""
-        return int(min(count, possible_starts(self.every, self.burst, self.starts_at, self._rows.paces.now)))
+        return int(min(count, self.possible_starts(self.pace, self._rows.now))) if self.has_pace else count
 
     def starts_in(self, name: str = "") -> tuple[float, float]:
         """Return the seconds until the next task of a group, or of the queue for "", may start.
 
         Then for how many of them it is held off: all or none.
         """
-        paces, it = self._rows.paces, self if not name else None
-        it = it or (paces.find(name) if self.paces else None)
-        if it is None or it.starts_at <= paces.now + ROUNDING:
-            return 0.0, 0.0
-        seconds = it.starts_at - paces.now
-        return seconds, seconds if it.paced_at is not None else 0.0
+        its = self._rows.find(name) if name else self
+        return its.time_left(self._rows.now) if its else (0.0, 0.0)
 
     def start(self, count: int) -> None:
-        """Note that `count` tasks of the queue, which has a pace, have started."""
-        if self.every:
-            self.starts_at = start_after(self.every, self.burst, self.starts_at, self._rows.paces.now, count)
-            self.paced_at = None
-        self._open()
+        """Note that `count` tasks of the queue have started."""
+        if self.has_pace:
+            self.start_some(self.pace, self._rows.now, count)
+            self._check()
 
     def regained(self) -> int:
         """Return how often a group with a rate could be taken from again, after a task was taken from the group."""
@@ -279,96 +287,37 @@ class Groups(GroupSettings):
 
         With 0 seconds, a group or a queue that is held off may go on.
         """
-        paces = self._rows.paces
+        now = self._rows.now
         if not name:
-            self.starts_at, self.paced_at = held_off(self.starts_at, self.paced_at, seconds, paces.now)
-            self._open()
+            self.delay(seconds, now)
+            self._check()
             return self.until
-        pace = paces.find(name)
-        starts_at, paced_at = held_off(
-            *(-inf if pace is None else pace.starts_at, pace and pace.paced_at, seconds, paces.now)
-        )
-        self._keep(Pace(name, starts_at, pace is not None and bool(pace.awaited), paced_at), pace)
-        if self._rows.find(name) is not None:
-            self.refresh(self._rows.change(name))
-        return starts_at + self._slack
+        if self._rows.find(name) is None:
+            self._rows.add(Group(name))
+            self.idle += 1
+        group = self._rows.change(name)
+        group.delay(seconds, now)
+        self.refresh(group)
+        if group.is_idle and group.starts_at == -inf:
+            self._forget(name)
+        return group.starts_at + self.group_pace.slack
 
-    def _repaced(
-        self,
-        rate: tuple[float, float],
-        new: tuple[float, float],
-        starts_at: float,
-        paced_at: float | None,
-    ) -> tuple[float, float | None]:
-        """The two times of a pace whose rate is another one now."""
-        now = self._rows.paces.now
-        if paced_at is None or not is_held_off(starts_at, paced_at, now):
-            return at_rate(*rate, starts_at, now, *new), None
-        alone = at_rate(*rate, paced_at, now, *new)
-        return (starts_at, alone) if alone < starts_at else (alone, None)
+    def _forget(self, name: str) -> None:
+        """Forget an idle group."""
+        self._rows.remove(name)
+        self.idle -= 1
 
-    @property
-    def _slack(self) -> float:
-        """The seconds for which the pace of a group has an effect after the next start of a task."""
-        return (self.group_burst - 1) * self.group_every
-
-    def _look(self) -> None:
-        """Check again which limits the groups have."""
-        self.is_paced: bool = bool(self.group_every or self.paces or self.open is not None)
-        self._is_limited = bool(self.per_group or self.group_every or self.paces)
-
-    def _open(self) -> None:
-        """Check again whether a task of the queue may start."""
-        if self.until <= self._rows.paces.now:
+    def _check(self) -> None:
+        """Check again until when the queue is closed."""
+        if self.until <= self._rows.now:
             self.starts_at, self.paced_at = -inf, None
-        self.open = self.possible(1) if self.every or self.starts_at > -inf else None
-        self._look()
-
-    def _keep(self, pace: Pace, former: Pace | None) -> None:
-        """Keep the pace of a group in place of the former one, or forget it, if it never has an effect."""
-        if pace.starts_at == -inf:
-            if former is None:
-                return
-            self._forget(former)
-            self._look()
-        else:
-            self._rows.paces.save(pace, former)
-        if former is None:
-            self.paces += 1
-            self._look()
-        elif former.awaited and former.starts_at == self.first_due:
-            self.first_due = None
-        if not pace.awaited:
-            self.first_old = min(self.first_old, pace.starts_at + self._slack)
-        elif self.first_due is not None:
-            self.first_due = min(self.first_due, pace.starts_at)
-
-    def _forget(self, pace: Pace) -> None:
-        """Forget a pace without an effect."""
-        self._rows.paces.remove(pace)
-        self.paces -= 1
-
-    def _paced(self, name: str, count: int, has_started: bool) -> int:
-        """Return how many of `count` tasks of a group count as tasks to be taken now."""
-        paces = self._rows.paces
-        pace = paces.find(name)
-        if pace is not None or has_started:
-            every, burst, now = self.group_every, self.group_burst, paces.now
-            starts_at, paced_at = (-inf, None) if pace is None else (pace.starts_at, pace.paced_at)
-            if has_started:
-                starts_at, paced_at = start_after(every, burst, starts_at, now), None
-            awaited = count > 0 and not possible_starts(every, burst, starts_at, now)
-            if pace is None or starts_at != pace.starts_at or awaited != bool(pace.awaited):
-                self._keep(Pace(name, starts_at, awaited, paced_at), pace)
-            if awaited:
-                return 0
-        return min(count, 1) if self.group_every else count
+        self.closed_until = -inf if self.possible(1) else self.starts_at
 
     # tasks come and go
 
     def begin(self, name: str, task: int, waiting: int) -> None:
         """A new task of a group is ready; of most groups it is the only one."""
-        if not self.named or self.group_every or self.paces or self._rows.find(name) is not None:
+        if not self.named or self._rows.find(name) is not None:
             self.count_in(name, waiting)
             self.add(name, task)
             return
@@ -454,10 +403,12 @@ class Groups(GroupSettings):
             group.tag = self.virtual_time + self._turn(name)
             group.leased += bool(name)
             group.waiting -= 1
-            has_started = bool(name and self.group_every)
-            self.refresh(group, has_started)
+            has_pace = bool(name and self.group_every)
+            if has_pace:
+                group.start_some(self.group_pace, self._rows.now)
+            self.refresh(group)
             if group.takeable:
-                self._again += has_started
+                self._again += has_pace
                 heapreplace(line, (group.tag, name))
             else:
                 heappop(line)
@@ -477,16 +428,6 @@ class Groups(GroupSettings):
         self.unfinished -= gone
         self._leave(gone)
         return gone
-
-    def end_alone(self, name: str) -> str:
-        """Forget a group of which nothing is left when its leased task ends, and return ""; else return its name."""
-        group = self._rows.find(name)
-        if group is None or group.unfinished > 1 or group.reserved or group.producers:
-            return name
-        self._rows.remove(name)
-        self.unfinished -= 1
-        self._leave(1)
-        return ""
 
     # producers
 
@@ -538,45 +479,54 @@ class Groups(GroupSettings):
 
     # inside
 
-    def refresh(self, group: Group, has_started: bool = False) -> None:
-        """Count the tasks that can be taken anew; a group that can be taken from anew has a new tag."""
-        takeable = self._limited(group, has_started) if self._is_limited and group.name else group.waiting
+    def refresh(self, group: Group) -> None:
+        """Find anew until when a group is closed and how many tasks can be taken; a group that opens has a new tag."""
+        closed_until, takeable = -inf, group.waiting
+        if takeable and group.name:
+            if self.per_group:
+                takeable = min(self.per_group - group.leased, takeable)
+            if takeable <= 0 or (group.rests and self.keep_order):
+                closed_until = inf
+            elif group.starts_at > -inf and not group.possible_starts(self.group_pace, self._rows.now):
+                closed_until = group.starts_at
+            elif self.group_every:
+                takeable = 1
+            if closed_until > -inf:
+                takeable = 0
+        if closed_until != group.closed_until:
+            self.closed += (-inf < closed_until < inf) - (-inf < group.closed_until < inf)
+            group.closed_until, self._opens_at = closed_until, None
         if takeable and not group.takeable:
             group.tag = self._new_tag(group.name)
         self.takeable += takeable - group.takeable
         group.takeable = takeable
-
-    def _limited(self, group: Group, has_started: bool) -> int:
-        """The number of tasks of a named group that can be taken now, where there is a limit; one may have started."""
-        count = group.waiting
-        if group.rests and self.keep_order:
-            count = 0
-        elif self.per_group:
-            count = max(0, min(self.per_group - group.leased, group.waiting))
-        is_paced = self.group_every or self.paces
-        return self._paced(group.name, count, has_started) if is_paced else count
 
     def _group(self, name: str, waiting: int) -> Group:
         """The group of that name, made if need be, to be changed.
 
         From the first group on, the tasks without a group are a group too.
         """
-        if self._rows.find(name) is not None:
-            return self._rows.change(name)
-        self.named += 1
-        if self.named == 1:
-            plain = Group("", waiting=waiting)
-            self._rows.add(plain)
-            self.takeable = 0
-            self.refresh(plain)
-        group = Group(name)
-        self._rows.add(group)
-        return group
+        group = self._rows.find(name)
+        if group is None or group.is_idle:
+            self.named += 1
+            if self.named == 1:
+                plain = Group("", waiting=waiting)
+                self._rows.add(plain)
+                self.takeable = 0
+                self.refresh(plain)
+            if group is None:
+                self._rows.add(Group(name))
+            else:
+                self.idle -= 1
+        return self._rows.change(name)
 
     def _tidy(self, group: Group) -> None:
-        """Forget a group of which nothing is left."""
-        if not (group.unfinished or group.reserved or group.producers):
-            self._rows.remove(group.name)
+        """Forget a group of which nothing is left, or keep it, idle, while the time of its next start has an effect."""
+        if group.is_idle:
+            if group.starts_at + self.group_pace.slack > self._rows.now:
+                self.idle += 1
+            else:
+                self._rows.remove(group.name)
             self._leave(1)
 
     def _leave(self, count: int) -> None:

@@ -7,97 +7,83 @@ it in their own languages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import floor, inf
-from typing import Protocol
+from typing import NamedTuple
 
-from tenure.engine import ROUNDING
-
-
-@dataclass(slots=True)
-class Pace:
-    """The time from which the next task of a group may start; `awaited` if a task could be taken otherwise.
-
-    While the group is held off, `paced_at` is that time by the rate alone; else it means nothing.
-    """
-
-    group: str
-    starts_at: float
-    awaited: bool = False
-    paced_at: float | None = None
+from tenure.engine import ROUNDING, Rate
 
 
-class Paces(Protocol):
-    """The paces of the groups of one queue, in two orders by time: of those that are awaited, and of the others."""
+class Pace(NamedTuple):
+    """A task starts every so many seconds (0: no rate), and after a pause up to `burst` at once."""
+
+    every: float = 0.0
+    burst: float = 1.0
 
     @property
-    def now(self) -> float:
-        """The engine's time in seconds."""
-        ...
+    def slack(self) -> float:
+        """The seconds for which a time has an effect after the next start of a task."""
+        return (self.burst - 1) * self.every
 
-    def find(self, group: str, /) -> Pace | None:
-        """Return the pace of a group if there is one; the caller does not change the pace."""
-        ...
-
-    def save(self, pace: Pace, former: Pace | None, /) -> None:
-        """Keep a pace in place of the former one of its group."""
-        ...
-
-    def remove(self, pace: Pace, /) -> None:
-        """Forget a pace."""
-        ...
-
-    def until(self, awaited: bool, time: float, limit: int, /) -> tuple[Sequence[Pace], float]:
-        """The first paces up to that time, and the time of the next one behind them, inf if there is none.
-
-        The caller changes or removes each of them.
-        """
-        ...
-
-    def each(self) -> Sequence[Pace]:
-        """All paces; the caller changes or removes them."""
-        ...
+    def at(self, starts_at: float, now: float, new: Pace) -> float:
+        """The time of the next start at a new rate: the tasks that have started count for as many as before."""
+        if not (self.every and new.every):
+            return -inf
+        return now + min((starts_at - now) / self.every + self.burst - new.burst, 1.0) * new.every
 
 
-def possible_starts(every: float, burst: float, starts_at: float, now: float) -> float:
-    """The number of tasks that may start now: one in `every` seconds (0: no rate), after a pause a burst."""
-    first = _first(every, burst, starts_at, now)
-    if first > now + ROUNDING:
-        return 0
-    return 1 + floor((now - first + ROUNDING) / every) if every else inf
+def pace_of(rate: Rate | None) -> Pace:
+    """The pace of a setting."""
+    return Pace(rate.every, rate.burst) if rate else Pace()
 
 
-def start_after(every: float, burst: float, starts_at: float, now: float, count: int = 1) -> float:
-    """The time from which the next task may start, once so many have started now."""
-    return _first(every, burst, starts_at, now) + count * every
+class Paced:
+    """A group or a queue: its next task may start from `starts_at`.
 
-
-def is_held_off(starts_at: float, paced_at: float | None, now: float) -> bool:
-    """True while a queue or a group is held off."""
-    return paced_at is not None and starts_at > now + ROUNDING
-
-
-def held_off(
-    starts_at: float, paced_at: float | None, seconds: float, now: float
-) -> tuple[float, float | None]:
-    """The two times of a pace that is held off for so many seconds from now on, or no longer, for less than a
-    microsecond.
+    While it is held off, `paced_at` is that time by the rate alone; else it means nothing.
     """
-    alone = starts_at if paced_at is None or not is_held_off(starts_at, paced_at, now) else paced_at
-    if seconds < ROUNDING / 2:
-        return alone, None
-    return (now + seconds, alone) if now + seconds > starts_at else (starts_at, paced_at)
 
+    __slots__ = ()
 
-def at_rate(
-    every: float, burst: float, starts_at: float, now: float, new_every: float, new_burst: float
-) -> float:
-    """The time of the next start at another rate: the tasks that have started count for as many as before."""
-    if not (every and new_every):
-        return -inf
-    return now + min((starts_at - now) / every + burst - new_burst, 1.0) * new_every
+    starts_at: float
+    paced_at: float | None
 
+    def possible_starts(self, pace: Pace, now: float) -> float:
+        """The number of tasks that may start now."""
+        first = max(self.starts_at, now - pace.slack)
+        if first > now + ROUNDING:
+            return 0
+        return 1 + floor((now - first + ROUNDING) / pace.every) if pace.every else inf
 
-def _first(every: float, burst: float, starts_at: float, now: float) -> float:
-    return max(starts_at, now - (burst - 1) * every)
+    def start_some(self, pace: Pace, now: float, count: int = 1) -> None:
+        """Note that so many tasks start now, if there is a rate."""
+        if pace.every:
+            self.starts_at = max(self.starts_at, now - pace.slack) + count * pace.every
+            self.paced_at = None
+
+    def time_left(self, now: float) -> tuple[float, float]:
+        """The seconds until the next task may start, and for how many of these it is held off: all or none."""
+        if self.starts_at <= now + ROUNDING:
+            return 0.0, 0.0
+        seconds = self.starts_at - now
+        return seconds, seconds if self.paced_at is not None else 0.0
+
+    def delay(self, seconds: float, now: float) -> None:
+        """Hold it off for so many seconds from now on, or no longer, for less than a microsecond."""
+        by_rate = self._by_rate(now)
+        if seconds < ROUNDING / 2:
+            self.starts_at, self.paced_at = by_rate, None
+        elif now + seconds > self.starts_at:
+            self.starts_at, self.paced_at = now + seconds, by_rate
+
+    def set_pace(self, pace: Pace, new: Pace, now: float) -> None:
+        """Have another rate."""
+        by_rate = pace.at(self._by_rate(now), now, new)
+        if self.paced_at is not None and by_rate < self.starts_at and self.starts_at > now + ROUNDING:
+            self.paced_at = by_rate
+        else:
+            self.starts_at, self.paced_at = by_rate, None
+
+    def _by_rate(self, now: float) -> float:
+        """The time of the next start by the rate alone."""
+        is_held_off = self.paced_at is not None and self.starts_at > now + ROUNDING
+        return self.paced_at if is_held_off and self.paced_at is not None else self.starts_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from tenure.engine import Notice, SessionItem
 
@@ -57,8 +58,8 @@ class Takers:
         A queue with a pace hints one: whoever takes something has the next one hinted. `to_ask`: they are hinted only
         to ask in time.
         """
-        if queue.groups.is_paced and queue.groups.open is not None and not to_ask:
-            count = min(count, queue.groups.open)
+        if count > 0 and queue.takers and queue.groups.has_pace and not to_ask:
+            count = min(count, int(queue.groups.closed_until == -inf))
         while count > 0 and queue.takers and not queue.paused:
             taker = self._takers.first("rank", queue.name)
             assert taker is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from tenure.engine import (
@@ -116,18 +117,16 @@ class Tasks:
         Return how many tasks more can be taken, too, where so many could be before.
         """
         groups = queue.groups
-        was_open = groups.open
+        was_closed = groups.closed_until > -inf
         groups.pass_time()
-        if groups.open is not None:
-            want = groups.possible(want)
-        tasks = self._take(queue, session, want)
+        tasks = self._take(queue, session, groups.possible(want))
         if tasks:
             groups.start(len(tasks))
             seconds = max(groups.every * groups.burst, groups.group_every * groups.group_burst)
             if seconds:
                 queue.keep_until = max(queue.keep_until, self._state.after(seconds))
         again = groups.regained()
-        if was_open is not None and (tasks or not was_open):
+        if was_closed or (groups.every and tasks):
             return tasks, queue.waiting
         return tasks, queue.takeable - takeable + again
 
@@ -202,7 +201,7 @@ class Tasks:
     def groups(self, op: Scan[Page[GroupCounts]]) -> Page[GroupCounts]:
         after, queue = place_in(op, 0, ""), self._queues.find(op.key)
         rows = queue.group_rows.longest(after, op.limit + 1) if queue else ()
-        if queue and queue.groups.paces:
+        if queue and queue.groups.is_paced:
             starts_in = queue.groups.starts_in
             pairs = [(place, row, starts_in(row.group)) for place, row in rows]
             rows = [(place, replace(row, starts_in=s, held_off=h)) for place, row, (s, h) in pairs]
@@ -221,13 +220,13 @@ class Tasks:
         if op.seconds is None and op.paused:
             queue.paused = True
             return Reply.OK
-        due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
+        due, takeable, was_closed = self._takers.due(queue), queue.takeable, queue.groups.closed_until > -inf
         until = queue.groups.hold_off(op.group, op.seconds or 0.0)
         if op.seconds is None:
             queue.paused = False
             self._takers.offer(queue, queue.takeable)
         else:
-            self._offer_newly_takeable(queue, takeable, was_open)
+            self._offer_newly_takeable(queue, takeable, was_closed)
         if op.seconds and op.seconds > 0:
             queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
         self._takers.offer_sooner(queue, due)
@@ -256,14 +255,14 @@ class Tasks:
 
     def _have(self, queue: Queue, texts: Mapping[str, str]) -> None:
         """The queue has other settings."""
-        due, takeable, was_open = self._takers.due(queue), queue.takeable, queue.groups.open
+        due, takeable, was_closed = self._takers.due(queue), queue.takeable, queue.groups.closed_until > -inf
         queue.settings = settings_of(texts.items())
         queue.groups.set(queue.settings)
         self._room.make_room_in_groups(queue)
         self._room.admit(queue)
-        self._offer_newly_takeable(queue, takeable, was_open)
+        self._offer_newly_takeable(queue, takeable, was_closed)
         self._takers.offer_sooner(queue, due)
 
-    def _offer_newly_takeable(self, queue: Queue, takeable: int, was_open: int | None) -> None:
+    def _offer_newly_takeable(self, queue: Queue, takeable: int, was_closed: bool) -> None:
         """Hint the takers that are needed for the tasks that can be taken now, and could not be before."""
-        self._takers.offer(queue, queue.takeable - takeable if was_open != 0 else queue.waiting)
+        self._takers.offer(queue, queue.waiting if was_closed else queue.takeable - takeable)

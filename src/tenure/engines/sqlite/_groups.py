@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from math import inf
 from operator import attrgetter
 from typing import Any
 
 from tenure.engine import GroupCounts
 from tenure.engines.rules import Group, Groups, GroupSettings, Position, Turn, decoded_name, encoded_name
 
-from ._paces import Paces
 from ._sql import GROUPS
 from ._state import State
 
@@ -24,15 +24,14 @@ _COLUMNS = tuple(field.name for field in fields(GroupSettings))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 _counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
 
-_FIRST = [1, 1, 0, 1, 0, False, 0, 0]
-"""The counts of a new group whose first task is ready."""
+_FIRST = [1, 1, 0, 1, 0, False, 0, 0, -inf, None, -inf]
+"""The counts and times of a new group whose first task is ready."""
 
 
 class GroupRows:
     """The groups of a queue, and the row for all of them together."""
 
     def __init__(self, state: State, queue: int) -> None:
-        self.paces = Paces(state, queue)
         self._state = state
         self._queue = queue
         self._stored: tuple[Any, ...] = ()
@@ -43,18 +42,22 @@ class GroupRows:
         self._new: set[str] = set()
         """The changed groups of which the file has no row."""
 
+    @property
+    def now(self) -> float:
+        return self._state.now
+
     def read(self) -> Groups:
         """The groups of the queue, which has a row for them."""
         *row, weights = self._state.one(GROUPS.grouping, queue=self._queue)
         groups = Groups(self, *row, _weights(weights))
         self._stored = _settings_of(groups)
-        self._are_some = groups.named > 0
+        self._are_some = groups.named + groups.idle > 0
         return groups
 
     def save(self, groups: Groups) -> bool:
         """Write back what has changed; return whether there is a row for all groups together."""
         self._write()
-        row = _settings_of(groups) if groups.are_kept or groups.is_paced else ()
+        row = _settings_of(groups) if groups.are_kept else ()
         if row and row != self._stored:
             columns = dict(zip(_COLUMNS, row, strict=True))
             columns["weights"] = _text_of(groups.weights)
@@ -115,18 +118,28 @@ class GroupRows:
         self._state.run(GROUPS.take_each, queue=self._queue, tag=last.tag, name=encoded_name(last.group))
         self._groups.clear()
 
-    def refresh(self, groups: Groups) -> int:
+    def closed(self, time: float, limit: int) -> tuple[list[str], float]:
         self._write()
-        self._groups.clear()
-        if groups.group_every or groups.paces:
-            for (name,) in self._state.all(GROUPS.names, queue=self._queue):
-                groups.refresh(self.change(decoded_name(name)))
-            return groups.takeable
-        tag = groups.virtual_time + 1.0
-        self._state.run(
-            GROUPS.refresh, queue=self._queue, per_group=groups.per_group, hold=groups.hold, tag=tag
-        )
-        return int(self._state.one(GROUPS.takeable, queue=self._queue)[0])
+        found: list[str] = []
+        for count in (2, limit + 1):  # most often one is due
+            rows = self._state.all(GROUPS.closed, queue=self._queue, count=count)
+            found = [decoded_name(name) for name, closed_until in rows[:limit] if closed_until <= time]
+            if len(found) < len(rows) or len(rows) < count:
+                break
+        self.expect(found)
+        return found, rows[len(found)][1] if len(found) < len(rows) else inf
+
+    def idle(self, time: float, limit: int) -> list[str]:
+        self._write()
+        rows = self._state.all(GROUPS.idle, queue=self._queue, time=time, limit=limit)
+        return [decoded_name(name) for (name,) in rows]
+
+    def each(self) -> list[str]:
+        self._write()
+        rows = self._state.all(GROUPS.each, queue=self._queue)
+        found = [Group(decoded_name(name), *row) for name, *row in rows]
+        self._groups.update((group.name, group) for group in found)
+        return [group.name for group in found]
 
     def end(self, tasks: Sequence[int]) -> int:
         self._write()

@@ -54,7 +54,7 @@ class Queues:
             is_over = queue.keep_until <= self._state.moment and not queue.takers and self.is_idle(queue)
             if is_over and queue.has_groups:
                 queue.groups.pass_time()
-            if queue.has_groups or queue.groups.is_paced or queue.groups.are_kept:
+            if queue.has_groups or queue.groups.are_kept:
                 queue.has_groups = int(queue.group_rows.save(queue.groups))
             if is_over:
                 if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):

@@ -177,7 +177,7 @@ end
 local pace, was_open = paced[queue], nil
 if pace then
     was_open = pace.open
-    if pace.open or pace.first_due <= now + 1 or pace.first_old <= now then
+    if pace.open or pace.opens_at <= now + 1 then
         paces().pass_time(queue)
     end
     if pace.open then
@@ -221,8 +221,8 @@ for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
 end
 local soonest = math.min(expiry, queue.delayed > 0 and cold().first_delayed(queue) or expiry)
 if pace then
-    local is_known = not pace.open and pace.first_due > 0
-    soonest = math.min(soonest, is_known and pace.first_due or paces().pace_due(queue, pace) or soonest)
+    local is_known = not pace.open and pace.opens_at > 0
+    soonest = math.min(soonest, is_known and pace.opens_at or paces().pace_due(queue, pace) or soonest)
 end
 local ask_again_in = math.max(0, soonest - now)
 if made_families then

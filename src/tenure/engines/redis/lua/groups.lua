@@ -1,7 +1,7 @@
 -- The groups of a queue, which take turns: `Settings` of the contract has the rules. `save_groups` follows any change.
 --
--- `groups` is a hash of the groups, what it holds is packed, see PACKED. `tags` is a sorted set of those that can be taken
--- from, by tag; "" stands for the tasks without a group, whose other keys are as in a queue without groups. `sizes` is
+-- `groups` is a hash of the groups, what it holds is packed, see PACKED and TIMED. `tags` is a sorted set of those that can be
+-- taken from, by tag; "" stands for the tasks without a group, whose other keys are as in a queue without groups. `sizes` is
 -- one of those that have unfinished tasks, by how many (negated). `turns` is one of the ready tasks of all groups, and
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
@@ -19,6 +19,10 @@
 local A = made_alone
 A.finish()
 local PACKED = '>I4I4I4I4I4I8Bc46'
+-- The same with the time from which the next task of the group may start, and the time of this by the rate alone, while the
+-- group is held off (else -1). The number that says whether the pinned task is delayed is greater by 2 if the group is closed
+-- until that time.
+local TIMED = PACKED .. 'dd'
 local UNKNOWN = string.rep(' ', 46)
 local PADDING, LEASED, in_parts = A.PADDING, A.LEASED, A.in_parts
 local USUAL = A.USUAL
@@ -53,7 +57,7 @@ local function known_of(queue)
         local found = A.settings_of(queue)
         known = {
             of = {}, touched = false, per_group = tonumber(found[1]), size = tonumber(found[2]), hold = found[3] == '1',
-            weighted = found[4], pace = paced[queue],
+            weighted = found[4],
         }
         known_groups[queue] = known
     end
@@ -74,39 +78,53 @@ local function takeable(known, group)
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
 end
 
-local function has_pace(known, group)
-    return known.pace and group.name ~= '' and (known.pace.group_every > 0 or known.pace.paces > 0)
-end
-
 -- A group as it is stored. Its tag is false if it has none, true while it is not known; `saved` is the tag in `tags`.
--- `next` is the group that was touched before it.
+-- `next` is the group that was touched before it. `starts_at`, `paced_at` and `closed`, a time, are there where they count.
 local function unpack_group(name, packed)
-    local unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
+    local unfinished, waiting, leased, reserved, lined, pinned, bits, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
+    local starts_at, paced_at
     if packed == LEASED then
         unfinished, leased = 1, 1
     elseif packed and #packed == 65 then
         unfinished, waiting, only = 1, 1, sub(packed, 1, 46)
+    elseif packed and #packed == 75 then
+        unfinished, waiting, leased, reserved, lined, pinned, bits, only = struct.unpack(PACKED, packed)
     elseif packed then
-        unfinished, waiting, leased, reserved, lined, pinned, pin_delayed, only = struct.unpack(PACKED, packed)
+        unfinished, waiting, leased, reserved, lined, pinned, bits, only, starts_at, paced_at = struct.unpack(TIMED, packed)
     end
     -- 16 fields: a table of more takes twice the space
-    return {
-        name = name, packed = packed, is_there = packed and true, size = unfinished, only = only, next = nil,
+    local group = {
+        name = name, packed = packed, is_there = packed and unfinished + reserved + lined > 0, size = unfinished, only = only,
+        next = nil,
         unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, pinned = pinned,
-        pin_delayed = pin_delayed == 1, takeable = 0, tag = false, saved = false,
+        pin_delayed = bits % 2 == 1, takeable = 0, tag = false, saved = false,
     }
+    if starts_at then
+        group.starts_at, group.paced_at = starts_at, paced_at >= 0 and paced_at or nil
+        group.closed, group.is_idle = bits >= 2 and starts_at or nil, not group.is_there
+    end
+    return group
 end
 
 local function pack_group(group)
-    if group.unfinished == 1 and group.reserved + group.lined + group.pinned == 0 then
+    local bits = group.pin_delayed and 1 or 0
+    if group.starts_at then
+        return struct.pack(TIMED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.pinned,
+            bits + (group.closed and 2 or 0), group.only, group.starts_at, group.paced_at or -1)
+    elseif group.unfinished == 1 and group.reserved + group.lined + group.pinned == 0 then
         if group.leased == 1 then
             return LEASED
         elseif group.only ~= UNKNOWN then
             return group.only .. PADDING
         end
     end
-    return struct.pack(PACKED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.pinned,
-        group.pin_delayed and 1 or 0, group.only)
+    return struct.pack(PACKED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.pinned, bits,
+        group.only)
+end
+
+-- A group with a rate counts for one task that can be taken.
+local function allowed(queue, group, count)
+    return paced[queue] and paced[queue].group_every > 0 and group.name ~= '' and math.min(count, 1) or count
 end
 
 local function add_group(queue, known, name, packed)
@@ -115,10 +133,7 @@ local function add_group(queue, known, name, packed)
         write()
         group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
     end
-    group.takeable = takeable(known, group)
-    if has_pace(known, group) then
-        group.takeable = paces().counted_before(queue, known.pace, name, group.takeable)
-    end
+    group.takeable = group.closed and 0 or allowed(queue, group, takeable(known, group))
     group.tag = group.takeable > 0 and queue.grouped > 0
     group.saved = group.tag
     known.of[name] = group
@@ -158,13 +173,15 @@ local function touch(known, group)
     end
 end
 
--- How many tasks of a group can be taken has changed, perhaps; one may have started.
-local function refresh(queue, group, has_started)
+-- How many tasks of a group can be taken has changed, perhaps, or until when the group is closed.
+local function refresh(queue, group)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
-    if has_pace(known, group) then
-        count = paces().paced_count(queue, known.pace, group.name, count, has_started)
+    local closed = count > 0 and group.starts_at and paces().time_of(queue, group) or nil
+    if closed ~= group.closed then
+        paces().close_group(queue, group, closed)
     end
+    count = closed and 0 or allowed(queue, group, count)
     newly_takeable, group.takeable = newly_takeable + count - group.takeable, count
     touch(known, group)
     if count == 0 then
@@ -180,6 +197,13 @@ local function make_group(queue, group)
         return
     end
     group.is_there = true
+    if queue.grouped == 0 and paced[queue] and paced[queue].idle > 0 then
+        call('PERSIST', queue.key .. ':idle')
+        call('PERSIST', queue.key .. ':groups')
+    end
+    if group.is_idle then
+        paces().end_idle(queue, group)
+    end
     local plain = queue.grouped == 0 and read_group(queue, '')
     set(queue, 'grouped', queue.grouped + 1)
     if plain then
@@ -195,6 +219,9 @@ local function tidy_group(queue, group)
         return
     end
     group.is_there = false
+    if group.starts_at then
+        paces().keep_idle(queue, group)
+    end
     set(queue, 'grouped', queue.grouped - 1)
     if queue.grouped == 0 then
         set(queue, 'virtual', 0)
@@ -234,11 +261,11 @@ local function count_out(queue, task)
     end
 end
 
--- So many tasks of a group are ready, more or less than before; one may have started.
-local function count_ready(queue, name, count, has_started)
+-- So many tasks of a group are ready, more or less than before.
+local function count_ready(queue, name, count)
     local group = read_group(queue, name)
     group.waiting = group.waiting + count
-    refresh(queue, group, has_started)
+    refresh(queue, group)
     return group
 end
 
@@ -340,7 +367,7 @@ local function save_groups(queue)
     local kept, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
     while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
-        if name ~= '' and group.is_there then
+        if name ~= '' and (group.is_there or group.is_idle) then
             packed = pack_group(group)
             kept[last + 1], kept[last + 2], last = name, packed, last + 2
         elseif packed then

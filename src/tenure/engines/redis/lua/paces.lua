@@ -2,13 +2,11 @@
 -- starts (0: none) and the burst.
 --
 -- The field `pace` of a queue is a text: the rate of the queue; the rate of its groups; the time from which the next task of
--- the queue may start; whether a task could start at the last check ("-": the queue has no pace); the number of groups with
--- a pace; the time at which the first awaited pace is due (0: the set has to be read); a time before which every other pace
--- still has an effect; and the time of the next start by the rate alone while the queue is held off ("-": it is not).
--- `awaited` is a sorted set of groups, by the time from which their next task may start: the groups from which tasks could
--- be taken otherwise. `paces` is the same for all other groups with a pace. `held` is a hash of the groups that are held
--- off: until when, and the time of the next start by the rate alone; it counts while that end is the time of the group's
--- pace. 0 is a time without an effect.
+-- the queue may start; whether a task could start at the last check ("-": the queue has no pace); the time at which the first
+-- closed group opens (0: the set has to be read); how many groups are idle; and the time of the next start by the rate alone
+-- while the queue is held off ("-": it is not). The times of a group are in its record, see `groups.lua`. `closed` is a
+-- sorted set of the groups from which nothing can be taken before a time, by that time. `idle` is one of those of which
+-- nothing else is left, by the time from which their next task may start. 0 is a time without an effect.
 -- Reads: CAP, groups, now, set, write
 -- Writes: paced
 
@@ -31,45 +29,57 @@ local function starts_in(starts_at)
     return starts_at > now + 1 and math.ceil(starts_at - now) or 0
 end
 
--- The time for which the pace of a group has an effect after the next start of a task.
+-- The time for which the time of a group has an effect after the next start of a task.
 local function slack(pace)
     return (pace.group_burst - 1) * pace.group_every
 end
 
 local function pace_of(queue)
     if not paced[queue] then
-        call('DEL', queue.key .. ':paces', queue.key .. ':awaited', queue.key .. ':held')
         paced[queue] = {
-            every = 0, burst = 1, group_every = 0, group_burst = 1, starts_at = 0, open = nil, paces = 0, first_due = NEVER,
-            first_old = NEVER, at = {}, waits = {}, paced_at = nil,
+            every = 0, burst = 1, group_every = 0, group_burst = 1, starts_at = 0, open = nil, opens_at = NEVER, idle = 0,
+            paced_at = nil,
         }
     end
     return paced[queue]
 end
 
--- Write the pace of a queue. `paces` expires, since nobody may use the queue again.
-local function save_pace(queue)
-    local pace, text = paced[queue], ''
-    if pace.open or pace.every + pace.group_every + pace.paces > 0 then
-        text = format('%.17g %.17g %.17g %.17g %.17g %s %d %.17g %.17g %s', pace.every, pace.burst, pace.group_every,
-            pace.group_burst, pace.starts_at, pace.open or '-', pace.paces, pace.first_due, pace.first_old,
-            pace.paced_at and format('%.17g', pace.paced_at) or '-')
+-- Forget idle groups whose time has no effect. Without others, all of them expire, since nobody may use the queue again; no
+-- later than the queue, if that expires: a new one would put its groups beside them.
+local function forget_idle(queue, pace)
+    local before = format('%.17g', now - slack(pace))
+    local names = call('ZRANGEBYSCORE', queue.key .. ':idle', '-inf', before, 'LIMIT', 0, CAP)
+    if #names > 0 then
+        call('ZREM', queue.key .. ':idle', unpack(names))
+        call('HDEL', queue.key .. ':groups', unpack(names))
     end
-    if text ~= '' or queue.pace ~= nil then
-        set(queue, 'pace', text)
+    pace.idle = call('ZCARD', queue.key .. ':idle')
+    if pace.idle > 0 and queue.grouped == 0 and ARGV[1] == '' then
+        local until_then = math.ceil(math.max(queue.keep, now + pace.group_every * pace.group_burst) / 1000)
+        call('PEXPIREAT', queue.key .. ':idle', until_then)
+        call('PEXPIREAT', queue.key .. ':groups', until_then)
     end
-    if pace.has_new and ARGV[1] == '' then
-        local until_then = math.ceil(math.max(queue.keep, now + pace.group_every * pace.group_burst) / 1000) + 1
-        call('PEXPIREAT', queue.key .. ':paces', until_then)
-        call('PEXPIREAT', queue.key .. ':held', until_then)
-    end
-    pace.has_new = nil
 end
 
--- The queue is kept until this time, and the paces of its groups no longer.
-local function keep_pace(queue, time)
+-- Write the pace of a queue.
+local function save_pace(queue)
+    local pace, text = paced[queue], ''
+    if pace.idle > 0 then
+        forget_idle(queue, pace)
+    end
+    if pace.open or pace.every + pace.group_every + pace.idle > 0 or pace.opens_at < NEVER then
+        text = format('%.17g %.17g %.17g %.17g %.17g %s %.17g %d %s', pace.every, pace.burst, pace.group_every,
+            pace.group_burst, pace.starts_at, pace.open or '-', pace.opens_at, pace.idle,
+            pace.paced_at and format('%.17g', pace.paced_at) or '-')
+    end
+    if text ~= '' or rawget(queue, 'pace') then
+        set(queue, 'pace', text)
+    end
+end
+
+-- The queue is kept until this time, and its idle groups no longer.
+local function keep_queue(queue, time)
     set(queue, 'keep', math.max(queue.keep, math.ceil(time)))
-    paced[queue].has_new = true
 end
 
 -- Check again whether a task of the queue may start.
@@ -83,76 +93,62 @@ local function open_queue(pace)
     end
 end
 
--- -> the time from which the next task of a group may start (nil: the group has no pace), and whether the pace is awaited
-local function find_pace(queue, pace, name)
-    local at = pace.at[name]
-    if at == nil and pace.paces > 0 then
-        at = call('ZSCORE', queue.key .. ':awaited', name)
-        pace.waits[name] = at and true
-        at = tonumber(at or call('ZSCORE', queue.key .. ':paces', name))
-        pace.at[name] = at or false
+-- A group is closed until a time, or no more (nil).
+local function close_group(queue, group, time)
+    local pace, CLOSED = pace_of(queue), queue.key .. ':closed'
+    if group.closed == pace.opens_at then
+        pace.opens_at = 0
     end
-    return at or nil, pace.waits[name] or false
-end
-
--- Keep the pace of a group in place of the former one.
-local function keep_group_pace(queue, pace, name, starts_at, awaited)
-    local former, was_awaited = find_pace(queue, pace, name)
-    if not former then
-        pace.paces = pace.paces + 1
-    elseif was_awaited and former == pace.first_due then
-        pace.first_due = 0
-    end
-    if former and was_awaited ~= awaited then
-        call('ZREM', queue.key .. (was_awaited and ':awaited' or ':paces'), name)
-    end
-    call('ZADD', queue.key .. (awaited and ':awaited' or ':paces'), format('%.17g', starts_at), name)
-    pace.at[name], pace.waits[name] = starts_at, awaited
-    if awaited then
-        pace.first_due = math.min(pace.first_due, starts_at)
+    if time then
+        call('ZADD', CLOSED, format('%.17g', time), group.name)
+        pace.opens_at = math.min(pace.opens_at, time)
     else
-        pace.first_old, pace.has_new = math.min(pace.first_old, starts_at + slack(pace)), true
+        call('ZREM', CLOSED, group.name)
+    end
+    group.closed = time
+end
+
+-- A group is idle no more.
+local function end_idle(queue, group)
+    local pace = pace_of(queue)
+    group.is_idle, pace.idle = false, pace.idle - 1
+    call('ZREM', queue.key .. ':idle', group.name)
+end
+
+-- Set the times of a group; the caller refreshes the group, or touches it.
+local function set_times(queue, group, starts_at, paced_at)
+    group.starts_at, group.paced_at = starts_at > 0 and starts_at or nil, paced_at
+    if group.is_idle and starts_at == 0 then
+        end_idle(queue, group)
+    elseif group.is_idle then
+        call('ZADD', queue.key .. ':idle', format('%.17g', starts_at), group.name)
     end
 end
 
--- The number of ready tasks that count as tasks to be taken; the last argument says whether a task has just started.
-local function paced_count(queue, pace, name, count, has_started)
-    local former, was_awaited = find_pace(queue, pace, name)
-    if former or has_started then
-        local starts_at = former or 0
-        if has_started then
-            starts_at = start_after(pace.group_every, pace.group_burst, starts_at, 1)
-        end
-        local awaited = count > 0 and possible_starts(pace.group_every, pace.group_burst, starts_at) == 0
-        if starts_at ~= former or awaited ~= was_awaited then
-            keep_group_pace(queue, pace, name, starts_at, awaited)
-        end
-        if awaited then
-            return 0
-        end
+-- The time from which the next task of a group may start, if that has not come.
+local function time_of(queue, group)
+    local pace = pace_of(queue)
+    if possible_starts(pace.group_every, pace.group_burst, group.starts_at) == 0 then
+        return group.starts_at
+    elseif group.starts_at + slack(pace) <= now then
+        set_times(queue, group, 0)
     end
-    return pace.group_every > 0 and math.min(count, 1) or count
 end
 
--- The same number at the last refresh of the group.
-local function counted_before(queue, pace, name, count)
-    local _, was_awaited = find_pace(queue, pace, name)
-    if was_awaited then
-        return 0
+-- A group of which nothing else is left is idle while its time has an effect.
+local function keep_idle(queue, group)
+    local pace = pace_of(queue)
+    group.is_idle = group.starts_at + slack(pace) > now
+    if group.is_idle then
+        pace.idle = pace.idle + 1
+        set_times(queue, group, group.starts_at, group.paced_at)
     end
-    return pace.group_every > 0 and math.min(count, 1) or count
 end
 
--- Forget the paces of these groups, which have no effect.
-local function forget_paces(queue, pace, key, names)
-    if #names > 0 then
-        call('ZREM', queue.key .. key, unpack(names))
-        call('HDEL', queue.key .. ':held', unpack(names))
-        pace.paces = pace.paces - #names
-    end
-    for _, name in ipairs(names) do
-        pace.at[name], pace.waits[name] = false, false
-    end
+-- A task of a group, which has a rate, has started.
+local function start_in_group(queue, group)
+    local pace = paced[queue]
+    set_times(queue, group, start_after(pace.group_every, pace.group_burst, group.starts_at or 0, 1))
 end
 
 -- This number of tasks of the queue has started.
@@ -168,9 +164,9 @@ local function count_waiting(queue)
     return call('ZCARD', queue.key .. ':ready') + queue.ranked + call('ZCARD', queue.key .. ':turns')
 end
 
--- The first time in one of the two orders, or NEVER.
-local function first_start(queue, key)
-    return tonumber(call('ZRANGE', queue.key .. key, 0, 0, 'WITHSCORES')[2]) or NEVER
+-- The time at which the first closed group opens, or NEVER.
+local function first_opening(queue)
+    return tonumber(call('ZRANGE', queue.key .. ':closed', 0, 0, 'WITHSCORES')[2]) or NEVER
 end
 
 -- The next time at which more of the ready tasks can be taken, which wait only for this time.
@@ -178,51 +174,24 @@ local function pace_due(queue, pace)
     if pace.open == 0 and count_waiting(queue) > 0 then
         return pace.starts_at
     end
-    if pace.first_due == 0 then
-        pace.first_due = first_start(queue, ':awaited')
+    if pace.opens_at == 0 then
+        pace.opens_at = first_opening(queue)
     end
-    return pace.first_due < NEVER and pace.first_due or nil
+    return pace.opens_at < NEVER and pace.opens_at or nil
 end
 
--- Open the queue and the groups whose time has come, and forget paces without an effect.
+-- Open the queue and the groups whose time has come.
 local function pass_time(queue)
     local pace, G = paced[queue], groups()
-    if pace.first_due <= now + 1 then
-        local before, names, old = now - slack(pace), {}, {}
-        local some = call('ZRANGEBYSCORE', queue.key .. ':awaited', '-inf', now + 1, 'WITHSCORES', 'LIMIT', 0, CAP)
-        for i = 1, #some, 2 do
-            local name, at = some[i], tonumber(some[i + 1])
-            names[#names + 1], pace.at[name], pace.waits[name] = name, at, true
-            if at <= before then
-                old[#old + 1] = name
-            end
-        end
+    if pace.opens_at <= now + 1 then
+        local names = call('ZRANGEBYSCORE', queue.key .. ':closed', '-inf', now + 1, 'LIMIT', 0, CAP)
         G.read_groups(queue, names)
-        forget_paces(queue, pace, ':awaited', old)
         for _, name in ipairs(names) do
-            local group = G.read_group(queue, name)
-            if group.is_there then
-                G.refresh(queue, group)
-            elseif pace.at[name] then
-                keep_group_pace(queue, pace, name, pace.at[name], false)
-            end
+            G.refresh(queue, G.read_group(queue, name))
         end
-        pace.first_due = first_start(queue, ':awaited')
-    end
-    if pace.first_old <= now then
-        local before = format('%.17g', now - slack(pace))
-        forget_paces(queue, pace, ':paces',
-            call('ZRANGEBYSCORE', queue.key .. ':paces', '-inf', before, 'LIMIT', 0, CAP))
-        pace.first_old = first_start(queue, ':paces') + slack(pace)
+        pace.opens_at = first_opening(queue)
     end
     open_queue(pace)
-end
-
--- The time of the next start by the rate alone, of a group that is held off; else nil.
-local function held_of(queue, name, starts_at)
-    local held = starts_at > now + 1 and call('HGET', queue.key .. ':held', name)
-    local ends_at, paced_at = match(held or '', '^(%S+) (%S+)$')
-    return tonumber(ends_at) == starts_at and tonumber(paced_at) or nil
 end
 
 -- The two times of a pace that is held off until a time, or no longer, if that is not to come.
@@ -236,43 +205,28 @@ local function held_off(starts_at, paced_at, ends_at)
     return starts_at, paced_at
 end
 
--- Keep the two times of a group in place of the former ones, or forget its pace, if that never has an effect.
-local function keep_times(queue, pace, name, starts_at, paced_at, awaited)
-    if starts_at == 0 then
-        local former, was_awaited = find_pace(queue, pace, name)
-        if former then
-            pace.first_due = was_awaited and former == pace.first_due and 0 or pace.first_due
-            forget_paces(queue, pace, was_awaited and ':awaited' or ':paces', {name})
-        end
-        return
-    end
-    keep_group_pace(queue, pace, name, starts_at, awaited)
-    if paced_at then
-        call('HSET', queue.key .. ':held', name, format('%.17g %.17g', starts_at, paced_at))
-        pace.has_new = true
-    end
-end
-
 -- No task of a group, or of the queue for "", starts until this time; if that is not to come, it is held off no longer.
 local function hold_off(queue, name, ends_at)
-    if ends_at <= now and not paced[queue] then
+    local G = groups()
+    if ends_at <= now and not (paced[queue] or name ~= '' and G.read_group(queue, name).starts_at) then
         return
     end
-    local pace, G = pace_of(queue), groups()
-    G.known_of(queue).pace = pace
+    local pace = pace_of(queue)
     if name == '' then
         pace.starts_at, pace.paced_at = held_off(pace.starts_at, pace.paced_at, ends_at)
         open_queue(pace)
-        return ends_at > now and keep_pace(queue, pace.starts_at + (pace.burst - 1) * pace.every)
+        return ends_at > now and keep_queue(queue, pace.starts_at + (pace.burst - 1) * pace.every)
     end
-    local group, former, awaited = G.read_group(queue, name), find_pace(queue, pace, name)
-    local starts_at, paced_at = held_off(former or 0, former and held_of(queue, name, former), ends_at)
-    keep_times(queue, pace, name, starts_at, paced_at, awaited)
+    local group = G.read_group(queue, name)
+    set_times(queue, group, held_off(group.starts_at or 0, group.paced_at, ends_at))
     if group.is_there then
         G.refresh(queue, group)
+    elseif not group.is_idle and group.starts_at then
+        keep_idle(queue, group)
     end
+    G.touch(G.known_of(queue), group)
     if ends_at > now then
-        keep_pace(queue, starts_at + slack(pace))
+        keep_queue(queue, group.starts_at + slack(pace))
     end
 end
 
@@ -296,8 +250,8 @@ local function repaced(every, burst, starts_at, paced_at, new_every, new_burst)
     return alone, nil
 end
 
--- The rates of the queue and of its groups.
-local function set_rates(queue, every, burst, group_every, group_burst)
+-- The rates of the queue and of its groups; these groups have tasks or are idle.
+local function set_rates(queue, every, burst, group_every, group_burst, of)
     if not paced[queue] and every + group_every == 0 then
         return
     end
@@ -307,18 +261,13 @@ local function set_rates(queue, every, burst, group_every, group_burst)
         pace.starts_at, pace.paced_at = repaced(pace.every, pace.burst, pace.starts_at, pace.paced_at, every, burst)
     end
     pace.every, pace.burst, pace.group_every, pace.group_burst = every, burst, group_every, group_burst
-    if pace.paces > 0 and (group_every ~= former_every or group_burst ~= former_burst) then
-        for key, awaited in pairs({[':awaited'] = true, [':paces'] = false}) do
-            local some = call('ZRANGE', queue.key .. key, 0, -1, 'WITHSCORES')
-            for i = 1, #some, 2 do
-                local name, at = some[i], tonumber(some[i + 1])
-                pace.at[name], pace.waits[name] = at, awaited
-                local starts_at, paced_at = repaced(former_every, former_burst, at, held_of(queue, name, at), group_every,
-                    group_burst)
-                keep_times(queue, pace, name, starts_at, paced_at, awaited)
+    if group_every ~= former_every or group_burst ~= former_burst then
+        for _, group in ipairs(of) do
+            if group.starts_at then
+                set_times(queue, group, repaced(former_every, former_burst, group.starts_at, group.paced_at, group_every,
+                    group_burst))
             end
         end
     end
-    pace.first_old = 0
     open_queue(pace)
 end

@@ -54,14 +54,13 @@ local function read_queue(name)
     }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
     if found[14] then
         queue.pace = found[14]
-        local every, burst, group_every, group_burst, starts_at, open, count, first_due, first_old, paced_at =
-            match(found[14], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+        local every, burst, group_every, group_burst, starts_at, open, opens_at, idle, paced_at =
+            match(found[14], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
         if every then
             paced[queue] = {
                 every = tonumber(every), burst = tonumber(burst), group_every = tonumber(group_every),
                 group_burst = tonumber(group_burst), starts_at = tonumber(starts_at), open = tonumber(open),
-                paces = tonumber(count), first_due = tonumber(first_due), first_old = tonumber(first_old), at = {}, waits = {},
-                paced_at = tonumber(paced_at),
+                opens_at = tonumber(opens_at), idle = tonumber(idle), paced_at = tonumber(paced_at),
             }
         end
     end

@@ -221,17 +221,22 @@ local function groups_above(queue, one, other)
     return names
 end
 
--- Set the rates -> all groups with unfinished tasks if the rate of groups changes, else these. What could be taken of them
--- before is known then.
+-- Set the rates -> all groups if the rate of groups changes, else these. What could be taken of them before is known then.
 local function set_rates(queue, names, is_other, rate, group_rate)
     local G, every, burst = groups(), group_rate[1], group_rate[2]
-    local before = paced[queue] or {group_every = 0, group_burst = 1, paces = 0}
-    if every ~= before.group_every or burst ~= before.group_burst or is_other and before.paces > 0 then
+    local before, of = paced[queue] or {group_every = 0, group_burst = 1}, {}
+    local is_new_rate = every ~= before.group_every or burst ~= before.group_burst
+    if is_new_rate or is_other and paced[queue] then
         names = call('ZRANGE', queue.key .. ':sizes', 0, -1)
     end
+    for _, name in ipairs(is_new_rate and call('ZRANGE', queue.key .. ':idle', 0, -1) or {}) do
+        names[#names + 1] = name
+    end
     G.read_groups(queue, names)
-    paces().set_rates(queue, rate[1], rate[2], every, burst)
-    G.known_of(queue).pace = paced[queue]
+    for i, name in ipairs(names) do
+        of[i] = G.read_group(queue, name)
+    end
+    paces().set_rates(queue, rate[1], rate[2], every, burst, of)
     return names
 end
 

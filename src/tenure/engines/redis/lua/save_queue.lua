@@ -1,6 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
--- Reads: groups, is_over, made_paces, now, paced, paces, set
+-- Reads: groups, is_over, made_groups, made_paces, now, paced, paces, set
 
 local RECORD_TTL = 86400e6
 
@@ -54,10 +54,11 @@ end
 
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)
-    if queue.grouped > 0 or queue.changed.grouped then
+    if queue.grouped > 0 or queue.changed.grouped or made_groups then
         groups(true).save(queue)
     end
-    if paced[queue] and made_paces then -- else it is as it was
+    local pace = paced[queue]
+    if pace and (made_paces or pace.idle > 0 and queue.changed.grouped == 0) then -- else it is as it was
         paces().save_pace(queue)
     end
     if queue.settings ~= '' and queue.keep < now + RECORD_TTL then
@@ -75,8 +76,7 @@ local function save_queue(queue)
         call('HSET', QUEUE, unpack(fields))
     end
     if over and queue.expires > 0 and queue.expires <= now then
-        call('DEL', QUEUE, queue.key .. ':settings', queue.key .. ':weights', queue.key .. ':paces', queue.key .. ':awaited',
-            queue.key .. ':held')
+        call('DEL', QUEUE, queue.key .. ':settings', queue.key .. ':weights', queue.key .. ':groups', queue.key .. ':idle')
     end
     queue.changed = {}
 end

@@ -1,5 +1,5 @@
 -- Take from the groups in turn. The `want` lowest tags suffice: so many groups stand behind the last that is taken.
--- Reads: aging, groups, lease, now, pace, queue, set, take_plain, want, write
+-- Reads: aging, groups, lease, now, pace, paces, queue, set, take_plain, want, write
 -- Writes: newly_takeable
 
 -- Of equal tags the first by the bytes of the names, as Redis has it: `<` follows the locale of the server.
@@ -101,7 +101,10 @@ while left > 0 and line[at] do
     end
     left = left - 1
     local is_rated = group.name ~= '' and pace and pace.group_every > 0
-    G.count_ready(queue, group.name, -1, is_rated)
+    if is_rated then
+        paces().start_in_group(queue, group)
+    end
+    G.count_ready(queue, group.name, -1)
     if is_rated and group.takeable > 0 then
         newly_takeable = newly_takeable + 1
     end

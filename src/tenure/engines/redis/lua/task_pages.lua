@@ -1,6 +1,6 @@
 -- Pages of the tasks of a queue, of its groups, and of the entries of a task. ARGV is as in `scan.lua`.
--- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paced, paces, page_from,
---     place_of, read_queue, read_task, save_queue, subscribe_once, unlist_ending, waiting, walk_endings
+-- Reads: R, ask_again_in, digits, ending_of, families, groups, is_late, now, owner_of, paces, page_from, place_of,
+--     read_queue, read_task, save_queue, subscribe_once, unlist_ending, waiting, walk_endings
 -- Writes: is_unfinished, operations
 
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
@@ -176,14 +176,13 @@ function operations.groups(name)
     local score, last = match(ARGV[5], '^(%-%d+) (.*)$')
     local found = page_from(sizes, score and place_of(sizes, score, last) or 0, limit + 1)
     local queue = read_queue(name)
-    local pace, weighted = paced[queue], groups().known_of(queue).weighted
+    local weighted = groups().known_of(queue).weighted
     for i = 1, math.min(#found, 2 * limit), 2 do
         local group = groups().unpack_group(found[i], call('HGET', P .. name .. ':groups', found[i]))
-        local starts_at = pace and paces().find_pace(queue, pace, group.name)
-        local starts_in = starts_at and paces().starts_in(starts_at) or 0
+        local starts_in = group.starts_at and paces().starts_in(group.starts_at) or 0
         local weight = weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1
         rows[#rows + 1] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased,
-            starts_in, starts_in > 0 and paces().held_of(queue, group.name, starts_at) and starts_in or 0, weight * 1e6}
+            starts_in, group.paced_at and starts_in or 0, weight * 1e6}
     end
     return {'groups', rows, #found > 2 * limit and found[2 * limit] .. ' ' .. found[2 * limit - 1] or ''}
 end

@@ -2,13 +2,13 @@
 -- in: queue
 -- out: all columns but the queue
 SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, every, burst, group_every,
-  group_burst, starts_at, paced_at, open, paces, first_due, first_old, weights
+  group_burst, starts_at, paced_at, closed_until, closed, idle, weights
 FROM grouping WHERE queue = :queue
 
 -- save_grouping: Keep it.
 -- in: all columns
 REPLACE INTO grouping VALUES (:queue, :named, :unfinished, :takeable, :producers, :virtual_time, :per_group, :max_size,
-  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :paced_at, :open, :paces, :first_due, :first_old, :weights)
+  :hold, :every, :burst, :group_every, :group_burst, :starts_at, :paced_at, :closed_until, :closed, :idle, :weights)
 
 -- delete_grouping: Forget it.
 -- in: queue
@@ -18,18 +18,19 @@ DELETE FROM grouping WHERE queue = :queue
 -- in: queue, name
 -- out: all columns but the queue
 WITH wanted (queue, name) AS (VALUES (:queue, :name))
-SELECT task_group.name, unfinished, waiting, leased, takeable, pinned_task, rests, reserved, producers, tag
+SELECT task_group.name, unfinished, waiting, leased, takeable, pinned_task, rests, reserved, producers, starts_at, paced_at,
+  closed_until, tag
 FROM wanted CROSS JOIN task_group ON task_group.queue = wanted.queue AND task_group.name = wanted.name
 
 -- add: Keep new groups whose first task is ready; repeated as for `find`.
 -- in: queue, name, tag
 WITH new (queue, name, tag) AS (VALUES (:queue, :name, :tag))
-INSERT INTO task_group SELECT queue, name, 1, 1, 0, 1, 0, 0, 0, 0, tag FROM new
+INSERT INTO task_group SELECT queue, name, 1, 1, 0, 1, 0, 0, 0, 0, -9e999, NULL, -9e999, tag FROM new
 
 -- save: Keep groups. They are parameters since a tag would lose its last bits in JSON; repeated as for `find`.
 -- in: all columns
 REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :pinned_task, :rests, :reserved,
-  :producers, :tag)
+  :producers, :starts_at, :paced_at, :closed_until, :tag)
 
 -- delete: Forget groups of one queue; repeated as for `find`. A row value with IN would read the whole table.
 -- in: queue, name
@@ -39,7 +40,8 @@ DELETE FROM task_group WHERE queue IN (SELECT queue FROM gone) AND name IN (SELE
 -- of_tasks: The groups of tasks.
 -- in: ids (a JSON array)
 -- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet, or not any more
-SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, pinned_task, rests, reserved, producers, tag
+SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, pinned_task, rests, reserved, producers,
+  starts_at, paced_at, closed_until, tag
 FROM json_each(:ids) AS these CROSS JOIN task ON task.id = these.value
 LEFT JOIN task_group ON task_group.queue = task.queue AND task_group.name = task.group_name
 
@@ -59,55 +61,30 @@ WHERE queue = :queue AND takeable > 0 AND (tag, name) <= (:tag, :name)
 -- delete_ended: Forget groups of which nothing is left when these tasks, which are leased, end.
 -- in: queue, ids (a JSON array)
 DELETE FROM task_group WHERE queue = :queue AND unfinished = 1 AND reserved = 0 AND producers = 0
-  AND name IN (SELECT group_name FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND group_name > x'')
+  AND starts_at = -9e999 AND name IN (SELECT group_name FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND group_name > x'')
 
--- refresh: Settings have changed: how many tasks of each named group can be taken now.
--- in: queue, per_group, hold, tag (of those that can be taken from anew)
-UPDATE task_group SET takeable = CASE
-  WHEN :per_group = 0 THEN waiting
-  WHEN :per_group = 1 AND :hold AND rests THEN 0
-  ELSE max(0, min(:per_group - leased, waiting)) END, tag = CASE WHEN takeable > 0 THEN tag ELSE :tag END
-WHERE queue = :queue AND name > x''
-
--- names: The named groups.
+-- each: The named groups.
 -- in: queue
+-- out: all columns but the queue
+SELECT name, unfinished, waiting, leased, takeable, pinned_task, rests, reserved, producers, starts_at, paced_at,
+  closed_until, tag
+FROM task_group WHERE queue = :queue AND name > x''
+
+-- closed: The first groups that are closed until a time.
+-- in: queue, count
+-- out: name, closed_until
+SELECT name, closed_until FROM task_group
+WHERE queue = :queue AND closed_until > -9e999 AND closed_until < 9e999 ORDER BY closed_until, name LIMIT :count
+
+-- idle: Idle groups whose next task could start at that time or before.
+-- in: queue, time, limit
 -- out: name
-SELECT name FROM task_group WHERE queue = :queue AND name > x''
-
--- takeable: How many tasks can be taken.
--- in: queue
--- out: sum
-SELECT total(takeable) FROM task_group WHERE queue = :queue
+SELECT name FROM task_group
+WHERE queue = :queue AND unfinished = 0 AND reserved = 0 AND producers = 0 AND name > x'' AND starts_at <= :time
+ORDER BY starts_at LIMIT :limit
 
 -- longest: The groups with the most unfinished tasks, behind a place.
 -- in: queue, less (their number, negated), name, limit
 -- out: name, unfinished, waiting, delayed, leased
 SELECT name, unfinished, waiting, unfinished - waiting - leased, leased FROM task_group
 WHERE queue = :queue AND name > x'' AND unfinished > 0 AND (-unfinished, name) > (:less, :name) ORDER BY unfinished DESC, name LIMIT :limit
-
--- pace: The pace of a group.
--- in: queue, name
--- out: starts_at, awaited, paced_at
-SELECT starts_at, awaited, paced_at FROM pace WHERE queue = :queue AND name = :name
-
--- paces: The first paces that are awaited, or the first others.
--- in: queue, awaited, count
--- out: name, starts_at, paced_at
-SELECT name, starts_at, paced_at FROM pace WHERE queue = :queue AND awaited = :awaited ORDER BY starts_at, name LIMIT :count
-
--- all_paces: All of them.
--- in: queue
--- out: name, starts_at, awaited, paced_at
-SELECT name, starts_at, awaited, paced_at FROM pace WHERE queue = :queue
-
--- add_pace: Keep the pace of a group that had none.
--- in: all columns
-INSERT INTO pace VALUES (:queue, :name, :starts_at, :awaited, :paced_at)
-
--- change_pace: The pace of a group is another one.
--- in: all columns
-UPDATE pace SET starts_at = :starts_at, awaited = :awaited, paced_at = :paced_at WHERE queue = :queue AND name = :name
-
--- remove_pace: Forget the pace of a group.
--- in: queue, name
-DELETE FROM pace WHERE queue = :queue AND name = :name

@@ -100,9 +100,10 @@ CREATE TABLE cursor (
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
 
--- grouping: What a queue has for all its groups together, while it has a named one or settings: how many are named, how
+-- grouping: What a queue has for all its groups together, while it has a group or settings: how many are named, how
 -- many of these have an unfinished task, how many tasks can be taken, how many producers wait in the lines of groups; the
--- virtual time; the settings, with the weights as JSON, by name in hexadecimal digits.
+-- virtual time; the settings, with the weights as JSON, by name in hexadecimal digits. starts_at to closed_until are as in
+-- task_group, for the queue; how many groups are closed until a time, and how many are idle.
 CREATE TABLE grouping (
   queue INTEGER PRIMARY KEY,
   named INTEGER NOT NULL,
@@ -119,17 +120,18 @@ CREATE TABLE grouping (
   group_burst REAL NOT NULL,
   starts_at REAL NOT NULL,
   paced_at REAL,
-  open INTEGER,
-  paces INTEGER NOT NULL,
-  first_due REAL,
-  first_old REAL NOT NULL,
+  closed_until REAL NOT NULL,
+  closed INTEGER NOT NULL,
+  idle INTEGER NOT NULL,
   weights TEXT NOT NULL
 )
 
--- task_group: A group of a queue that has a named one; the name x'' is that of the tasks without a group, of which only
+-- task_group: A group of a queue; the name x'' is that of the tasks without a group while there are others, of which only
 -- waiting, takeable and tag count. The tag counts while a task can be taken. pinned_task goes before
 -- the others because it was tried; the group rests while that task is delayed. reserved are slots, and producers wait
--- in the line of the group.
+-- in the line of the group. The next task may start from starts_at, by the rate alone from paced_at while the group is held
+-- off. The tasks that wait cannot be taken before closed_until: -9e999 if some can be or none wait, 9e999 if something has to
+-- happen first. A group of which only starts_at is left is idle.
 CREATE TABLE task_group (
   queue INTEGER NOT NULL,
   name BLOB NOT NULL,
@@ -141,6 +143,9 @@ CREATE TABLE task_group (
   rests INTEGER NOT NULL,
   reserved INTEGER NOT NULL,
   producers INTEGER NOT NULL,
+  starts_at REAL NOT NULL,
+  paced_at REAL,
+  closed_until REAL NOT NULL,
   tag REAL NOT NULL,
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
@@ -148,19 +153,11 @@ CREATE TABLE task_group (
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
 CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
--- pace: When the next task of a group may start, and when it might by the rate alone, while the group is held off. It is
--- awaited if the group could be taken from otherwise.
-CREATE TABLE pace (
-  queue INTEGER NOT NULL,
-  name BLOB NOT NULL,
-  starts_at REAL NOT NULL,
-  awaited INTEGER NOT NULL,
-  paced_at REAL,
-  PRIMARY KEY (queue, name)
-) WITHOUT ROWID
+-- task_group_closed: The groups that are closed until a time, in the order of these times.
+CREATE INDEX task_group_closed ON task_group (queue, closed_until, name) WHERE closed_until > -9e999 AND closed_until < 9e999
 
--- pace_time: The paces in the order of time.
-CREATE INDEX pace_time ON pace (queue, awaited, starts_at, name)
+-- task_group_idle: The groups without tasks, by the time from which the next one may start.
+CREATE INDEX task_group_idle ON task_group (queue, starts_at) WHERE unfinished = 0
 
 -- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
 -- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number
