@@ -171,8 +171,9 @@ async def test_a_task_without_children_has_an_empty_page(jobs):
     ],
 )
 async def test_odd_arguments_of_children(jobs, arguments, problem):
+    task_id, page = arguments["task_id"], {k: v for k, v in arguments.items() if k != "task_id"}
     with pytest.raises(ValueError, match=problem):
-        await jobs.children(arguments.pop("task_id")).page(**arguments)
+        await jobs.children(task_id).page(**page)
 
 
 async def test_an_engine_without_families_says_so(jobs, engine, monkeypatch):

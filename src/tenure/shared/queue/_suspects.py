@@ -158,7 +158,7 @@ class Suspects:
         return not any(member.in_hand for member in members if member is not self._takers)
 
     def to_mark(self) -> list[tuple[Session, Settle]]:
-        """What the engine has to know, once, before they begin: which runs alone, and whether its death is the last."""
+        """The notes for the engine, once, before they begin: which task runs alone, and whether its death is the last."""
         marks: list[tuple[Session, Settle]] = []
         is_alone = len(self.kept) == 1
         for session, taken in self.kept if self._unmarked else ():
@@ -192,5 +192,5 @@ class Suspects:
         return taken.deliveries - taken.attempts - 1
 
     def _alone(self, taken: Taken) -> tuple[int, ...]:
-        """Which of these it had alone; a verdict since may have left others on record."""
+        """The numbers of these that it had alone; a verdict since may have left others on record."""
         return tuple(n for n in read(taken.failure).alone if self.first <= n < self._silent(taken))
