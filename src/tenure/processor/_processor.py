@@ -19,6 +19,7 @@ from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
 from tenure.shared import (
     PutOptions,
+    QueueOptions,
     RateLimiter,
     ResourcePool,
     Semaphore,
@@ -75,7 +76,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     | `adaptive` | follows latency |
     | `around`, `retry`, `prefetch`, `on_dead` | as of a `Worker` |
     | `timeout` | limits the handler and none of the waits |
-    | `queue_options` | of `WorkQueue` |
 
     A parameter of the handler that is annotated `Context` gets the context. Leaving the block drains.
 
@@ -100,18 +100,19 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         limit: Semaphore | None = None,
         adaptive: bool | Adaptive = False,
         around: Sequence[Around] = (),
-        queue_options: Mapping[str, Any] | None = None,
         **worker_options: Unpack[WorkerOptions],
     ) -> None:
         check_maker("pool", pool)
         check_maker("breaker", breaker)
         check_type("limit", limit, Semaphore)
-        check_type("queue_options", queue_options, Mapping)
         sizes = preset_of(preset)
-        queue_options = dict(queue_options or {})
+        settings: QueueOptions = {}
         if sizes is not None:
-            workers, rate = workers or sizes.workers, rate or sizes.rate
-            queue_options.setdefault("max_size", sizes.queue_size)
+            workers, rate, settings = (
+                workers or sizes.workers,
+                rate or sizes.rate,
+                {"max_size": sizes.queue_size},
+            )
             pool = pool and partial(pool, max_size=sizes.connections)
         self.name = name
         self._store = store
@@ -122,7 +123,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._lend = check_lend(lend, kinds)
         self._limit = limit
         self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **queue_options)
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
             for kind in self._shares
         }
         self._claims = check_claims(claims)
