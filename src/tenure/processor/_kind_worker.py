@@ -132,7 +132,7 @@ class KindWorker(Worker):
     @property
     def busy(self) -> int:
         """The number of tasks with a place and a permit, which enter the other managers or run."""
-        return self.meter.window.level("busy")
+        return self.meter.window.levels["workers"]
 
     @property
     def stalled(self) -> str | None:
@@ -206,7 +206,7 @@ class KindWorker(Worker):
         """Handle a task without any part, which is what most of the costs would be."""
         tried = Try(Context(self._store, self.kind, self.meter), self.meter.taken())
         tried.started = tried.taken
-        self.meter.change("busy", 1)
+        self.meter.change("workers", 1)
         try:
             result = await handle(task, (tried.context,))
         except BaseException as error:
@@ -217,7 +217,7 @@ class KindWorker(Worker):
                 self._failed(error, task, tried)
             raise
         finally:
-            self.meter.change("busy", -1)
+            self.meter.change("workers", -1)
         self._ended(task, tried)
         return result
 
@@ -228,7 +228,7 @@ class KindWorker(Worker):
         tried = self._tries[task.token] = Try(context, meter.taken())
         self._starting += 1
         if not self._is_scarce:
-            self._use(tried, "busy")
+            self._use(tried, "workers")
         try:
             return await handle(task)
         except LeaseLost as lost:
@@ -267,8 +267,8 @@ class KindWorker(Worker):
             if parts.limit is not None:
                 tried.permit = await self._permit(stack, parts.limit)
                 since = meter.record("limit", since)
-                self._use(tried, "permits")
-            self._use(tried, "busy")
+                self._use(tried, "limit")
+            self._use(tried, "workers")
             self._changed()
             if parts.claims is not None:
                 tried.context.has(await stack.enter_async_context(parts.claims.claim(task)))

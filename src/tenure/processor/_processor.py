@@ -35,7 +35,7 @@ from ._adaptive import Adaptive
 from ._fleet import Fleet, Fleets, Report
 from ._kind_worker import KindWorker, Parts
 from ._meter import Meter
-from ._metrics import Metrics, metrics_of
+from ._metrics import Errors, Latencies, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._minutes import Minutes
 from ._monitor import Monitor
 from ._polling import EVERY, poll, watch_heartbeats
@@ -264,19 +264,34 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def _metrics(
         self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
     ) -> Metrics:
-        return metrics_of(
-            tally,
-            workers=sum(each.size for each in workers),
+        size = sum(each.size for each in workers)
+        meters = [each.meter for each in workers]
+        capacity = {
+            "workers": size,
+            "claims": self._resources,
+            "connections": 0 if self._pool is None else self._pool.statistics().max_size,
+            "limit": 0 if self._limit is None else self._limit.permits,
+        }
+        return Metrics(
+            seconds=tally.seconds,
+            workers=size,
             limit=min(self.workers, sum(each.allowed for each in workers)),
             busy=sum(each.busy for each in workers),
-            depth=sum(each.meter.depth for each in workers),
-            suspended=sum(each.meter.suspended for each in workers),
-            ending=sum(each.meter.ending for each in workers),
-            oldest=max(each.meter.oldest for each in workers),
-            figures_age=max(each.meter.since_poll for each in workers),
-            resources=self._resources,
-            connections=0 if self._pool is None else self._pool.statistics().max_size,
-            permits=0 if self._limit is None else self._limit.permits,
+            throughput=tally.rate("done"),
+            latency=times_of(Latencies, tally),
+            waits=times_of(Waits, tally),
+            queue_depth=sum(each.depth for each in meters),
+            queue_suspended=sum(each.suspended for each in meters),
+            queue_ending=sum(each.ending for each in meters),
+            oldest=max(each.oldest for each in meters),
+            figures_age=max(each.since_poll for each in meters),
+            utilisation=Utilisation(
+                **{name: tally.mean(name) / most if most else 0.0 for name, most in capacity.items()}
+            ),
+            errors=Errors(*(60 * tally.rate(name) for name in Errors.__dataclass_fields__)),
+            locks=times_of(LockTimes, tally, "lock_"),
+            heartbeats_late=tally.counts["heartbeats_late"],
+            totals=tally.totals,
             kinds=MappingProxyType(kinds),
         )
 
@@ -350,12 +365,10 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def _report(self) -> Report:
         at = now()
         tally = total_of(workers.meter.window.tally(at) for workers in self._workers.values())
-        done = tally.counts["done"]
-        throughput = done / tally.seconds if tally.seconds else 0.0
         return Report(
             self.workers,
             sum(workers.busy for workers in self._workers.values()),
-            throughput,
+            tally.rate("done"),
             tally,
             self._minutes.taken(tally, at),
         )
