@@ -13,6 +13,7 @@ class Meter:
     """Notes what happens to the tasks of one kind in this process."""
 
     def __init__(self, processor: str, kind: str | None, observer: Observer) -> None:
+        self.kind = kind
         self._names = {"processor": processor, "kind": kind}
         self._observer = observer
         self._polled_at = self._born = now()

@@ -335,15 +335,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             claims=self._claims,
             pool=self._pool,
             limiter=None if self._rate is None else RateLimiter(self._store, self.name, Limit(self._rate)),
+            adaptive=self._adaptive,
+            around=self._around,
         )
         for kind, size in self._shares.items():
             queue = self._queues[kind]
             self._workers[kind] = KindWorker(
-                *(queue, self._handler, kind, size, parts, Meter(self.name, kind, self._observer)),
+                *(queue, self._handler, size, parts, Meter(self.name, kind, self._observer)),
                 workers=self.workers if self._lend else size,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                adaptive=self._adaptive,
-                around=self._around,
                 options=self._options,
             )
 
