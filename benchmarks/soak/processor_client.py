@@ -32,6 +32,7 @@ from tenure.processor import Claims, Context, Preset, Processor
 
 PRESET = Preset(workers=6, connections=4, rate=100, queue_size=60)
 RETRY = tenure.Retry(attempts=3, backoff=0.02, jitter=0.5)
+QUEUE = {"keep": tenure.Keep(results=None, payloads=True), "retry": RETRY}
 AWAY = tenure.EngineError, tenure.StoreUnavailable, tenure.StoreClosed
 LONG = 0.7  # seconds that a task of the kind "long" takes, more than the grace
 WHAT = (
@@ -100,7 +101,7 @@ class Client:
             ) as processor,
         ):
             self._entered = True
-            await processor.queue().configure(keep=tenure.Keep(results=None, payloads=True))
+            await processor.queue().configure(keep=QUEUE["keep"])
             async with anyio.create_task_group() as group:
                 group.start_soon(self._submit, processor)
                 await self._told.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -12,7 +13,15 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, Seconds, check_number, check_seconds, check_timeout, shows_options
+from tenure.arguments import (
+    AsyncBlock,
+    Seconds,
+    check_flag,
+    check_number,
+    check_seconds,
+    check_timeout,
+    shows_options,
+)
 from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
@@ -41,17 +50,7 @@ from ._monitor import Monitor
 from ._polling import EVERY, poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
-from ._settings import (
-    Around,
-    Claims,
-    WorkerOptions,
-    check_adaptive,
-    check_claims,
-    check_lend,
-    check_maker,
-    check_type,
-    shares,
-)
+from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
 from ._window import Tally, total_of
 
 
@@ -105,33 +104,39 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         check_maker("pool", pool)
         check_maker("breaker", breaker)
         check_type("limit", limit, Semaphore)
+        check_type("claims", claims, ResourcePool, Claims)
+        if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
         sizes = preset_of(preset)
         settings: QueueOptions = {}
         if sizes is not None:
-            workers, rate, settings = (
-                workers or sizes.workers,
-                rate or sizes.rate,
-                {"max_size": sizes.queue_size},
-            )
+            workers, rate = workers or sizes.workers, rate or sizes.rate
+            settings = {"max_size": sizes.queue_size}
             pool = pool and partial(pool, max_size=sizes.connections)
         self.name = name
         self._store = store
         self._handler = handler
         self._shares = shares(workers, kinds or {})
         self.workers: int = sum(self._shares.values())
-        self._rate = None if rate in (None, inf) else check_number("rate", rate)
-        self._lend = check_lend(lend, kinds)
-        self._limit = limit
+        if check_flag("lend", lend) and not kinds:
+            raise ValueError("lend needs kinds=: without them there is no kind to lend to")
+        start_rate = None if rate in (None, inf) else Limit(check_number("rate", rate))
+        self._parts = Parts(
+            places=Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
+            if lend
+            else None,
+            limit=limit,
+            claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
+            limiter=start_rate and RateLimiter(store, name, start_rate),
+            adaptive=Adaptive() if adaptive is True else adaptive or None,
+            around=check_around(around),
+        )
         self._queues = {
             kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
             for kind in self._shares
         }
-        self._claims = check_claims(claims)
         self._make_pool = pool
-        self._pool: Pool[Any] | None = None
         self._make_breaker = breaker
-        self._adaptive = check_adaptive(adaptive)
-        self._around = check_around(around)
         self._options = worker_options
         for queue in self._queues.values():  # a worker refuses what does not fit
             Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
@@ -250,7 +255,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.read(self._queues, self._claims and self._claims.pool)
+        return await self._fleets.read(self._queues, self._parts.claims and self._parts.claims.pool)
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
@@ -269,8 +274,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         capacity = {
             "workers": size,
             "claims": self._resources,
-            "connections": 0 if self._pool is None else self._pool.statistics().max_size,
-            "limit": 0 if self._limit is None else self._limit.permits,
+            "connections": 0 if (pool := self._parts.pool) is None else pool.statistics().max_size,
+            "limit": 0 if (limit := self._parts.limit) is None else limit.permits,
         }
         return Metrics(
             seconds=tally.seconds,
@@ -303,11 +308,11 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         self._store.home.check()
         self._state = "running"
-        if self._limit is not None:
-            await _agree_on(self._limit)
+        if self._parts.limit is not None:
+            await _agree_on(self._parts.limit)
         async with AsyncExitStack() as stack:
             if self._make_pool is not None:
-                self._pool = await stack.enter_async_context(self._make_pool())
+                self._parts = replace(self._parts, pool=await stack.enter_async_context(self._make_pool()))
             self._make_workers()
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
@@ -328,21 +333,11 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     upkeep.cancel()
 
     def _make_workers(self) -> None:
-        sizes = dict[Hashable, float](self._shares.items())
-        parts = Parts(
-            places=Bulkhead(self.workers, shares=sizes) if self._lend else None,
-            limit=self._limit,
-            claims=self._claims,
-            pool=self._pool,
-            limiter=None if self._rate is None else RateLimiter(self._store, self.name, Limit(self._rate)),
-            adaptive=self._adaptive,
-            around=self._around,
-        )
         for kind, size in self._shares.items():
             queue = self._queues[kind]
             self._workers[kind] = KindWorker(
-                *(queue, self._handler, size, parts, Meter(self.name, kind, self._observer)),
-                workers=self.workers if self._lend else size,
+                *(queue, self._handler, size, self._parts, Meter(self.name, kind, self._observer)),
+                workers=self.workers if self._parts.places else size,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
                 options=self._options,
             )
@@ -356,8 +351,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             for workers in self._workers.values():
                 workers.meter.polled(await workers.queue.statistics())
             # that lists the whole pool, and changes seldom
-            if self._claims is not None and self._polls % 12 == 0:
-                self._resources = (await self._claims.pool.statistics()).size
+            if (claims := self._parts.claims) is not None and self._polls % 12 == 0:
+                self._resources = (await claims.pool.statistics()).size
             self._polls += 1
         finally:
             self._samples = samples_of(self.name, self.metrics())
