@@ -129,7 +129,7 @@ class KindWorker(Worker):
     @property
     def busy(self) -> int:
         """The number of tasks with a place and a permit, which enter the other managers or run."""
-        return self.meter.window.levels["workers"]
+        return self.meter.levels["workers"]
 
     @property
     def stalled(self) -> str | None:
@@ -262,18 +262,18 @@ class KindWorker(Worker):
             since = tried.taken
             if parts.places is not None:
                 await stack.enter_async_context(parts.places.enter(meter.kind))
-                since = meter.record("place", since)
+                since = meter.lasted("place", since)
             if parts.limit is not None:
                 self._use(tried, "limit", await self._permit(stack, parts.limit))
-                since = meter.record("limit", since)
+                since = meter.lasted("limit", since)
             self._use(tried, "workers", None)
             self._changed()
             if parts.claims is not None:
                 self._use(tried, "claims", await stack.enter_async_context(parts.claims.claim(task)))
-                since = meter.record("claim", since)
+                since = meter.lasted("claim", since)
             if parts.pool is not None:
                 self._use(tried, "connections", await stack.enter_async_context(parts.pool.acquire()))
-                meter.record("connection", since)
+                meter.lasted("connection", since)
             yield self._context(tried)
 
     def _use(self, tried: Try, level: str, held: object) -> None:
@@ -298,7 +298,7 @@ class KindWorker(Worker):
         if self._parts.limiter is not None:
             since = now()
             await self._parts.limiter.acquire()
-            self.meter.record("rate", since)
+            self.meter.lasted("rate", since)
         task.begin()  # before the breaker, which would count it
         try:
             for name in ("claims", "limit"):

@@ -247,7 +247,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """The metrics of this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
         self._check_entered()
         at = now()
-        tallies = {kind: workers.meter.window.tally(at) for kind, workers in self._workers.items()}
+        tallies = {kind: workers.meter.tally(at) for kind, workers in self._workers.items()}
         whole = total_of(tallies.values())
         kinds = {kind: self._metrics(tallies[kind], [workers], {}) for kind, workers in self._workers.items()}
         return self._metrics(whole, list(self._workers.values()), kinds)
@@ -359,7 +359,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     def _report(self) -> Report:
         at = now()
-        tally = total_of(workers.meter.window.tally(at) for workers in self._workers.values())
+        tally = total_of(workers.meter.tally(at) for workers in self._workers.values())
         return Report(
             self.workers,
             sum(workers.busy for workers in self._workers.values()),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from tenure.waiting import now
 
 from ._sketch import Sketch
 
@@ -55,31 +57,33 @@ class Window:
 
     A level is how many of something there are at a time. Its mean is the area under it over the time, which by Little's
     law is the rate of arrivals times the mean stay; but it counts stays that go on as well. A slice has the area until
-    its end, as if the level did not change again. Times are the caller's.
+    its end, as if the level did not change again.
 
     Thread safety: none. Source: Little 1961.
     """
 
-    def __init__(self, now: float, *, seconds: float = 60.0, slices: int = 12) -> None:
+    def __init__(self, *, seconds: float = 60.0, slices: int = 12, clock: Callable[[], float] = now) -> None:
         self.totals: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
-        self._born = now
+        self._clock = clock
+        self._born = clock()
         self._width = seconds / slices
         self._number = 0
-        self._ends = now + self._width
+        self._ends = self._born + self._width
         self._slices: deque[Tally] = deque([Tally()], maxlen=slices)
 
-    def count(self, name: str, now: float) -> None:
+    def count(self, name: str) -> None:
         """Count an event."""
         self.totals[name] += 1
-        self.at(now).counts[name] += 1
+        self.at(self._clock()).counts[name] += 1
 
-    def record(self, name: str, value: float, now: float) -> None:
+    def record(self, name: str, value: float) -> None:
         """Record a measurement."""
-        self.at(now).sketches[name].record(value)
+        self.at(self._clock()).sketches[name].record(value)
 
-    def change(self, name: str, by: int, now: float) -> None:
+    def change(self, name: str, by: int) -> None:
         """Change a level by `by`."""
+        now = self._clock()
         areas = self.at(now).areas  # a slice that begins before now begins with the level of before
         areas[name] += by * (self._ends - now)
         self.levels[name] += by
