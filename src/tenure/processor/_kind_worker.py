@@ -118,9 +118,8 @@ class KindWorker(Worker):
         options.update(judge=self._judge, on_settled=self._on_settled)
         if self._adaptive or self.breaker or self._parts.places or self._parts.limit:
             options["pause"] = self._pause
-        if (
-            not self.breaker and self._parts == Parts()
-        ):  # the handles of `Surroundings` have nothing to do then
+        # the handles of `Surroundings` have nothing to do without parts
+        if not self.breaker and self._parts == Parts():
             return Runners(queue, [partial(self._call, handle.args[0]) for handle in handles], **options)
         # the managers limit the time of a try
         options.update(timeout=None, limits=False)

@@ -197,13 +197,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     return
 
     @property
-    def ready(self) -> bool:
-        """True if tasks can be taken: the store is `ready`, and exchanges come back."""
-        return self.unready is None
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the processor is not `ready`, in words; None if it is."""
+        """The reason why the processor cannot take tasks, in words; None if the store and its exchanges work."""
         if (reason := self._store.unready) is not None:
             return reason
         return next((reason for each in self._workers.values() if (reason := each.stalled) is not None), None)
