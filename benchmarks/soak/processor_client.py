@@ -98,10 +98,10 @@ class Client:
                 breaker=partial(CircuitBreaker, min_calls=1000),
                 timeout=10,
                 retry=RETRY,
-                queue_options=QUEUE,
             ) as processor,
         ):
             self._entered = True
+            await processor.queue().configure(keep=QUEUE["keep"])
             async with anyio.create_task_group() as group:
                 group.start_soon(self._submit, processor)
                 await self._told.wait()

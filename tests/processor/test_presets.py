@@ -148,7 +148,7 @@ async def test_a_preset_gives_the_sizes_that_are_not_given(
             await processor.submit_many(range(200), kind)
             await processor.join()
             metrics = processor.metrics()
-            assert (metrics.workers, processor._pool.statistics().max_size) == (workers, connections)
+            assert (metrics.workers, processor._parts.pool.statistics().max_size) == (workers, connections)
             size = (await processor.queue(kind).settings()).max_size
     assert size == (1000 if "preset" in options else 10_000)
     if rate is None:

@@ -380,7 +380,6 @@ async def test_a_flag_is_true_or_false(place):
         ("queue", lambda store: Job(store, handle)),
         ("observer", lambda store: Store(MemoryEngine(), observer={})),
         ("preset", lambda store: Processor(store, "x", handle, preset=["small"])),
-        ("queue_options", lambda store: Processor(store, "x", handle, queue_options=["max_size"])),
     ],
 )
 async def test_what_has_the_wrong_type_is_named(name, call):

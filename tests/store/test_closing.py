@@ -81,11 +81,13 @@ async def join(running):
 
 
 async def submit_too_many(running):
+    await running.queue().configure(max_size=20)
     for n in range(30):
         await running.submit(n)
 
 
 async def submit_many(running):
+    await running.queue().configure(max_size=20)
     await running.submit_many(range(30))
 
 
@@ -174,8 +176,8 @@ def waits(store):
         "Worker.drain": lambda: drain(store),
         "Processor.join": lambda: process_here(join),
         "Processor.run": lambda: Processor(store, "process", rest).run(),
-        "Processor.submit": lambda: process_here(submit_too_many, workers=1, queue_options={"max_size": 20}),
-        "Processor.submit_many": lambda: process_here(submit_many, workers=1, queue_options={"max_size": 20}),
+        "Processor.submit": lambda: process_here(submit_too_many, workers=1),
+        "Processor.submit_many": lambda: process_here(submit_many, workers=1),
         "Processor.drain": lambda: process_here(drain_processor),
         "Processor.join, waiting for a claim": lambda: process_here(join, claims=pool),
         "Context.lock": lambda: process_here(join, lock_in_context),

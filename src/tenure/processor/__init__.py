@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._adaptive import Adaptive
 from ._context import Context
 from ._fleet import Fleet, Member, Report
-from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, latencies
+from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._monitor import Monitor
 from ._presets import PRESETS, Preset
 from ._processor import Processor

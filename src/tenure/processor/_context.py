@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -17,28 +17,28 @@ from ._meter import Meter
 class Context:
     """A handler's context for as long as it runs: `claim`, `connection`, and named locks."""
 
-    __slots__ = ("_claim", "_connection", "_meter", "_store", "kind")
+    __slots__ = ("_held", "_meter", "_store", "kind")
 
-    def __init__(self, store: Store, kind: str | None, meter: Meter) -> None:
+    def __init__(self, store: Store, kind: str | None, meter: Meter, held: Mapping[str, Any]) -> None:
         self._store = store
         self._meter = meter
-        self._claim: Claim | None = None
-        self._connection: tuple[Any, ...] = ()
+        self._held = held
         self.kind: str | None = kind
 
     @property
     def claim(self) -> Claim:
         """The claimed resource. Raises `RuntimeError` if the processor was given no `claims`."""
-        if self._claim is None:
-            raise RuntimeError("context.claim: this processor was made without claims=")
-        return self._claim
+        return self._get("claims", "context.claim: this processor was made without claims=")
 
     @property
     def connection(self) -> Any:
         """The connection. Raises `RuntimeError` if the processor was given no `pool`."""
-        if not self._connection:
-            raise RuntimeError("context.connection: this processor was made without pool=")
-        return self._connection[0]
+        return self._get("connections", "context.connection: this processor was made without pool=")
+
+    def _get(self, name: str, problem: str) -> Any:
+        if name not in self._held:
+            raise RuntimeError(problem)
+        return self._held[name]
 
     @asynccontextmanager
     async def lock(self, name: str, timeout: Seconds | None = None) -> AsyncGenerator[Lease]:
@@ -61,16 +61,3 @@ class Context:
                 meter.lock_no_longer_awaited(name)
             stack.callback(meter.lock_left, name, since)
             yield lease
-
-    def check(self) -> None:
-        """Raise `LeaseLost` if the time of the claim has passed. For the processor alone."""
-        if self._claim is not None:
-            self._claim.check()
-
-    def has(self, claim: Claim) -> None:
-        """The claim was obtained. For the processor alone."""
-        self._claim = claim
-
-    def has_connection(self, connection: Any) -> None:
-        """A connection was obtained. For the processor alone."""
-        self._connection = (connection,)

@@ -27,13 +27,12 @@ from tenure.shared import (
 )
 from tenure.store import Store, read_pages
 
-from ._metrics import Latencies, latencies
+from ._metrics import Latencies, times_of
 from ._minutes import Minute
 from ._sketch import Sketch
 from ._window import Tally, total_of
 
 _MOST = 2**20
-_REPORTED = ("queued", "running", "total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Report:
 
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
-        sketches = {name: self.tally.sketches[name].to_data() for name in _REPORTED}
+        sketches = {name: self.tally.sketches[name].to_data() for name in Latencies.__dataclass_fields__}
         return {
             "workers": self.workers,
             "busy": self.busy,
@@ -135,7 +134,7 @@ class Fleets:
             workers=sum(report.workers for report in reports),
             busy=sum(report.busy for report in reports),
             throughput=sum(report.throughput for report in reports),
-            latency=latencies(total_of(report.tally for report in reports)),
+            latency=times_of(Latencies, total_of(report.tally for report in reports)),
         )
 
     async def _hold_and_tell(self, every: float) -> None:

@@ -11,11 +11,10 @@ A task that waits for a part is leased, so how many do is bounded: a runner that
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -48,8 +47,8 @@ from ._settings import Around, Claims, WorkerOptions
 
 AHEAD = 4
 """The largest number of tasks that wait for a place or a permit, beyond the places that the kind has."""
-_PAUSES = (0.02, 0.1, 1.0)
-"""Seconds after which a limit is asked again whose number of permits was another one: it may be being resized."""
+_PAUSES = (0.0, 0.02, 0.1, 1.0)
+"""Seconds before a limit is asked, again if its number of permits was another one: it may be being resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +60,22 @@ class Parts:
     claims: Claims | None = None
     pool: Pool[Any] | None = None
     limiter: RateLimiter | None = None
+    adaptive: Adaptive | None = None
+    around: Sequence[Around] = ()
+
+    @property
+    def scarce(self) -> bool:
+        """True if a task may wait for a part before the user's managers are entered."""
+        return any((self.places, self.limit, self.claims, self.pool))
 
 
 @dataclass(slots=True, eq=False)
 class Try:
-    """A task in hand: its context, when it was taken, when its handler began, the permit, and the levels it raises."""
+    """A task in hand: when it was taken, when its handler began, and what it holds, by the level that this raises."""
 
-    context: Context
     taken: float
     started: float | None = None
-    permit: Lease | None = None
-    levels: list[str] = field(default_factory=list[str])
+    held: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class KindWorker(Worker):
@@ -83,39 +87,30 @@ class KindWorker(Worker):
         self,
         queue: WorkQueue[Any],
         handler: Any,
-        kind: str | None,
         size: int,
         parts: Parts,
         meter: Meter,
         *,
         workers: int,
         breaker: CircuitBreaker | None,
-        adaptive: Adaptive | None,
-        around: Sequence[Around],
         options: WorkerOptions,
     ) -> None:
         self.queue = queue
-        self.kind = kind
         self.size = size
         self.meter = meter
         self.scope = CancelScope()
         most = size if parts.places is None else workers + AHEAD
-        self.allowed = most
         self._parts = parts
         self.breaker = breaker
-        self._adaptive = None if adaptive is None else Limit(adaptive, workers, now())
-        if self._adaptive is not None:
-            self.allowed = self._adaptive.allowed
+        self._adaptive = parts.adaptive and Limit(parts.adaptive, workers, now())
+        self.allowed = most if self._adaptive is None else self._adaptive.allowed
         self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
         self._starting = 0
         self._resting: Line[None, None] = Line(lambda _: None)
         self._problem: CapacityMismatch | None = None
-        has_parts = breaker or adaptive or around or parts != Parts()
-        self._is_bare = not has_parts
-        self._is_scarce = parts != Parts(limiter=parts.limiter)
-        around = [self._enter if self._is_scarce else self._give, *around, partial(Start, self)]
+        around = [self._enter if parts.scarce else self._give, *parts.around, self._start]
         super().__init__(queue, handler, concurrency=most, around=around, **options)
 
     def _make_runners(self, queue: WorkQueue[Any], handles: list[Any], **options: Any) -> Runners:
@@ -123,7 +118,8 @@ class KindWorker(Worker):
         options.update(judge=self._judge, on_settled=self._on_settled)
         if self._adaptive or self.breaker or self._parts.places or self._parts.limit:
             options["pause"] = self._pause
-        if self._is_bare:  # the handles of `Surroundings` have nothing to do then
+        # the handles of `Surroundings` have nothing to do without parts
+        if not self.breaker and self._parts == Parts():
             return Runners(queue, [partial(self._call, handle.args[0]) for handle in handles], **options)
         # the managers limit the time of a try
         options.update(timeout=None, limits=False)
@@ -132,7 +128,7 @@ class KindWorker(Worker):
     @property
     def busy(self) -> int:
         """The number of tasks with a place and a permit, which enter the other managers or run."""
-        return self.meter.window.level("busy")
+        return self.meter.levels["workers"]
 
     @property
     def stalled(self) -> str | None:
@@ -204,11 +200,11 @@ class KindWorker(Worker):
 
     async def _call(self, handle: Any, task: Task) -> Any:
         """Handle a task without any part, which is what most of the costs would be."""
-        tried = Try(Context(self._store, self.kind, self.meter), self.meter.taken())
+        tried = Try(self.meter.taken())
         tried.started = tried.taken
-        self.meter.change("busy", 1)
+        self.meter.change("workers", 1)
         try:
-            result = await handle(task, (tried.context,))
+            result = await handle(task, (self._context(tried),))
         except BaseException as error:
             seconds = self._seconds_of(task)
             if seconds is not None and now() - tried.taken >= seconds:  # it was cancelled for that
@@ -217,24 +213,23 @@ class KindWorker(Worker):
                 self._failed(error, task, tried)
             raise
         finally:
-            self.meter.change("busy", -1)
+            self.meter.change("workers", -1)
         self._ended(task, tried)
         return result
 
     async def _handle(self, number: int, handle: Any, task: Task) -> Any:
         meter = self.meter
         self._taking.discard(number)
-        context = Context(self._store, self.kind, meter)
-        tried = self._tries[task.token] = Try(context, meter.taken())
+        tried = self._tries[task.token] = Try(meter.taken())
         self._starting += 1
-        if not self._is_scarce:
-            self._use(tried, "busy")
+        if not self._parts.scarce:
+            self._use(tried, "workers", None)
         try:
             return await handle(task)
         except LeaseLost as lost:
             if task.lost is None:
                 meter.report("leases_lost", key=lost.key, reason=lost.reason)
-            if tried.permit is not None and lost.key == tried.permit.key:
+            if "limit" in tried.held and lost.key == tried.held["limit"].key:
                 raise NotBegun("the permit was lost") from lost
             raise
         except (AcquireTimeout, PoolTimeout, BulkheadFull) as error:
@@ -249,12 +244,15 @@ class KindWorker(Worker):
             del self._tries[task.token]
             if tried.started is None:
                 self._starting -= 1
-            for level in tried.levels:
+            for level in tried.held:
                 meter.change(level, -1)
             self._changed()
 
     def _give(self, task: Task) -> nullcontext[Context]:
-        return nullcontext(self._tries[task.token].context)
+        return nullcontext(self._context(self._tries[task.token]))
+
+    def _context(self, tried: Try) -> Context:
+        return Context(self._store, self.meter.kind, self.meter, tried.held)
 
     @asynccontextmanager
     async def _enter(self, task: Task) -> AsyncGenerator[Context]:
@@ -262,66 +260,61 @@ class KindWorker(Worker):
         async with AsyncExitStack() as stack:
             since = tried.taken
             if parts.places is not None:
-                await stack.enter_async_context(parts.places.enter(self.kind))
-                since = meter.record("place", since)
+                await stack.enter_async_context(parts.places.enter(meter.kind))
+                since = meter.lasted("place", since)
             if parts.limit is not None:
-                tried.permit = await self._permit(stack, parts.limit)
-                since = meter.record("limit", since)
-                self._use(tried, "permits")
-            self._use(tried, "busy")
+                self._use(tried, "limit", await self._permit(stack, parts.limit))
+                since = meter.lasted("limit", since)
+            self._use(tried, "workers", None)
             self._changed()
             if parts.claims is not None:
-                tried.context.has(await stack.enter_async_context(parts.claims.claim(task)))
-                self._use(tried, "claims")
-                since = meter.record("claim", since)
+                self._use(tried, "claims", await stack.enter_async_context(parts.claims.claim(task)))
+                since = meter.lasted("claim", since)
             if parts.pool is not None:
-                tried.context.has_connection(await stack.enter_async_context(parts.pool.acquire()))
-                self._use(tried, "connections")
-                meter.record("connection", since)
-            yield tried.context
+                self._use(tried, "connections", await stack.enter_async_context(parts.pool.acquire()))
+                meter.lasted("connection", since)
+            yield self._context(tried)
 
-    def _use(self, tried: Try, level: str) -> None:
-        tried.levels.append(level)
+    def _use(self, tried: Try, level: str, held: object) -> None:
+        tried.held[level] = held
         self.meter.change(level, 1)
 
     async def _permit(self, stack: AsyncExitStack, limit: Semaphore) -> Lease:
+        problem = None
         for seconds in _PAUSES:
-            with suppress(CapacityMismatch):
-                return await stack.enter_async_context(limit.hold())
             await anyio.sleep(seconds)
-        try:
-            return await stack.enter_async_context(limit.hold())
-        except CapacityMismatch as problem:
-            self._problem = problem
-            raise NotBegun("the limit has another number of permits") from problem
+            try:
+                return await stack.enter_async_context(limit.hold())
+            except CapacityMismatch as mismatch:
+                problem = mismatch
+        self._problem = problem
+        raise NotBegun("the limit has another number of permits") from problem
 
-    async def begin(self, task: Task) -> None:
-        """Spend the rate, and enter the breaker."""
-        meter, tried = self.meter, self._tries[task.token]
+    @asynccontextmanager
+    async def _start(self, task: Task) -> AsyncGenerator[None]:
+        """Spend the rate, enter the breaker, and measure the handler."""
+        tried = self._tries[task.token]
         if self._parts.limiter is not None:
             since = now()
             await self._parts.limiter.acquire()
-            meter.record("rate", since)
+            self.meter.lasted("rate", since)
         task.begin()  # before the breaker, which would count it
         try:
-            tried.context.check()
-            if tried.permit is not None:
-                tried.permit.check()
+            for name in ("claims", "limit"):
+                if name in tried.held:
+                    tried.held[name].check()
         except LeaseLost as lost:
             raise NotBegun(f"{lost.key} was lost before the handler began") from lost
-        if self.breaker is not None:
-            await self.breaker.__aenter__()
-        tried.started = now()
-        self._starting -= 1
-        self._changed()
-
-    def end(self, task: Task, error: BaseException | None) -> None:
-        """Measure the handler, which has ended."""
-        tried = self._tries[task.token]
-        if error is None:
+        async with self.breaker or nullcontext():
+            tried.started = now()
+            self._starting -= 1
+            self._changed()
+            try:
+                yield
+            except BaseException as error:
+                self._failed(error, task, tried)
+                raise
             self._ended(task, tried)
-        else:
-            self._failed(error, task, tried)
 
     def _failed(self, error: BaseException, task: Task, tried: Try) -> None:
         if not is_closing(error) and split_failure(error)[0] is not None:
@@ -364,23 +357,3 @@ class KindWorker(Worker):
                 return
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
             self.meter.queued(1)
-
-
-class Start:
-    """The last manager around a handler: the rate, the breaker, and the measuring."""
-
-    __slots__ = ("_task", "_worker")
-
-    def __init__(self, worker: KindWorker, task: Task) -> None:
-        self._worker = worker
-        self._task = task
-
-    async def __aenter__(self) -> None:
-        await self._worker.begin(self._task)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._worker.end(self._task, error)
-        if (breaker := self._worker.breaker) is not None:
-            await breaker.__aexit__(kind, error, trace)

@@ -9,53 +9,45 @@ from tenure.waiting import now
 from ._window import Window
 
 
-class Meter:
-    """Notes what happens to the tasks of one kind in this process."""
+class Meter(Window):
+    """The window of one kind of task in this process, with its queue and its locks."""
 
     def __init__(self, processor: str, kind: str | None, observer: Observer) -> None:
+        super().__init__()
+        self.kind = kind
         self._names = {"processor": processor, "kind": kind}
         self._observer = observer
-        self._polled_at = self._born = now()
+        self._polled_at = self._born
         self._depth = 0
         self.suspended: int = 0
         self.ending: int = 0
         self._oldest = 0.0
         self._lock_waits: dict[str, int] = {}  # how many wait for it here
         self._lock_left: dict[str, float] = {}  # when it was left, if a task waits here
-        self.window: Window = Window(self._born)
 
     # tasks
 
     def taken(self) -> float:
         """A task was taken; returns when."""
-        at = now()
         self._depth -= 1
-        return at
+        return now()
 
     def ran(self, at: float, queued: float, running: float) -> None:
         """The handler of a task has ended, after `queued` seconds in the queue and `running` in the handler."""
-        sketches = self.window.at(at).sketches
+        sketches = self.at(at).sketches
         sketches["queued"].record(queued)
         sketches["running"].record(running)
         sketches["total"].record(queued + running)
 
-    def count(self, name: str) -> None:
-        """Count an event of a task."""
-        self.window.count(name, now())
-
-    def record(self, name: str, since: float) -> float:
+    def lasted(self, name: str, since: float) -> float:
         """Record a duration from `since` until now, and return the time of its end."""
         ended = now()
-        self.window.record(name, ended - since, ended)
+        self.record(name, ended - since)
         return ended
-
-    def change(self, name: str, by: int) -> None:
-        """Change a level."""
-        self.window.change(name, by, now())
 
     def report(self, event: str, /, **fields: object) -> None:
         """Count an event, which is called `processor.` and its name, and report it to the observer."""
-        self.window.count(event, now())
+        self.count(event)
         self._observer.notice(f"processor.{event}", **self._names, **fields)
 
     # the queue
@@ -95,11 +87,10 @@ class Meter:
 
     def lock_entered(self, name: str, since: float) -> float:
         """A task that has waited for a lock since then has it; returns since when."""
-        at = now()
+        at = self.lasted("lock_wait", since)
         left = self._lock_left.pop(name, None)
         if left is not None and left >= since:
-            self.window.record("lock_handover", at - left, at)
-        self.window.record("lock_wait", at - since, at)
+            self.record("lock_handover", at - left)
         return at
 
     def lock_no_longer_awaited(self, name: str) -> None:
@@ -111,6 +102,6 @@ class Meter:
 
     def lock_left(self, name: str, since: float) -> None:
         """A task that has held a lock since then leaves it."""
-        at = self.record("lock_hold", since)
+        at = self.lasted("lock_hold", since)
         if name in self._lock_waits:
             self._lock_left[name] = at

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from ._sketch import Sketch
 from ._window import Tally
+
+T = TypeVar("T", "Latencies", "Waits", "LockTimes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,60 +131,6 @@ class Metrics:
     kinds: Mapping[str | None, Metrics] = field(default_factory=dict["str | None", "Metrics"])
 
 
-def latencies(tally: Tally) -> Latencies:
-    """The times of the tasks in a tally."""
-    return Latencies(*(Latency.of(tally.sketches[name]) for name in ("queued", "running", "total")))
-
-
-def metrics_of(
-    tally: Tally,
-    *,
-    workers: int,
-    limit: int,
-    busy: int,
-    depth: int,
-    suspended: int,
-    ending: int,
-    oldest: float,
-    figures_age: float,
-    resources: int,
-    connections: int,
-    permits: int,
-    kinds: Mapping[str | None, Metrics],
-) -> Metrics:
-    """The metrics that a tally and the rest amount to."""
-
-    def times(*names: str) -> tuple[Latency, ...]:
-        return tuple(Latency.of(tally.sketches[name]) for name in names)
-
-    def share(name: str, capacity: int) -> float:
-        return tally.means.get(name, 0.0) / capacity if capacity else 0.0
-
-    def per_minute(name: str) -> float:
-        return tally.counts[name] * 60 / tally.seconds if tally.seconds else 0.0
-
-    return Metrics(
-        seconds=tally.seconds,
-        workers=workers,
-        limit=limit,
-        busy=busy,
-        throughput=tally.counts["done"] / tally.seconds if tally.seconds else 0.0,
-        latency=latencies(tally),
-        waits=Waits(*times("claim", "connection", "rate", "place", "limit")),
-        queue_depth=depth,
-        queue_suspended=suspended,
-        queue_ending=ending,
-        oldest=oldest,
-        figures_age=figures_age,
-        utilisation=Utilisation(
-            share("busy", workers),
-            share("claims", resources),
-            share("connections", connections),
-            share("permits", permits),
-        ),
-        errors=Errors(*map(per_minute, Errors.__dataclass_fields__)),
-        locks=LockTimes(*times("lock_wait", "lock_hold", "lock_handover")),
-        heartbeats_late=tally.counts["heartbeats_late"],
-        totals=Counter(tally.totals),
-        kinds=kinds,
-    )
+def times_of(kind: type[T], tally: Tally, prefix: str = "") -> T:
+    """The times in a tally that have the names of the fields of `kind`."""
+    return kind(*(Latency.of(tally.sketches[prefix + each.name]) for each in fields(kind)))

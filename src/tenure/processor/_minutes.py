@@ -40,7 +40,6 @@ class Minutes:
 
 
 def _sample(tally: Tally) -> Minute:
-    done = tally.counts["done"] / tally.seconds if tally.seconds else 0.0
     # three digits are what a chart shows
-    figures = (done, tally.counts["failures"], Latency.of(tally.sketches["total"]).p99)
+    figures = (tally.rate("done"), tally.counts["failures"], Latency.of(tally.sketches["total"]).p99)
     return Minute(*(float(f"{figure:.3g}") for figure in figures))

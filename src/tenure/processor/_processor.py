@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -12,13 +13,22 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import AsyncBlock, Seconds, check_number, check_seconds, check_timeout, shows_options
+from tenure.arguments import (
+    AsyncBlock,
+    Seconds,
+    check_flag,
+    check_number,
+    check_seconds,
+    check_timeout,
+    shows_options,
+)
 from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
 from tenure.shared import (
     PutOptions,
+    QueueOptions,
     RateLimiter,
     ResourcePool,
     Semaphore,
@@ -34,23 +44,13 @@ from ._adaptive import Adaptive
 from ._fleet import Fleet, Fleets, Report
 from ._kind_worker import KindWorker, Parts
 from ._meter import Meter
-from ._metrics import Metrics, metrics_of
+from ._metrics import Errors, Latencies, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._minutes import Minutes
 from ._monitor import Monitor
 from ._polling import EVERY, poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
-from ._settings import (
-    Around,
-    Claims,
-    WorkerOptions,
-    check_adaptive,
-    check_claims,
-    check_lend,
-    check_maker,
-    check_type,
-    shares,
-)
+from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
 from ._window import Tally, total_of
 
 
@@ -75,7 +75,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     | `adaptive` | follows latency |
     | `around`, `retry`, `prefetch`, `on_dead` | as of a `Worker` |
     | `timeout` | limits the handler and none of the waits |
-    | `queue_options` | of `WorkQueue` |
 
     A parameter of the handler that is annotated `Context` gets the context. Leaving the block drains.
 
@@ -100,37 +99,44 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         limit: Semaphore | None = None,
         adaptive: bool | Adaptive = False,
         around: Sequence[Around] = (),
-        queue_options: Mapping[str, Any] | None = None,
         **worker_options: Unpack[WorkerOptions],
     ) -> None:
         check_maker("pool", pool)
         check_maker("breaker", breaker)
         check_type("limit", limit, Semaphore)
-        check_type("queue_options", queue_options, Mapping)
+        check_type("claims", claims, ResourcePool, Claims)
+        if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
         sizes = preset_of(preset)
-        queue_options = dict(queue_options or {})
+        settings: QueueOptions = {}
         if sizes is not None:
             workers, rate = workers or sizes.workers, rate or sizes.rate
-            queue_options.setdefault("max_size", sizes.queue_size)
+            settings = {"max_size": sizes.queue_size}
             pool = pool and partial(pool, max_size=sizes.connections)
         self.name = name
         self._store = store
         self._handler = handler
         self._shares = shares(workers, kinds or {})
         self.workers: int = sum(self._shares.values())
-        self._rate = None if rate in (None, inf) else check_number("rate", rate)
-        self._lend = check_lend(lend, kinds)
-        self._limit = limit
+        if check_flag("lend", lend) and not kinds:
+            raise ValueError("lend needs kinds=: without them there is no kind to lend to")
+        start_rate = None if rate in (None, inf) else Limit(check_number("rate", rate))
+        self._parts = Parts(
+            places=Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
+            if lend
+            else None,
+            limit=limit,
+            claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
+            limiter=start_rate and RateLimiter(store, name, start_rate),
+            adaptive=Adaptive() if adaptive is True else adaptive or None,
+            around=check_around(around),
+        )
         self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **queue_options)
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
             for kind in self._shares
         }
-        self._claims = check_claims(claims)
         self._make_pool = pool
-        self._pool: Pool[Any] | None = None
         self._make_breaker = breaker
-        self._adaptive = check_adaptive(adaptive)
-        self._around = check_around(around)
         self._options = worker_options
         for queue in self._queues.values():  # a worker refuses what does not fit
             Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
@@ -191,13 +197,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     return
 
     @property
-    def ready(self) -> bool:
-        """True if tasks can be taken: the store is `ready`, and exchanges come back."""
-        return self.unready is None
-
-    @property
     def unready(self) -> str | None:
-        """The reason why the processor is not `ready`, in words; None if it is."""
+        """The reason why the processor cannot take tasks, in words; None if the store and its exchanges work."""
         if (reason := self._store.unready) is not None:
             return reason
         return next((reason for each in self._workers.values() if (reason := each.stalled) is not None), None)
@@ -241,7 +242,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """The metrics of this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
         self._check_entered()
         at = now()
-        tallies = {kind: workers.meter.window.tally(at) for kind, workers in self._workers.items()}
+        tallies = {kind: workers.meter.tally(at) for kind, workers in self._workers.items()}
         whole = total_of(tallies.values())
         kinds = {kind: self._metrics(tallies[kind], [workers], {}) for kind, workers in self._workers.items()}
         return self._metrics(whole, list(self._workers.values()), kinds)
@@ -249,7 +250,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.read(self._queues, self._claims and self._claims.pool)
+        return await self._fleets.read(self._queues, self._parts.claims and self._parts.claims.pool)
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
@@ -263,19 +264,34 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def _metrics(
         self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
     ) -> Metrics:
-        return metrics_of(
-            tally,
-            workers=sum(each.size for each in workers),
+        size = sum(each.size for each in workers)
+        meters = [each.meter for each in workers]
+        capacity = {
+            "workers": size,
+            "claims": self._resources,
+            "connections": 0 if (pool := self._parts.pool) is None else pool.statistics().max_size,
+            "limit": 0 if (limit := self._parts.limit) is None else limit.permits,
+        }
+        return Metrics(
+            seconds=tally.seconds,
+            workers=size,
             limit=min(self.workers, sum(each.allowed for each in workers)),
             busy=sum(each.busy for each in workers),
-            depth=sum(each.meter.depth for each in workers),
-            suspended=sum(each.meter.suspended for each in workers),
-            ending=sum(each.meter.ending for each in workers),
-            oldest=max(each.meter.oldest for each in workers),
-            figures_age=max(each.meter.since_poll for each in workers),
-            resources=self._resources,
-            connections=0 if self._pool is None else self._pool.statistics().max_size,
-            permits=0 if self._limit is None else self._limit.permits,
+            throughput=tally.rate("done"),
+            latency=times_of(Latencies, tally),
+            waits=times_of(Waits, tally),
+            queue_depth=sum(each.depth for each in meters),
+            queue_suspended=sum(each.suspended for each in meters),
+            queue_ending=sum(each.ending for each in meters),
+            oldest=max(each.oldest for each in meters),
+            figures_age=max(each.since_poll for each in meters),
+            utilisation=Utilisation(
+                **{name: tally.mean(name) / most if most else 0.0 for name, most in capacity.items()}
+            ),
+            errors=Errors(*(60 * tally.rate(name) for name in Errors.__dataclass_fields__)),
+            locks=times_of(LockTimes, tally, "lock_"),
+            heartbeats_late=tally.counts["heartbeats_late"],
+            totals=tally.totals,
             kinds=MappingProxyType(kinds),
         )
 
@@ -287,11 +303,11 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         self._store.home.check()
         self._state = "running"
-        if self._limit is not None:
-            await _agree_on(self._limit)
+        if self._parts.limit is not None:
+            await _agree_on(self._parts.limit)
         async with AsyncExitStack() as stack:
             if self._make_pool is not None:
-                self._pool = await stack.enter_async_context(self._make_pool())
+                self._parts = replace(self._parts, pool=await stack.enter_async_context(self._make_pool()))
             self._make_workers()
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
@@ -312,22 +328,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     upkeep.cancel()
 
     def _make_workers(self) -> None:
-        sizes = dict[Hashable, float](self._shares.items())
-        parts = Parts(
-            places=Bulkhead(self.workers, shares=sizes) if self._lend else None,
-            limit=self._limit,
-            claims=self._claims,
-            pool=self._pool,
-            limiter=None if self._rate is None else RateLimiter(self._store, self.name, Limit(self._rate)),
-        )
         for kind, size in self._shares.items():
             queue = self._queues[kind]
             self._workers[kind] = KindWorker(
-                *(queue, self._handler, kind, size, parts, Meter(self.name, kind, self._observer)),
-                workers=self.workers if self._lend else size,
+                *(queue, self._handler, size, self._parts, Meter(self.name, kind, self._observer)),
+                workers=self.workers if self._parts.places else size,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                adaptive=self._adaptive,
-                around=self._around,
                 options=self._options,
             )
 
@@ -340,21 +346,19 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             for workers in self._workers.values():
                 workers.meter.polled(await workers.queue.statistics())
             # that lists the whole pool, and changes seldom
-            if self._claims is not None and self._polls % 12 == 0:
-                self._resources = (await self._claims.pool.statistics()).size
+            if (claims := self._parts.claims) is not None and self._polls % 12 == 0:
+                self._resources = (await claims.pool.statistics()).size
             self._polls += 1
         finally:
             self._samples = samples_of(self.name, self.metrics())
 
     def _report(self) -> Report:
         at = now()
-        tally = total_of(workers.meter.window.tally(at) for workers in self._workers.values())
-        done = tally.counts["done"]
-        throughput = done / tally.seconds if tally.seconds else 0.0
+        tally = total_of(workers.meter.tally(at) for workers in self._workers.values())
         return Report(
             self.workers,
             sum(workers.busy for workers in self._workers.values()),
-            throughput,
+            tally.rate("done"),
             tally,
             self._minutes.taken(tally, at),
         )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from tenure.observe import Sample
 
-from ._metrics import Errors, Latency, Metrics
+from ._metrics import Errors, Metrics, Utilisation
 
+_GAUGES = {
+    "workers": ("workers", "Workers."),
+    "allowed": ("limit", "How many tasks at once at present."),
+    "busy": ("busy", "How many workers have a task."),
+    "queue_depth": ("queue_depth", "How many tasks wait in the queue."),
+    "queue_suspended": ("queue_suspended", "How many tasks are suspended."),
+    "queue_ending": ("queue_ending", "How many tasks end after their children."),
+    "oldest_seconds": ("oldest", "For how long the first of them has been ready."),
+    "throughput": ("throughput", "Tasks done per second."),
+}
 _OUTCOMES = (
-    "done",
-    "retried",
-    "dead",
-    "discarded",
-    "cancelled",
-    "expired",
-    "postponed",
-    "suspended",
-    "given_back",
-    "lost",
+    *("done", "retried", "dead", "discarded", "cancelled", "expired"),
+    *("postponed", "suspended", "given_back", "lost"),
 )
 
 
@@ -32,40 +35,28 @@ def samples_of(name: str, metrics: Metrics) -> tuple[Sample, ...]:
 
 
 def _figures(metrics: Metrics) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
-    yield "workers", "gauge", "Workers.", {}, metrics.workers
-    yield "allowed", "gauge", "How many tasks at once at present.", {}, metrics.limit
-    yield "busy", "gauge", "How many workers have a task.", {}, metrics.busy
-    yield "queue_depth", "gauge", "How many tasks wait in the queue.", {}, metrics.queue_depth
-    yield "queue_suspended", "gauge", "How many tasks are suspended.", {}, metrics.queue_suspended
-    yield "queue_ending", "gauge", "How many tasks end after their children.", {}, metrics.queue_ending
-    yield "oldest_seconds", "gauge", "For how long the first of them has been ready.", {}, metrics.oldest
-    yield "throughput", "gauge", "Tasks done per second.", {}, metrics.throughput
-    for of in ("workers", "claims", "connections", "limit"):
-        share = getattr(metrics.utilisation, of)
-        yield "utilisation", "gauge", "Share in use, on the mean of the last minute.", {"of": of}, share
-    for of, latency in _latencies(metrics):
-        for quantile, value in (("0.5", latency.p50), ("0.95", latency.p95), ("0.99", latency.p99)):
-            labels = {"of": of, "quantile": quantile}
-            yield "latency_seconds", "gauge", "Times of the last minute.", labels, value
+    for name, (field, text) in _GAUGES.items():
+        yield name, "gauge", text, {}, getattr(metrics, field)
+    for field in fields(Utilisation):
+        share = getattr(metrics.utilisation, field.name)
+        yield (
+            "utilisation",
+            "gauge",
+            "Share in use, on the mean of the last minute.",
+            {"of": field.name},
+            share,
+        )
+    for prefix, times in (("", metrics.latency), ("", metrics.waits), ("lock_", metrics.locks)):
+        for field in fields(times):
+            latency = getattr(times, field.name)
+            for quantile, value in (("0.5", latency.p50), ("0.95", latency.p95), ("0.99", latency.p99)):
+                labels = {"of": prefix + field.name, "quantile": quantile}
+                yield "latency_seconds", "gauge", "Times of the last minute.", labels, value
     for outcome in _OUTCOMES:
-        count = metrics.totals.get(outcome, 0)
-        yield "tasks", "counter", "Tasks by what became of them.", {"outcome": outcome}, count
-    for error in Errors.__dataclass_fields__:
-        count = metrics.totals.get(error, 0)
-        yield "errors", "counter", "What went wrong.", {"error": error}, count
+        labels = {"outcome": outcome}
+        yield "tasks", "counter", "Tasks by what became of them.", labels, metrics.totals.get(outcome, 0)
+    for field in fields(Errors):
+        count = metrics.totals.get(field.name, 0)
+        yield "errors", "counter", "What went wrong.", {"error": field.name}, count
     late = metrics.totals.get("heartbeats_late", 0)
     yield "heartbeats_late", "counter", "Heartbeats that came late.", {}, late
-
-
-def _latencies(metrics: Metrics) -> Iterator[tuple[str, Latency]]:
-    yield "queued", metrics.latency.queued
-    yield "running", metrics.latency.running
-    yield "total", metrics.latency.total
-    yield "claim", metrics.waits.claim
-    yield "connection", metrics.waits.connection
-    yield "rate", metrics.waits.rate
-    yield "place", metrics.waits.place
-    yield "limit", metrics.waits.limit
-    yield "lock_wait", metrics.locks.wait
-    yield "lock_hold", metrics.locks.hold
-    yield "lock_handover", metrics.locks.handover

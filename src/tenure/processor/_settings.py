@@ -7,11 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
-from tenure.arguments import Seconds, check_count, check_flag, check_name, check_timeout
+from tenure.arguments import Seconds, check_count, check_name, check_timeout
 from tenure.local import CircuitBreaker
 from tenure.shared import Claim, ResourcePool, Retry, Task
-
-from ._adaptive import Adaptive
 
 _WORKERS = 10
 
@@ -40,7 +38,8 @@ class Claims:
     timeout: Seconds | None = None
 
     def __post_init__(self) -> None:
-        check_type("pool", self.pool, ResourcePool, optional=False)
+        if not isinstance(self.pool, ResourcePool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"pool must be a ResourcePool, not {self.pool!r}")
         where = cast("object", self.where)
         if not (where is None or callable(where) or isinstance(where, Mapping)):
             raise TypeError(
@@ -58,15 +57,6 @@ def check_maker(name: str, make: object) -> None:
     # a breaker can be called too, but guards what it is given
     if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
         raise TypeError(f"{name} must be a function that makes one, not {make!r}")
-
-
-def check_claims(claims: ResourcePool | Claims | None) -> Claims | None:
-    """The claims of tasks. Raises `TypeError`."""
-    if isinstance(claims, ResourcePool):
-        return Claims(claims)
-    if claims is not None and not isinstance(claims, Claims):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"claims must be a ResourcePool or Claims, not {claims!r}")
-    return claims
 
 
 def shares(workers: int | None, kinds: object) -> dict[str | None, int]:
@@ -88,22 +78,8 @@ def shares(workers: int | None, kinds: object) -> dict[str | None, int]:
     return shares
 
 
-def check_lend(value: object, kinds: object) -> bool:
-    """Refuse lending without kinds that could lend. Raises `TypeError`, `ValueError`."""
-    lend = check_flag("lend", value)
-    if lend and not kinds:
-        raise ValueError("lend needs kinds=: without them there is no kind to lend to")
-    return lend
-
-
-def check_adaptive(value: object) -> Adaptive | None:
-    """Return the settings that `adaptive` stands for, or None. Raises `TypeError`."""
-    if not isinstance(value, bool | Adaptive):
-        raise TypeError(f"adaptive must be True, False or an Adaptive, not {value!r}")
-    return Adaptive() if value is True else value or None
-
-
-def check_type(name: str, value: object, kind: type, *, optional: bool = True) -> None:
+def check_type(name: str, value: object, *kinds: type) -> None:
     """Refuse a value of another type; None is no value. Raises `TypeError`."""
-    if not isinstance(value, kind) and not (optional and value is None):
-        raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
+    if value is not None and not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} must be a {names}, not {value!r}")

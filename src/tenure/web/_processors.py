@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from tenure.engine import Holder
-from tenure.processor import Latencies, Report, Tally, latencies
+from tenure.processor import Latencies, Report, Tally, times_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
         sum(report.workers for report in reports),
         sum(report.busy for report in reports),
         sum(report.throughput for report in reports),
-        latencies(tally),
+        times_of(Latencies, tally),
         _together([report.minutes for report in reports]),
     )
 

@@ -472,8 +472,8 @@ async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
             raise RetryLater(0.1)
         ended[task.group].append(task.payload)
 
-    options = {"groups": Groups(limit=1, weights={"a": 2})}
-    async with Processor(store, "work", handler, queue_options=options) as processor:
+    async with Processor(store, "work", handler) as processor:
+        await processor.queue().configure(groups=Groups(limit=1, weights={"a": 2}))
         await processor.submit_many(item for n in range(6) for g in "abc" for item in items(g, 1, n))
         await processor.join()
         assert ended == {g: [f"{g}{n}" for n in range(6)] for g in "abc"}

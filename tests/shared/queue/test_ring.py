@@ -146,7 +146,8 @@ async def test_a_processor_says_so(store, virtual_clock, warnings):
         for n in range(3):
             await processor.submit(n)
 
-    processor = Processor(store, "flow", visit, workers=2, queue_options={"max_size": 4})
+    processor = Processor(store, "flow", visit, workers=2)
+    await processor.queue().configure(max_size=4)
     with anyio.move_on_after(60):
         async with processor:
             for n in range(3):

@@ -80,9 +80,7 @@ KINDS = {
     "one by one": lambda queue, handler: Worker(queue, handler, concurrency=10),
     "prefetched": lambda queue, handler: Worker(queue, handler, concurrency=2, prefetch=4),
     "batches": lambda queue, handler: BatchWorker(queue, handler.batch, size=4, concurrency=2, linger=0.2),
-    "processor": lambda queue, handler: Processor(
-        queue.store, "jobs", handler, workers=10, queue_options={"max_deliveries": 3}
-    ),
+    "processor": lambda queue, handler: Processor(queue.store, "jobs", handler, workers=10),
 }
 
 
