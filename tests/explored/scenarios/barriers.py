@@ -128,7 +128,7 @@ async def giving_up_at_a_barrier_waits_for_the_engine_but_not_for_long(world):
                 with anyio.CancelScope() as scope:
                     group.start_soon(cut, away, scope)
                     await barrier.wait()
-                return anyio.current_time() - scope.deadline + 1
+                return round(anyio.current_time() - scope.deadline + 1, 6)
 
         async def cut(away, scope):
             with anyio.CancelScope(shield=True):
