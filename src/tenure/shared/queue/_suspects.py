@@ -158,7 +158,7 @@ class Suspects:
         return not any(member.in_hand for member in members if member is not self._takers)
 
     def to_mark(self) -> list[tuple[Session, Settle]]:
-        """The notes for the engine, once, before they begin: which task runs alone, and whether its death is the last."""
+        """The notes for the engine, once, before they begin: which runs alone, and whether its death is the last."""
         marks: list[tuple[Session, Settle]] = []
         is_alone = len(self.kept) == 1
         for session, taken in self.kept if self._unmarked else ():
