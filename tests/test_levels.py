@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import depth
 import levels
 import pytest
 
@@ -45,6 +46,7 @@ def test_each_line_of_the_table_names_a_test():
     ("words", "passed"), [((), 3), (("test_suite.py",), 4), (("-m", "heavy"), 1), (("-m", "not heavy"), 3)]
 )
 def test_a_run_of_everything_leaves_heavy_tests_out(pytester, monkeypatch, tmp_path, words, passed):
+    monkeypatch.setattr(depth, "full", False)
     monkeypatch.setattr(levels, "TABLE", tmp_path / "heavy.txt")
     levels.TABLE.write_text(
         "# seconds\n1.00 test_suite.py::test_heavy\n2.00 test_suite.py::test_product  # why\n"

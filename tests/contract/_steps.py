@@ -393,7 +393,7 @@ async def spend(d: Draw) -> None:
     """Let several callers spend at once."""
     session, key, limits = d.session(), d.key(), d.limits()
     n = d.walk.number(session, f"spend {key}")
-    requests = d.some(0, 3, lambda: d.spend_request(len(limits)))
+    requests = d.some(1, 3, lambda: d.spend_request(len(limits)))
     await d.walk.send(e.Spend(session, n, key, requests, limits))
 
 
@@ -470,13 +470,11 @@ async def _purge(d: Draw, queue: str) -> None:
 
 
 def _edit(d: Draw, queue: str, tasks: tuple[int, ...]) -> e.Move:
-    return e.Move(
-        *(queue, tasks, "delayed"),
-        delay=d.one_of((None, None, d.delay())),
-        payload=d.one_of((None, d.data())),
-        priority=d.one_of((None, d.number(-1, 1))),
-        group=d.one_of((None, _group(d))),
-    )
+    delay, priority = d.one_of((None, None, d.delay())), d.one_of((None, d.number(-1, 1)))
+    group = d.one_of((None, _group(d)))
+    changes = delay is not None or priority is not None or group is not None
+    payload = None if changes and d.flag() else d.data()
+    return e.Move(queue, tasks, "delayed", delay=delay, payload=payload, priority=priority, group=group)
 
 
 def queue_operation(d: Draw) -> e.Operation[Any]:

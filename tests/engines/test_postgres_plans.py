@@ -98,6 +98,11 @@ class Watched(PostgresCalls):
         if "tenure." in plan["Query Text"] or " _" in plan["Query Text"]:
             self.plans.append(plan)
 
+    def apply_now(self, operation):
+        while (answer := super().apply_now(operation)) is e.Reply.MORE:
+            pass
+        return answer
+
     def ask_to_forget(self):
         self._ask(self._call("forget_outdated"))
 
