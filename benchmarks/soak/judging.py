@@ -12,7 +12,7 @@ from benchmarks.soak.referees import History, RefereeError
 
 STATE = b"tenure:{0}:state"
 # what is remembered for some time: answers, what was spent, how queues and barriers stand
-REMEMBERED = re.compile(rb"(:put|:exchange|:spend|:rate|:queue|:barrier|:queues:..)$")
+REMEMBERED = re.compile(rb"(:put|:exchange|:spend|:rate|:queue|:settings|:weights|:barrier|:queues:..)$")
 
 
 @dataclass

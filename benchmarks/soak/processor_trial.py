@@ -200,8 +200,6 @@ class ProcessorTrial(Judging):
 
     async def _look_at_the_server(self, queue, pool) -> None:
         await queue.purge("dead", "done", "discarded")
-        # a record that differs from the defaults would keep the queue
-        await queue.configure(max_size=10_000, keep=None, rate=None, groups=None)
         async for resource in pool.resources():
             await pool.remove(resource.resource)
         if isinstance(self.server, PostgresServer):

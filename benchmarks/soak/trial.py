@@ -183,8 +183,6 @@ class Trial(Judging):
                 if (left := (await queue.groups().page()).records)
                 else []
             )
-        # a record that differs from the defaults would keep the queue
-        await queue.configure(max_size=10_000, keep=None, rate=None, groups=None)
 
     def _judge(self) -> None:
         events = self.history.events()
