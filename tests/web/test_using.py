@@ -339,9 +339,13 @@ async def test_a_rate_and_what_is_held_off_are_shown(visit):
         browser.until("document.querySelector('#queues')?.textContent.includes('calls')")
         browser.ask("location.hash = '#queue=calls'")
         browser.until("document.querySelectorAll('#found table').length === 2")
-        assert "rate: 5 a second, rate of each group: 1 in 12.0 s, held off for 50 min" in panel(browser)
+        setter = f"({visit.store.process})"
+        assert (
+            f"\nrate 5 a second {setter}, groups.rate 1 in 12.0 s {setter}, held off for 50 min\n"
+            in panel(browser)
+        )
         rows = "[...document.querySelectorAll('#found table')[0].rows].map(row => row.cells[4].textContent)"
-        assert browser.ask(rows) == ["next start", "now", "in 10 h"]
+        assert browser.ask(rows) == ["next start", "now", "held off for 10 h"]
 
     await visit(use)
 
