@@ -66,12 +66,12 @@ function queueActions({queue, state}, counts) {
     ["waiting", "delayed", "dead"].includes(state) && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
   return paused || pace || acts.length ? [element("p", {class: "acts"}, paused, pace ? element("span", {class: "empty"}, pace) : null, ...acts)] : [];
 }
-// The rates of a queue, and when its next task may start.
-function paceOf({rate: ofQueue, group_rate: ofGroups, starts_in, held_off, settings}) {
+// The settings of a queue, and when its next task may start.
+function paceOf({starts_in, held_off, settings}) {
   const per = r => r >= 1 ? `${Number(r.toPrecision(3))} a second` : `1 in ${spoken(1 / r)}`;
+  const said = value => value?.per ? per(value.rate / value.per) : JSON.stringify(value);
   return [
-    ofQueue ? `rate: ${per(ofQueue)}` : "", ofGroups ? `rate of each group: ${per(ofGroups)}` : "",
-    ...Object.entries(settings).map(([name, it]) => `${name} ${JSON.stringify(it.value)} (${it.set_by})`),
+    ...Object.entries(settings).map(([name, {value, set_by}]) => `${name} ${said(value)} (${set_by})`),
     held_off ? `held off for ${spoken(held_off)}` : starts_in ? `next task in ${spoken(starts_in)}` : "",
   ].filter(Boolean).join(", ");
 }
