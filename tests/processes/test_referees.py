@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import tenure
 from benchmarks.soak.referees import (

@@ -16,7 +16,8 @@ from tenure import engines
 from tenure.arguments import Seconds, SyncBlock
 from tenure.engine import Engine
 from tenure.observe import Observer
-from tenure.store import Codec, Store as AsyncStore, StoreStatistics
+from tenure.store import Codec, StoreStatistics
+from tenure.store import Store as AsyncStore
 
 from ._portal import Caller, Handle, Portal, ask, close
 from ._request import Request

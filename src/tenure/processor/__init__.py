@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ._adaptive import Adaptive
 from ._context import Context
-from ._fleet import Fleet, Member, Report as Report
-from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, times_of as times_of
+from ._fleet import Fleet, Member, Report
+from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._monitor import Monitor
 from ._presets import PRESETS, Preset
 from ._processor import Processor
 from ._settings import Claims
-from ._sketch import Sketch as Sketch
-from ._window import Tally as Tally
+from ._sketch import Sketch
+from ._window import Tally
 
 __all__ = (
     "PRESETS",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from tenure.arguments import LONGEST_NAME, check_count, check_text
-from tenure.engine import CAP, Page as Rows, Scan
+from tenure.engine import CAP, Scan
+from tenure.engine import Page as Rows
 from tenure.store import Store, read_pages
 
 R = TypeVar("R")

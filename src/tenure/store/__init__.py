@@ -132,7 +132,7 @@ from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._dispatch import outcome_of
 from ._msgspec_codec import MsgspecCodec
-from ._pages import names as names, read_counts, read_pages, together as together
+from ._pages import names, read_counts, read_pages, together
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers

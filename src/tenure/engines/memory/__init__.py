@@ -14,12 +14,12 @@ from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_d
 from tenure.engines.rules import Rules
 from tenure.errors import EngineError
 
-from ._admin import Admin as Admin
-from ._lifeline import Lifeline as Lifeline
-from ._queue import Queues as Queues
-from ._state import State as State
-from ._survey import Survey as Survey
-from ._tasks import TaskRows as TaskRows
+from ._admin import Admin
+from ._lifeline import Lifeline
+from ._queue import Queues
+from ._state import State
+from ._survey import Survey
+from ._tasks import TaskRows
 
 __all__ = ("MemoryEngine",)
 

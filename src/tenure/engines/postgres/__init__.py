@@ -29,23 +29,16 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Parked, park, wake
 
-from ._address import address as address
-from ._codec import answered as answered, arguments as arguments
-from ._connection import Connection as Connection
-from ._enlisting import enlistment as enlistment
-from ._errors import error_of as error_of, is_read_only as is_read_only
-from ._hints import channel as channel, hint as hint
-from ._operations import CODECS as CODECS
-from ._pipeline import (
-    FAILED as FAILED,
-    Result as Result,
-    Statement as Statement,
-    message_of as message_of,
-    rows as rows,
-    state_of as state_of,
-)
-from ._schema import check_name as check_name
-from ._values import Argument as Argument, Columns as Columns, Value as Value
+from ._address import address
+from ._codec import answered, arguments
+from ._connection import Connection
+from ._enlisting import enlistment
+from ._errors import error_of, is_read_only
+from ._hints import channel, hint
+from ._operations import CODECS
+from ._pipeline import FAILED, Result, Statement, message_of, rows, state_of
+from ._schema import check_name
+from ._values import Argument, Columns, Value
 
 __all__ = ("PostgresEngine",)
 

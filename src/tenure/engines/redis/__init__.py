@@ -10,10 +10,10 @@ from tenure.arguments import LARGEST, Seconds, check_seconds
 from tenure.engine import RESPONSE_TIMEOUT
 
 from ._cluster import RedisClusterEngine
-from ._endpoint import address as address, check_login as check_login, number_in as number_in
-from ._remote import RemoteRedis as RemoteRedis
-from ._sentinel import SentinelEndpoint as SentinelEndpoint
-from ._server import Server as Server
+from ._endpoint import address, check_login, number_in
+from ._remote import RemoteRedis
+from ._sentinel import SentinelEndpoint
+from ._server import Server
 
 __all__ = ("RedisClusterEngine", "RedisEngine")
 

@@ -7,22 +7,22 @@ in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, 
 rules, and the conformance suite compares both.
 """
 
-from ._barriers import BARRIERS as BARRIERS, PARTICIPANTS as PARTICIPANTS
-from ._claims import CLAIMERS as CLAIMERS, POOLS as POOLS, RESOURCES as RESOURCES
-from ._families import ENTRIES as ENTRIES, FAMILIES, Families, forget_family, tree_of
+from ._barriers import BARRIERS, PARTICIPANTS
+from ._claims import CLAIMERS, POOLS, RESOURCES
+from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
-from ._holds import HOLDS as HOLDS, LINES as LINES, UNSERVED as UNSERVED
+from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
 from ._pages import Position, page_of, place_in
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
-from ._rates import LIMITER_WAITERS as LIMITER_WAITERS, LIMITERS as LIMITERS
-from ._room import PRODUCERS as PRODUCERS
+from ._rates import LIMITER_WAITERS, LIMITERS
+from ._room import PRODUCERS
 from ._rows import Owner, Task, shown_state
 from ._rules import Rules
 from ._settling import Settling
 from ._state import Counters, News
 from ._tables import Layout, Order
-from ._takers import TAKERS as TAKERS, Takers
+from ._takers import TAKERS, Takers
 
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),

@@ -17,10 +17,10 @@ from tenure.engine import (
     Queued,
     RemoveResource,
     Reply,
-    Resource as ShownResource,
     ResourcePage,
     Scan,
 )
+from tenure.engine import Resource as ShownResource
 
 from ._pages import page_of, place_in
 from ._places import Place, Places

@@ -18,7 +18,6 @@ from tenure.engine import (
     UNFINISHED_CHILDREN,
     Accepted,
     Ends,
-    Entry as ShownEntry,
     GoesBack,
     Page,
     PutChildren,
@@ -29,6 +28,7 @@ from tenure.engine import (
     TooMany,
     Waits,
 )
+from tenure.engine import Entry as ShownEntry
 from tenure.errors import EngineError
 
 from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues

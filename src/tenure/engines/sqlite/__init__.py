@@ -17,10 +17,10 @@ from tenure.arguments import Seconds, check_flag, check_seconds
 from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 from tenure.errors import EngineError
 
-from ._busy_retry import BusyRetry as BusyRetry
-from ._clock import Clocks as Clocks
-from ._enlisting import apply_enlisted as apply_enlisted
-from ._link import Link as Link
+from ._busy_retry import BusyRetry
+from ._clock import Clocks
+from ._enlisting import apply_enlisted
+from ._link import Link
 
 __all__ = ("SqliteEngine",)
 
