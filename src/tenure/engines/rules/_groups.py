@@ -178,9 +178,9 @@ class Groups(GroupSettings):
     def __init__(self, rows: GroupRows, *row: object) -> None:
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
-        self.pace = Pace(self.every, self.burst)
+        self.pace: Pace = Pace(self.every, self.burst)
         """The rate of the queue."""
-        self.group_pace = Pace(self.group_every, self.group_burst)
+        self.group_pace: Pace = Pace(self.group_every, self.group_burst)
         """The rate of each group."""
         self._opens_at: float | None = None
         self._again = 0

@@ -308,7 +308,7 @@ class QueueRecord:
         self.on_change: Callable[[], object] = lambda: None
         self.sent_in: Session | None = None
         """The session whose operations come behind the settings; `send` has been called in it."""
-        self.send_again_at = inf
+        self.send_again_at: float = inf
         """The deadline of a session from which the record may have been forgotten soon."""
         self._store = store
         self._key = key
