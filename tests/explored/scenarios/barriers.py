@@ -131,11 +131,9 @@ async def giving_up_at_a_barrier_waits_for_the_engine_but_not_for_long(world):
                 return round(anyio.current_time() - scope.deadline + 1, 6)
 
         async def cut(away, scope):
+            while not (await barrier.statistics()).waiting:  # it ends with the party, which may never arrive
+                await anyio.sleep(0.01)  # else no time passes, and a link that was cut is not opened again
             with anyio.CancelScope(shield=True):
-                while not (await barrier.statistics()).waiting:
-                    await anyio.sleep(
-                        0.01
-                    )  # else no time passes, and a link that was cut is not opened again
                 link.pause(before_effect=True)
                 scope.deadline = anyio.current_time() + 1
                 await anyio.sleep(away)
