@@ -194,6 +194,24 @@ async def test_the_next_in_line_goes_when_the_first_gives_up(store, virtual_cloc
     assert went == [("b", pytest.approx(0.5, abs=0.002))]
 
 
+async def test_slots_are_given_back_whose_callers_go_in_the_slot_of_another(open_store_on, virtual_clock):
+    async with open_store_on(ttl=60.0) as store, open_store_on(ttl=60.0) as elsewhere:
+        limiter, other = (RateLimiter(one, "api", Limit(100, burst=2)) for one in (store, elsewhere))
+        await anyio.sleep(1)
+        await other.acquire(2)  # while others book, the slot of whoever leaves is kept for those behind
+        start = virtual_clock.now()
+        async with anyio.create_task_group() as group, anyio.create_task_group() as large:
+            large.start_soon(limiter.acquire, 2)
+            await virtual_clock.settle()
+            for _ in range(2):
+                group.start_soon(limiter.acquire)
+            await virtual_clock.settle()
+            large.cancel_scope.cancel()
+        assert virtual_clock.now() - start == pytest.approx(0.02, abs=0.002)
+        await virtual_clock.settle()
+        assert (await other.state()).retry_after == pytest.approx(0.01, abs=0.002)
+
+
 @pytest.mark.parametrize("count", [20, 60, 200, 500])
 async def test_callers_that_are_cancelled_together_leave_nothing_booked(store, virtual_clock, count):
     for limiter in (

@@ -189,6 +189,8 @@ class Lanes:
         if left:
             self._give_back(slot, left)
             lane.ask_at = -inf
+        if len(lane.slots) > len(lane.line):
+            self._schedule()  # nobody needs them all, as several went in this slot: give them back
 
     def _give_back(self, slot: Slot, amounts: Amounts) -> None:
         if slot.session.lost is None:
