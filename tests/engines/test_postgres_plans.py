@@ -10,6 +10,7 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -97,11 +98,6 @@ class Watched(PostgresCalls):
         plan = json.loads(words.partition("plan:\n")[2])
         if "tenure." in plan["Query Text"] or " _" in plan["Query Text"]:
             self.plans.append(plan)
-
-    def apply_now(self, operation):
-        while (answer := super().apply_now(operation)) is e.Reply.MORE:
-            pass
-        return answer
 
     def ask_to_forget(self):
         self._ask(self._call("forget_outdated"))
@@ -192,7 +188,7 @@ def browsing(state):
     def browse(engine):
         after = ""
         for _ in range(3):
-            found = engine.apply_now(e.Scan(e.TASKS[state], "big", after, WANT))
+            found = ask(engine, e.Scan(e.TASKS[state], "big", after, WANT))
             assert len(found.rows) == WANT or not found.next
             if not (after := found.next):
                 return
@@ -202,13 +198,13 @@ def browsing(state):
 
 def purging(state):
     def purge(engine):
-        engine.apply_now(moving(engine.apply_now, "big", state, "purged"))
+        engine.apply_now(moving(partial(ask, engine), "big", state, "purged"))
 
     return purge
 
 
 def requeue(engine):
-    engine.apply_now(moving(engine.apply_now, "big", "dead", "waiting"))
+    engine.apply_now(moving(partial(ask, engine), "big", "dead", "waiting"))
 
 
 def survey(engine):
@@ -253,7 +249,7 @@ def due(engine):
         engine.apply_now(e.Scan(e.TASKS[state], "due", limit=WANT))
     engine.apply_now(e.Count("due"))
     engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
-    engine.apply_now(moving(engine.apply_now, "due", "waiting", "purged"))
+    engine.apply_now(moving(partial(ask, engine), "due", "waiting", "purged"))
 
 
 def groups(engine):
@@ -275,7 +271,7 @@ def groups(engine):
     found = engine.apply_now(e.Scan(e.TASKS["waiting"], "groups", found.next, WANT))
     ids = tuple(record.id for record in found.rows)
     engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
-    engine.apply_now(moving(engine.apply_now, "groups", "waiting", "purged"))
+    engine.apply_now(moving(partial(ask, engine), "groups", "waiting", "purged"))
     engine.apply_now(e.Count("groups"))
     engine.apply_now(set_groups("groups"))
 
