@@ -26,6 +26,8 @@ ROWS = int(os.environ.get("TENURE_PLANS_ROWS", "20000"))
 WANT = 32
 MOST = 20 * WANT
 """Rows that a step may look at: some steps look at a few of each task that is taken."""
+PAGES = 8 * MOST
+"""Pages that a step may read. A condition on the second column of an index alone reads all of the index, and no row."""
 
 SCANNED = {"last_token", "meta"}
 """Tables of a few rows, and a sequence."""
@@ -88,6 +90,7 @@ class Watched(PostgresCalls):
             "SET auto_explain.log_nested_statements = on",
             "SET auto_explain.log_analyze = on",
             "SET auto_explain.log_timing = off",
+            "SET auto_explain.log_buffers = on",
             "SET auto_explain.log_format = json",
         )
         self._blocking.notice_handler = self._note
@@ -414,9 +417,11 @@ def faults(plans):
         for step in steps(plan["Plan"]):
             relation = step.get("Relation Name", "")
             rows = step["Actual Rows"] * step["Actual Loops"] + step.get("Rows Removed by Filter", 0)
+            is_sum = step.get("Plans") or step["Node Type"] == "Function Scan"
+            pages = 0 if is_sum else step["Shared Hit Blocks"] + step["Shared Read Blocks"]
             scan = step["Node Type"] in ("Seq Scan", "Bitmap Heap Scan") and relation not in SCANNED
-            if scan or rows > MOST:
-                yield f"{step['Node Type']} {relation}: {rows} rows in {plan['Query Text']}"
+            if scan or rows > MOST or pages > PAGES:
+                yield f"{step['Node Type']} {relation}: {rows} rows, {pages} pages in {plan['Query Text']}"
 
 
 @pytest.mark.parametrize("engine", KNOWN, indirect=True)

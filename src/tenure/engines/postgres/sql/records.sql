@@ -258,14 +258,14 @@ BEGIN
     PERFORM tenure.forget_family(f.id) FROM unnest(families) f (id);
 END $$;
 
--- Delete a task that no taker holds. -> the queue, and whether there is one
-CREATE FUNCTION tenure.purge_task(_now bigint, INOUT _q tenure.queue, _id bigint, OUT _done boolean)
+-- Delete a task that no taker holds, in the state `_only` unless it is empty. -> the queue, and whether there is one
+CREATE FUNCTION tenure.purge_task(_now bigint, INOUT _q tenure.queue, _id bigint, _only text, OUT _done boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
-    _done := FOUND;
+    _done := FOUND AND _only IN ('', tenure.state_of(_now, task));
     IF _done THEN
         _q := tenure.finish_task(_now, _q, task, 'purged', '', 0, 0);
     END IF;
@@ -309,17 +309,19 @@ BEGIN
         moved := tenure.purge_records(now, queue, _ids, _only);
         queue := moved._q;
         count := moved._purged;
-        _ids := ARRAY(SELECT t.id FROM unnest(_ids) WITH ORDINALITY i (id, n)
-            CROSS JOIN LATERAL (SELECT t.id FROM tenure.task t WHERE t.id = i.id LIMIT 1) t ORDER BY i.n);
+        _ids := ARRAY(SELECT t.id FROM unnest(_ids) WITH ORDINALITY i (id, n) CROSS JOIN LATERAL (
+            SELECT t.id FROM tenure.task t WHERE t.queue = _queue AND t.id = i.id LIMIT 1
+        ) t ORDER BY i.n);
     END IF;
     FOR i IN 1 .. cardinality(_ids) LOOP
-        CONTINUE WHEN _only <> '' AND NOT tenure.is_in_state(now, _queue, _ids[i], _only);
-        IF _to = 'cancelled' THEN
+        IF _to = 'purged' THEN
+            moved := tenure.purge_task(now, queue, _ids[i], _only);
+        ELSIF _only <> '' AND NOT tenure.is_in_state(now, _queue, _ids[i], _only) THEN
+            CONTINUE;
+        ELSIF _to = 'cancelled' THEN
             moved := tenure.cancel_task(now, queue, _ids[i], _ttl);
         ELSIF _to = 'delayed' THEN
             moved := tenure.postpone_task(now, queue, _ids[i], _delay, _payload, _priority, _group);
-        ELSIF _to = 'purged' THEN
-            moved := tenure.purge_task(now, queue, _ids[i]);
         ELSE
             -- by the id alone: a plan made while the table was empty may take the index on queue and state
             SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
