@@ -163,6 +163,16 @@ def test_what_of_a_part_has_gone_before_the_rest_is_not_listed_and_purged_with_i
     assert not redis_server("KEYS", f"{LIST}*")
 
 
+def test_a_page_forgets_a_stale_entry_and_deletes_no_task(redis_server, ask):
+    put(ask, 1, *(e.NewTask(b"x"),) * 2)
+    settled(ask, 2, [60.0], want=1)
+    (waiting,) = ask(e.Scan(e.TASKS["waiting"], "q")).rows
+    redis_server("ZADD", f"{LIST}:00000000", "99", f"{waiting.id:014x}")
+    assert waiting.id not in ended(ask)
+    assert redis_server("ZCARD", f"{LIST}:00000000") == 1
+    assert ask(e.Scan(e.TASKS["waiting"], "q")).rows == (waiting,)
+
+
 def test_the_last_dead_letter_takes_its_list_with_it(redis_server, ask):
     put(ask, 1, e.NewTask(b"x"))
     (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks

@@ -762,8 +762,8 @@ class WorkQueue(Generic[P]):
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With `where`, only those that match. This process reads pages of 256 tasks, and a task that has left its state
-        since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
+        With `where`, only those that match. This process reads the tasks, with payloads, in pages of 256; a task that
+        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
         the number is how many would be. Interruption: some may have been purged."""
 
     def pause(self) -> None:

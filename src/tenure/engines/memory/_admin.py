@@ -35,7 +35,7 @@ class Admin:
     def move(self, op: Move) -> MovedCount | Reply:
         if self._queues.find(op.key) is None:
             return MovedCount(0)
-        queue = self._queues.get(op.key)
+        queue = self._queues.get(op.key)  # a queue that is used keeps its record
         move = {
             "cancelled": self._cancel,
             "delayed": self._postpone,

@@ -1,6 +1,6 @@
 """The record of a task's failed tries: error and traceback of the last try, a line for each of some before it.
 
-It also says which of the deliveries without a verdict the task had alone in its process, since the last failed try.
+It also has the deliveries without a verdict that the task began alone in its process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_TRACEBACK = 8192
 class Failures(NamedTuple):
     """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first.
 
-    `alone` has the number of silent deliveries before each one that the task began alone.
+    `alone` has a number for each delivery that the task began alone: how many deliveries before it had no verdict.
     """
 
     attempt: int = 0
@@ -47,7 +47,7 @@ def recorded(error: BaseException, attempt: int, before: bytes, *, with_tracebac
 
 
 def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
-    """The record with these deliveries, and no others, as those that the task began alone."""
+    """The record with these numbers as its `alone`."""
     return _written(read(record)._replace(alone=alone))
 
 

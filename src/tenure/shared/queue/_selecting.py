@@ -24,8 +24,6 @@ from ._groups import check_group, shown_group
 from ._meta import decode_meta, encode_meta
 
 Matches = Callable[[Record], bool]
-Parts = Mapping[str, Matches | None]
-"""The names of indexes, with the test that a task in each passes; None if all do."""
 
 
 @dataclass(frozen=True, kw_only=True)

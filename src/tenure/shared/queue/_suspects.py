@@ -3,7 +3,7 @@
 When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
 side by side. After the second they are suspects: a process runs at most half as many as it was given tasks, and nothing
 beside them; after a death of that half, a half of it, and so on, until each runs alone. From then on `max_deliveries`
-counts only deaths in which the task ran alone; one may be a kill from outside. A verdict clears a suspect.
+counts only deaths in which the task ran alone; a kill from outside counts as such a death. A verdict clears a suspect.
 
 The room of a process, for its takers of all queues, in all threads:
 
@@ -11,7 +11,7 @@ The room of a process, for its takers of all queues, in all threads:
 |---------|------------|----------------------------------|-------------------------------------------|---------|
 | open    | yes        | a suspect comes                  | a part is kept, all else goes back        | waiting |
 | waiting | no         | anything comes                   | it goes back                              |         |
-|         |            | nothing else is in hand here     | the engine notes who runs alone; they begin | running |
+|         |            | nothing else is in hand here     | it is noted who runs alone; they begin    | running |
 |         |            | nobody is left to take them      | they go back                              | open    |
 |         |            | they have waited for `PATIENCE`  | they are postponed; twice as long the     | open    |
 |         |            |                                  | second time; the third time they begin    | running |
@@ -98,7 +98,7 @@ class Suspects:
             room.members.add(takers)
 
     def limit(self, max_deliveries: int) -> None:
-        """Have the deaths of a task that ran alone end it, with the `first` ones so many in all."""
+        """Set the number of deaths that end a task: the `first` ones, and deaths in which the task ran alone."""
         self.first: int = 1 if max_deliveries <= 2 else 2
         """A task is a suspect after so many deliveries without a verdict."""
         self._charges = max(1, max_deliveries - self.first)
@@ -158,7 +158,7 @@ class Suspects:
         return not any(member.in_hand for member in members if member is not self._takers)
 
     def to_mark(self) -> list[tuple[Session, Settle]]:
-        """The notes for the engine, once, before they begin: which runs alone, and whether its death is the last."""
+        """The notes for the engine, once, before suspects begin: a task runs alone, or its next death is its last."""
         marks: list[tuple[Session, Settle]] = []
         is_alone = len(self.kept) == 1
         for session, taken in self.kept if self._unmarked else ():
@@ -192,5 +192,5 @@ class Suspects:
         return taken.deliveries - taken.attempts - 1
 
     def _alone(self, taken: Taken) -> tuple[int, ...]:
-        """The numbers of these that it had alone; a verdict since may have left others on record."""
+        """The deliveries that the task began alone since its last verdict, as `Failures.alone` has them."""
         return tuple(n for n in read(taken.failure).alone if self.first <= n < self._silent(taken))

@@ -72,8 +72,11 @@ local function browse_ended(queue, after, limit, states)
             if one then
                 records[#records + 1], count = one, count + 1
             elseif state ~= 'dead' then -- the record has expired
-                call('DEL', queue.key .. ':' .. task_id)
                 unlist_ending(queue, state, task_id, seq)
+                local hash = queue.key .. ':' .. task_id
+                if call('HEXISTS', hash, 'state') == 1 then -- else a page could delete a task
+                    call('DEL', hash)
+                end
             end
             return count > limit
         end)
