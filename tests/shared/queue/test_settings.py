@@ -56,8 +56,8 @@ async def test_a_process_whose_value_is_replaced_is_told_once_and_by_whom(
     open_store_on, virtual_clock, caplog
 ):
     async with open_store_on() as web, open_store_on() as worker:
-        ours = WorkQueue(web, "jobs", max_size=5, aging=1)
-        theirs = WorkQueue(worker, "jobs", max_size=7, aging=1)
+        ours = WorkQueue(web, "jobs", max_size=50, aging=1)
+        theirs = WorkQueue(worker, "jobs", max_size=70, aging=1)
         await ours.put(1)
         await theirs.put(2)
         assert told(caplog) == []
@@ -68,7 +68,21 @@ async def test_a_process_whose_value_is_replaced_is_told_once_and_by_whom(
             f"queue.settings_replaced queue=jobs fields=max_size by={worker.process} process={web.process}"
         )
         await theirs.put(3)
+        await theirs.configure(max_deliveries=3)  # another revision, of a field that nobody here named
+        for n in range(3):
+            await ours.put(n)
         assert len(told(caplog)) == 1
+
+
+async def test_a_process_is_told_of_the_value_that_it_configured(open_store_on, virtual_clock, caplog):
+    async with open_store_on() as web, open_store_on() as worker:
+        ours, theirs = WorkQueue(web, "jobs"), WorkQueue(worker, "jobs")
+        await ours.configure(max_deliveries=3)
+        await theirs.configure(max_deliveries=4)
+        for n in range(2):
+            await ours.put(n)
+        (line,) = told(caplog)
+        assert f"fields=max_deliveries by={worker.process}" in line
 
 
 async def test_what_is_named_is_sent_once_and_costs_no_round_trip(recording, virtual_clock):
