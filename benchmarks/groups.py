@@ -100,10 +100,10 @@ async def takes(
                 [Item(i, group=f"g{i}" if groups else None) for i in some for _ in range(each)]
             )
         if beside:
-            await store.call(OpenSession("them", "them", 86_400))
+            await store._handle.call(OpenSession("them", "them", 86_400))
             numbers, left = counting(1), groups
             while left:
-                answer = await store.call(
+                answer = await store._handle.call(
                     Exchange("them", next(numbers), queue.key, want=min(250, left), wait=False)
                 )
                 assert isinstance(answer, Exchanged)

@@ -12,7 +12,9 @@ async def bear(home, task, queue, *names):
     """Put children of a task of the queue `home` into a queue, and return their ids; their payloads are their names."""
     tasks = tuple(NewTask(json.dumps(name).encode()) for name in names)
     entries = tuple(f"child/pages/{name}" for name in names)
-    answer = await home.store.call(PutChildren(home.key, task.id, task.token, queue.key, entries, tasks))
+    answer = await home.store._handle.call(
+        PutChildren(home.key, task.id, task.token, queue.key, entries, tasks)
+    )
     assert isinstance(answer, Accepted), answer
     return answer.ids
 

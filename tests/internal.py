@@ -3,10 +3,6 @@
 import re
 
 INNER = {
-    "Store": {
-        *("call", "call_at", "call_soon", "key", "listen", "send", "session"),
-        *("start_job", "unlisten", "enlist"),
-    },
     "Task": {"report_loss", "settle", "verdict", "stop", "lose", "begin", "is_over"},
     "Lease": {"is_over"},
 }

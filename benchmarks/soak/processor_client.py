@@ -114,9 +114,9 @@ class Client:
     async def _leased(self, store) -> str:
         """What the engine says that this process still holds, but for its place in the fleet."""
         left = []
-        for name in (await store.call(Scan(NAMES["sessions"], limit=CAP))).rows:
+        for name in (await store._handle.call(Scan(NAMES["sessions"], limit=CAP))).rows:
             after = ""
-            while isinstance(page := await store.call(Scan(SESSION, name, after)), SessionPage):
+            while isinstance(page := await store._handle.call(Scan(SESSION, name, after)), SessionPage):
                 if page.process == store.process:
                     left += [
                         f"{one.family} {one.key}"

@@ -208,7 +208,7 @@ class ProcessorTrial(Judging):
             self._judge_what_is_left()
 
     async def _names(self, store, kind) -> list[str]:
-        return list((await store.call(Scan(NAMES[kind], limit=CAP))).rows)
+        return list((await store._handle.call(Scan(NAMES[kind], limit=CAP))).rows)
 
     # judging
 

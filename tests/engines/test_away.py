@@ -246,7 +246,7 @@ def test_in_synchronous_code_too(server, how):
 async def test_a_locked_file_counts_as_away(tmp_path, monkeypatch):
     monkeypatch.setattr(SqliteEngine, "response_timeout", SOON)
     async with open_store(SqliteEngine(tmp_path / "a.db")) as store:
-        await store.session(30)
+        await store._handle.session(30)
         other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         for name, call in ASKING.items():

@@ -221,7 +221,7 @@ async def test_a_reply_that_belongs_to_another_command_is_no_answer(redis_server
         async with open_store(f"redis://127.0.0.1:{port}") as store:
             lie.append(b"*2\r\n+put\r\n:1\r\n")
             with anyio.fail_after(10):
-                assert await store.call(Scan(HOLDERS, "x")) == Holdings(())
+                assert await store._handle.call(Scan(HOLDERS, "x")) == Holdings(())
     assert "this is no reply to scan: [b'put', 1]" in caplog.text
 
 
@@ -288,7 +288,7 @@ async def test_a_result_too_many_while_it_opens(postgres_server, surplus, always
 
 async def test_a_message_of_somebody_else_is_no_hint(redis_server):
     async with open_store(redis_server.url) as store:
-        await store.session(store.ttl)
+        await store._handle.session(store.ttl)
         for words in ("", "{", "[1]", "[1, 2, 3]", '["a", "b", "nonsense"]', "\ud83d"):
             redis_server("PUBLISH", f"tenure:{store.process}", words.encode(errors="replace"))
         async with Lock(store, "x") as lease:

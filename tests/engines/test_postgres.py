@@ -624,7 +624,7 @@ async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(po
                 for n in range(60):
                     group.start_soon(queues[n % 10].put, "x" * 900_000)
                 with anyio.fail_after(50):
-                    while not store._engine._connection._commands._more_to_write:
+                    while not store._handle._engine._connection._commands._more_to_write:
                         await anyio.sleep(0.01)
                 proxy.heal()
                 proxy.cut()

@@ -200,7 +200,7 @@ async def hand_over_without_hints(engine):
                 await anyio.sleep(0.05)
                 await WorkQueue(a, "jobs").put("x")
         assert done == ["x"]
-        (problem,) = [one for one in (await a.call(Scan(HEALTH))).rows[0].problems if "LISTEN" in one]
+        (problem,) = [one for one in (await a._handle.call(Scan(HEALTH))).rows[0].problems if "LISTEN" in one]
         assert "direct=" in problem
 
 

@@ -150,7 +150,7 @@ NAMES, SESSIONS, OTHERS = ([named_in(shard, letter) for shard in range(SHARDS)] 
 
 def lock_in(store, shard):
     """A lock whose key is in that shard."""
-    return next(n for n in map(str, range(1000)) if shard_of(store.key("lock", n)) == shard)
+    return next(n for n in map(str, range(1000)) if shard_of(store._handle.key("lock", n)) == shard)
 
 
 # ----------------------------------------------------------------------------------------- clusters that will not do

@@ -185,7 +185,7 @@ async def test_names_that_were_used_once_leave_nothing(redis_server, use):
         async with anyio.create_task_group() as group:
             for start in range(10):
                 group.start_soon(use_some, range(start, NAMES, 10))
-        sessions = {f"tenure:{{0}}:{one.id}:session".encode() for one in store.sessions}
+        sessions = {f"tenure:{{0}}:{one.id}:session".encode() for one in store._handle.sessions}
         await become(sessions | ({SESSIONS} if sessions else set()), partial(names, redis_server))
     await become(set(), partial(names, redis_server))
 

@@ -112,7 +112,7 @@ async def test_a_store_works_on_when_scripts_are_forgotten(redis_server):
 async def test_a_name_that_cannot_be_sent(redis_server):
     async with open_store(redis_server.url) as store:
         with pytest.raises(EngineError, match="cannot be encoded"):
-            await store.call(Release("\ud800", "h"))
+            await store._handle.call(Release("\ud800", "h"))
         async with Lock(store, "x"):
             pass
 

@@ -54,7 +54,7 @@ class Past:
 
     async def tell(self, *stores):
         for store in stores:
-            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+            store._handle.on_hint(Hint(store.process, "", "", Notice.MISSED))
             await anyio.sleep(1)
 
 
@@ -73,8 +73,8 @@ def keep(redis_server, stores):
 async def everything(store):
     """What the engine says that the sessions of a store have."""
     found = []
-    for session in store.sessions:
-        found += (await read_pages(store, Scan(SESSION, session.id))).rows
+    for session in store._handle.sessions:
+        found += (await read_pages(store._handle, Scan(SESSION, session.id))).rows
     return found
 
 
@@ -169,7 +169,10 @@ async def test_what_lasted_is_not_lost(stores, keep):
         await keep().come_back()
         lease.check()
         another.check()
-        assert await other.sessions.current(TTL).dispatcher.call(Scan(SESSION, "nobody's")) is Reply.UNKNOWN
+        assert (
+            await other._handle.sessions.current(TTL).dispatcher.call(Scan(SESSION, "nobody's"))
+            is Reply.UNKNOWN
+        )
 
 
 async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):
@@ -262,7 +265,7 @@ async def test_an_idle_taker_that_has_gone_is_not_counted_on(stores, keep, heard
         await queues[1].put("a")
         await anyio.sleep(1)
         if not heard:
-            one.unlisten("tenure:queue:jobs", one._listeners["tenure:queue:jobs"])
+            one._handle.unlisten("tenure:queue:jobs", one._handle._listeners["tenure:queue:jobs"])
         await past.come_back()
         assert await everything(one) == []
         group.start_soon(take, queues[1])

@@ -149,7 +149,7 @@ async def test_what_cannot_be_read_stops_nothing(redis_server, commands):
         with anyio.fail_after(30):
             async with Lock(store, "x"):
                 await WorkQueue(store, "q").put("task")
-        (examined,) = (await store.call(Scan(HEALTH))).rows
+        (examined,) = (await store._handle.call(Scan(HEALTH))).rows
         aside = redis_server("SCARD", "tenure:{0}:unreadable")
         assert any("could not be read" in problem for problem in examined.problems) == bool(aside)
 

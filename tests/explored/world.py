@@ -120,15 +120,16 @@ async def at_rest(*stores):
     for store in stores:
         await store.ping()  # it reaches the engine after all that was given back before
     for store in stores:
-        assert store.entered == {}
-        assert not store.acquisitions.by_name and not store.acquisitions.reasker._by_key
-        assert len(store.acquisitions) == 0
+        assert store._handle.entered == {}
+        assert not store._handle.acquisitions.by_name and not store._handle.acquisitions.reasker._by_key
+        assert len(store._handle.acquisitions) == 0
         assert all(
-            isinstance(waiter.want.operation, RenewSession) for waiter in store.dispatchers.of("")._callers
+            isinstance(waiter.want.operation, RenewSession)
+            for waiter in store._handle.dispatchers.of("")._callers
         )
-        for session in store.sessions:
+        for session in store._handle.sessions:
             assert not session.unreleased, session
-        for listener in store._listeners.values():
+        for listener in store._handle._listeners.values():
             _at_rest(listener)
 
 

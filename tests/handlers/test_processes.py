@@ -107,7 +107,7 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
         if how == "cancelled":
             await queue.cancel(task)
         elif how == "lost":
-            for session in queue.store.sessions:
+            for session in queue.store._handle.sessions:
                 session.lose("expired")
         else:
             group.cancel_scope.cancel()

@@ -66,5 +66,5 @@ async def test_a_process_that_ends_or_dies_leaves_the_fleet(virtual_clock):
                     dying.resume()
                     await anyio.sleep(5)
                     assert len((await processor.fleet()).members) == 2
-        holdings = await store.call(Scan(HOLDERS, store.key("processor", "p")))
+        holdings = await store._handle.call(Scan(HOLDERS, store._handle.key("processor", "p")))
         assert holdings.holders == ()

@@ -120,7 +120,7 @@ def nothing_of():
 
 async def _nothing_of(store, key):
     # what was handed over before this call reaches the engine before it
-    assert await store.call(Scan(HOLDERS, key)) == Holdings(())
+    assert await store._handle.call(Scan(HOLDERS, key)) == Holdings(())
 
 
 @pytest.fixture

@@ -355,7 +355,7 @@ async def handle(payload, context=None):
 
 def test_each_flag_is_known():
     made_by_others = {"Hold.__init__.exclusive", "Runners.__init__.limits"}
-    made_by_others |= {"Store.call.patient", "read_pages.patient", "read_counts.patient"}
+    made_by_others |= {"StoreHandle.call.patient", "read_pages.patient", "read_counts.patient"}
     made_by_others |= {"read_counts.recount"}
     fields = {"Keep.payloads", "Keep.tracebacks"}
     assert set(flags()) - made_by_others == set(FLAGS) - fields

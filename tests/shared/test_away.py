@@ -169,7 +169,7 @@ WAITS = {
 def test_each_public_call_waits_or_does_not():
     scenarios()
     public = {name for name in public_coroutines() if name.startswith(("shared.", "store.Store."))}
-    public -= {"store.Store.__asynccontextmanager__", "store.Store.call", "store.Store.session"}
+    public -= {"store.Store.__asynccontextmanager__"}
     here = {name.partition(",")[0] for name in CALLS}
     assert here | WAITS == public
 
@@ -180,7 +180,7 @@ def test_each_public_call_waits_or_does_not():
 async def test_it_says_in_time_that_the_store_is_away(faulty, virtual_clock, name, how, session):
     async with tenure.open_store(faulty, ttl=100) as store:
         if session == "open":
-            await store.session(100.0)
+            await store._handle.session(100.0)
         if how == "silent":
             faulty.pause(before_effect=True)
         else:
@@ -297,7 +297,7 @@ async def hold(lock):
 
 async def test_a_program_that_does_nothing_else_waits_for_its_server(faulty, virtual_clock):
     store = tenure.open_store(faulty, ttl=100)
-    store.dispatchers.be_patient()
+    store._handle.dispatchers.be_patient()
     async with store, anyio.create_task_group() as group:
         faulty.down = True
         for call in CALLS.values():

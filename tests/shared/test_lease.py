@@ -86,7 +86,7 @@ async def test_a_session_that_the_engine_has_ended_loses_it(store, open_store_on
     async with open_store_on() as other:
         with pytest.raises(LeaseLost) as caught:
             async with Lock(store, "report") as lease:
-                await other.call(CloseSession(lease._session.id))
+                await other._handle.call(CloseSession(lease._session.id))
                 if taken:
                     async with Lock(other, "report").hold(timeout=0) as next_lease:
                         assert next_lease.token > lease.token
@@ -98,7 +98,7 @@ async def test_a_session_that_the_engine_has_ended_loses_it(store, open_store_on
 async def test_a_session_found_gone_by_an_operation_loses_it_at_once(store, virtual_clock):
     with pytest.raises(LeaseLost, match="gone"):
         async with Lock(store, "report") as lease:
-            await store.call(CloseSession(lease._session.id))
+            await store._handle.call(CloseSession(lease._session.id))
             async with Lock(store, "other") as other:  # under a new session
                 assert lease.lost == "gone"
                 other.check()
@@ -120,12 +120,12 @@ async def test_a_loss_ends_only_what_was_lost(faulty, virtual_clock):
         for name, ttl in (("a", 3), ("b", 3), ("c", 30)):
             group.start_soon(hold, store, name, ttl)
         await virtual_clock.settle()
-        (gone,) = (session for session in store.sessions if session.ttl == 3)
-        await store.call(CloseSession(gone.id))
+        (gone,) = (session for session in store._handle.sessions if session.ttl == 3)
+        await store._handle.call(CloseSession(gone.id))
         await virtual_clock.advance(5)
         assert sorted(ended) == ["a", "b"]
-        (left,) = (session for session in store.sessions if session.held)
-        await store.call(CloseSession(left.id))
+        (left,) = (session for session in store._handle.sessions if session.held)
+        await store._handle.call(CloseSession(left.id))
 
 
 async def test_the_body_is_waited_for(faulty, faulty_store, virtual_clock):
@@ -385,7 +385,7 @@ async def test_left_in_another_task_it_is_released_and_reported(store, virtual_c
                 group.start_soon(leave)
     with pytest.raises(LeaseLost, match="released"):
         leases[0].check()
-    assert not store.entered
+    assert not store._handle.entered
 
 
 async def test_a_cancelled_program_keeps_its_lease_while_it_cleans_up(store, open_store_on, virtual_clock):
@@ -447,7 +447,7 @@ async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_s
             await hold.__aenter__()
             group.start_soon(wait, store)
             await virtual_clock.settle()
-            (before,) = (session.id for session in store.sessions)
+            (before,) = (session.id for session in store._handle.sessions)
             if link == "memory":
                 assert_done(hold.__aexit__(None, None, None))
             else:
@@ -473,7 +473,7 @@ async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virt
                 group.start_soon(other)
             await virtual_clock.settle()
             faulty.plan(Fault.LOST_HINT)
-        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
+        faulty_store._handle.on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
     assert entered == [0, 0, 0]
 
 
@@ -483,12 +483,12 @@ async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virt
 async def test_a_grant_that_nobody_waits_for_is_given_back(store, virtual_clock, nothing_of):
     async with Lock(store, "other") as lease:
         session = lease._session.id
-        granted = await store.call(Acquire(session, KEY, "stranger", 1))
-        store._on_hint(Hint(store.process, KEY, "stranger", granted))
+        granted = await store._handle.call(Acquire(session, KEY, "stranger", 1))
+        store._handle.on_hint(Hint(store.process, KEY, "stranger", granted))
         await nothing_of(store, KEY)
         # and no word about what nobody holds does any harm
         for news in (Granted(7), Notice.ASK, Notice.CHANGED, Notice.STOP):
-            store._on_hint(Hint(store.process, KEY, "nobody", news))
+            store._handle.on_hint(Hint(store.process, KEY, "nobody", news))
         await nothing_of(store, KEY)
 
 
@@ -522,8 +522,8 @@ async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_stor
                 finally:
                     with anyio.CancelScope(shield=True):
                         await anyio.sleep(4)  # longer than the ttl: what it cleans up, it still holds
-                        assert not (await store.call(Scan(HOLDERS, KEY))).waiting
-                        (holder,) = (await store.call(Scan(HOLDERS, KEY))).holders
+                        assert not (await store._handle.call(Scan(HOLDERS, KEY))).waiting
+                        (holder,) = (await store._handle.call(Scan(HOLDERS, KEY))).holders
                         assert holder.token == lease.token
         except LeaseLost as error:
             log.append((error.reason, virtual_clock.now()))

@@ -71,7 +71,7 @@ async def store(late):
 
 
 def missed(store):
-    store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+    store._handle.on_hint(Hint(store.process, "", "", Notice.MISSED))
 
 
 async def test_what_is_left_meanwhile_was_not_lost(late, store):
@@ -98,7 +98,7 @@ async def test_the_first_reason_counts(store):
     with pytest.raises(LeaseLost) as caught:
         async with Lock(store, "x") as lease:
             lease.lose("gone")
-            store.sessions.current(60.0).lose("expired")
+            store._handle.sessions.current(60.0).lose("expired")
             await anyio.sleep_forever()
     assert caught.value.reason == "gone"
 
@@ -106,11 +106,11 @@ async def test_the_first_reason_counts(store):
 async def test_an_arrival_under_a_session_that_had_ended_leaves_nothing(late, store):
     async with Lock(store, "opens the session"):
         pass
-    await late.execute([CloseSession(store.sessions.current(60.0).id)])
+    await late.execute([CloseSession(store._handle.sessions.current(60.0).id)])
     async with anyio.create_task_group() as group:
         for _ in range(2):
             group.start_soon(Barrier(store, "b", 2).wait)
-    assert not store.acquisitions.by_name
+    assert not store._handle.acquisitions.by_name
 
 
 async def test_a_task_that_is_on_its_way_is_not_given_back(late, store):
@@ -183,14 +183,14 @@ async def test_what_is_done_in_a_transaction_is_not_lost(tmp_path, asked):
 async def test_giving_back_is_sent_again_until_it_is_done(faulty, faulty_store, virtual_clock):
     async with Lock(faulty_store, "x"):
         pass
-    session = faulty_store.sessions.current(3.0)
-    await faulty_store.call(Acquire(session.id, "tenure:lock:k", f"{session.id}.0", 1))
+    session = faulty_store._handle.sessions.current(3.0)
+    await faulty_store._handle.call(Acquire(session.id, "tenure:lock:k", f"{session.id}.0", 1))
     faulty.refused = (Release,)
     missed(faulty_store)
     await anyio.sleep(0.5)
     faulty.refused = ()
     await anyio.sleep(2)
-    assert (await faulty_store.call(Scan(SESSION, session.id))).rows == ()
+    assert (await faulty_store._handle.call(Scan(SESSION, session.id))).rows == ()
 
 
 async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):

@@ -256,7 +256,7 @@ async def test_the_tasks_of_a_session_that_the_server_has_forgotten_are_one_warn
             group.start_soon(worker.run)
             while len(working) < 3:
                 await anyio.sleep(0.1)
-            await store.call(CloseSession(working[0]._session.id))
+            await store._handle.call(CloseSession(working[0]._session.id))
             await anyio.sleep(store.ttl)
             group.cancel_scope.cancel()
     (record,) = warnings_in(caplog)

@@ -133,7 +133,7 @@ async def test_after_a_rollback_nothing_has_happened(queue, db):
 
 async def test_the_engine_refuses_by_token_and_by_session(engine, store, queue, db, address):
     await queue.put("job")
-    session = (await store.session(3.0)).id
+    session = (await store._handle.session(3.0)).id
 
     def answer(session, token):
         joining = engine.enlist(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, b"null")))

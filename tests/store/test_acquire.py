@@ -111,51 +111,51 @@ async def other(engine):
 
 
 async def test_one_that_no_longer_fits_is_hinted_to_ask_and_learns_why(store, virtual_clock):
-    kept = await store.acquisitions.acquire(Hold("k", 3, 3), 30.0)
+    kept = await store._handle.acquisitions.acquire(Hold("k", 3, 3), 30.0)
     caught = []
 
     async def wait():
         with pytest.raises(CapacityMismatch) as error:
-            await store.acquisitions.acquire(Hold("k", 3, 3), 30.0)
+            await store._handle.acquisitions.acquire(Hold("k", 3, 3), 30.0)
         caught.append(error.value.stored)
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         await virtual_clock.settle()
-        await store.call(Resize("k", 2))
+        await store._handle.call(Resize("k", 2))
     assert caught == [2]
     assert virtual_clock.now() == 0
-    await store.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+    await store._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
 async def test_it_learns_how_many_are_ahead(store, other, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    kept = await other._handle.acquisitions.acquire(Hold("k"), 30.0)
     seen = {name: [] for name in "abc"}
     got = []
 
     async def wait(name):
-        got.append(await store.acquisitions.acquire(Hold("k"), 30.0, seen[name].append))
+        got.append(await store._handle.acquisitions.acquire(Hold("k"), 30.0, seen[name].append))
 
     async with anyio.create_task_group() as group:
         for name in "abc":
             group.start_soon(wait, name)
             await virtual_clock.settle()
         assert seen == {"a": [0], "b": [1], "c": [2]}
-        await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+        await other._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
         await virtual_clock.settle()
         await virtual_clock.advance(40)  # asking again brings news
         assert (seen["b"][-1], seen["c"][-1]) == (0, 1)
         for count in (1, 2, 3):
-            await store.acquisitions.release(Hold("k"), got[-1].name, got[-1].session).wait(1)
+            await store._handle.acquisitions.release(Hold("k"), got[-1].name, got[-1].session).wait(1)
             await virtual_clock.settle()
             assert len(got) == min(count + 1, 3)
 
 
 async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    kept = await other._handle.acquisitions.acquire(Hold("k"), 30.0)
     async with anyio.create_task_group() as group:
         for _ in range(100):
-            group.start_soon(store.acquisitions.acquire, Hold("k", 1), 30.0)
+            group.start_soon(store._handle.acquisitions.acquire, Hold("k", 1), 30.0)
         await virtual_clock.settle()
         engine.log.clear()
         await virtual_clock.advance(300)
@@ -164,20 +164,20 @@ async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virt
         assert {len(question.holders) for question in questions} == {100}
         assert engine.count(Acquire) == 0
         group.cancel_scope.cancel()
-    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
-    assert (await store.call(Scan(HOLDERS, "k"))).capacity == 0
+    await other._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+    assert (await store._handle.call(Scan(HOLDERS, "k"))).capacity == 0
 
 
 async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virtual_clock):
     """One behind the other, so that others get their turn between; those who leave meanwhile are asked for no more."""
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    kept = await other._handle.acquisitions.acquire(Hold("k"), 30.0)
     async with anyio.create_task_group() as group:
         for _ in range(2 * CAP + 10):
-            group.start_soon(store.acquisitions.acquire, Hold("k"), 30.0)
+            group.start_soon(store._handle.acquisitions.acquire, Hold("k"), 30.0)
         await virtual_clock.settle()
         engine.log.clear()
         engine.open = anyio.Event()
-        store.acquisitions.reasker.ask_everything()
+        store._handle.acquisitions.reasker.ask_everything()
         await virtual_clock.settle()
         assert engine.count(Ask) == 1
         engine.open.set()
@@ -186,46 +186,46 @@ async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virt
         assert [len(question.holders) for question in questions] == [CAP, CAP, 10]
         assert len({name for question in questions for name in question.holders}) == 2 * CAP + 10
         engine.open = anyio.Event()
-        store.acquisitions.reasker.ask_everything()
+        store._handle.acquisitions.reasker.ask_everything()
         await virtual_clock.settle()
         group.cancel_scope.cancel()
     engine.open.set()
     await virtual_clock.settle()
     assert engine.count(Ask) == 4
-    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+    await other._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
 async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
+    kept = await other._handle.acquisitions.acquire(Hold("k"), 30.0)
     with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
+        await store._handle.acquisitions.acquire(Hold("k"), 30.0)
     engine.log.clear()
     await virtual_clock.advance(100)
     assert engine.count(Ask) == 0
-    assert store._timers._heap == []
-    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+    assert store._handle._timers._heap == []
+    await other._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
 async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
-    await store.call(AddResource("pool", "r", ()))
-    kept = await other.acquisitions.acquire(ResourceWish("pool"), 30.0)
+    await store._handle.call(AddResource("pool", "r", ()))
+    kept = await other._handle.acquisitions.acquire(ResourceWish("pool"), 30.0)
     assert kept.answer.resource == "r"
     got = []
 
     async def wait():
-        got.append(await store.acquisitions.acquire(ResourceWish("pool"), 30.0))
+        got.append(await store._handle.acquisitions.acquire(ResourceWish("pool"), 30.0))
 
     for lost in (False, True):
         engine.lose_hints = lost
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await virtual_clock.settle()
-            await other.acquisitions.release(ResourceWish("pool"), kept.name, kept.session).wait(1)
+            await other._handle.acquisitions.release(ResourceWish("pool"), kept.name, kept.session).wait(1)
         assert got[-1].answer.resource == "r"
-        await store.acquisitions.release(ResourceWish("pool"), got[-1].name, got[-1].session).wait(1)
-        kept = await other.acquisitions.acquire(ResourceWish("pool"), 30.0)
-    await other.acquisitions.release(ResourceWish("pool"), kept.name, kept.session).wait(1)
-    page = await store.call(Scan(RESOURCES, "pool"))
+        await store._handle.acquisitions.release(ResourceWish("pool"), got[-1].name, got[-1].session).wait(1)
+        kept = await other._handle.acquisitions.acquire(ResourceWish("pool"), 30.0)
+    await other._handle.acquisitions.release(ResourceWish("pool"), kept.name, kept.session).wait(1)
+    page = await store._handle.call(Scan(RESOURCES, "pool"))
     assert [resource.state for resource in page.rows] == ["free"]
 
 
@@ -242,7 +242,7 @@ async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
     ],
 )
 async def test_what_nobody_waits_for_is_undone(store, engine, virtual_clock, news, undone):
-    store._on_hint(Hint(store.process, "k", "nobody", news))
+    store._handle.on_hint(Hint(store.process, "k", "nobody", news))
     await virtual_clock.settle()
     assert engine.log == ([] if undone is None else [undone])
 
@@ -258,49 +258,49 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
             heard.append("closed")
 
     async with open_store("memory:") as store:
-        listener = store.listen("k", Listener)
-        assert store.listen("k", Listener) is listener
-        kept = await store.acquisitions.acquire(Hold("k"), 30.0)
+        listener = store._handle.listen("k", Listener)
+        assert store._handle.listen("k", Listener) is listener
+        kept = await store._handle.acquisitions.acquire(Hold("k"), 30.0)
         async with anyio.create_task_group() as group:
-            group.start_soon(store.acquisitions.acquire, Hold("k"), 30.0)
+            group.start_soon(store._handle.acquisitions.acquire, Hold("k"), 30.0)
             await virtual_clock.settle()
-            store.acquisitions.release(Hold("k"), kept.name, kept.session)
+            store._handle.acquisitions.release(Hold("k"), kept.name, kept.session)
         for news in (Notice.CHANGED, Notice.MISSED, Notice.ASK):
-            store._on_hint(Hint(store.process, "k", "", news))
+            store._handle.on_hint(Hint(store.process, "k", "", news))
     assert heard == [Notice.CHANGED, Notice.MISSED, "closed"]
 
 
 async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):
-    await store.session(30.0)
+    await store._handle.session(30.0)
     engine.open = anyio.Event()
     with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
+        await store._handle.acquisitions.acquire(Hold("k"), 30.0)
     engine.open.set()
-    assert await store.call(Scan(HOLDERS, "k")) == await store.call(Scan(HOLDERS, "unknown"))
-    assert store.acquisitions.reasker._by_key == store.acquisitions.by_name == {}
-    assert len(store.acquisitions) == 0
+    assert await store._handle.call(Scan(HOLDERS, "k")) == await store._handle.call(Scan(HOLDERS, "unknown"))
+    assert store._handle.acquisitions.reasker._by_key == store._handle.acquisitions.by_name == {}
+    assert len(store._handle.acquisitions) == 0
 
 
 async def test_a_late_answer_registers_nobody(store, other, engine, virtual_clock):
-    kept = await other.acquisitions.acquire(Hold("k"), 30.0)
-    await store.session(30.0)
+    kept = await other._handle.acquisitions.acquire(Hold("k"), 30.0)
+    await store._handle.session(30.0)
     engine.open = anyio.Event()
     with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
+        await store._handle.acquisitions.acquire(Hold("k"), 30.0)
     engine.open.set()
     await store.ping()
-    assert store.acquisitions.reasker._by_key == {}
-    assert (await store.call(Scan(HOLDERS, "k"))).waiting == ()
-    await other.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
+    assert store._handle.acquisitions.reasker._by_key == {}
+    assert (await store._handle.call(Scan(HOLDERS, "k"))).waiting == ()
+    await other._handle.acquisitions.release(Hold("k"), kept.name, kept.session).wait(1)
 
 
 async def test_a_withdrawal_is_never_in_one_batch_with_its_question(store, engine, virtual_clock):
     """Sent again, that batch would ask anew for what it has just undone."""
-    session = await store.session(30.0)
+    session = await store._handle.session(30.0)
     engine.open = anyio.Event()
     for _ in range(WINDOW):
-        store.send(Ping(), lambda _: None)
-    attempt = store.acquisitions.attempt(Hold("k"), session)
+        store._handle.send(Ping(), lambda _: None)
+    attempt = store._handle.acquisitions.attempt(Hold("k"), session)
     with anyio.move_on_after(1):
         await attempt.answer()
     withdrawal = attempt.withdraw()
@@ -312,16 +312,16 @@ async def test_a_withdrawal_is_never_in_one_batch_with_its_question(store, engin
 
 
 async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):
-    kept = await store.acquisitions.acquire(Hold("other"), 30.0)
+    kept = await store._handle.acquisitions.acquire(Hold("other"), 30.0)
     engine.open = anyio.Event()
     for _ in range(WINDOW):
-        store.send(Ping(), lambda _: None)
+        store._handle.send(Ping(), lambda _: None)
     with anyio.move_on_after(1):
-        await store.acquisitions.acquire(Hold("k"), 30.0)
+        await store._handle.acquisitions.acquire(Hold("k"), 30.0)
     engine.open.set()
-    await store.acquisitions.release(Hold("other"), kept.name, kept.session).wait(1)
+    await store._handle.acquisitions.release(Hold("other"), kept.name, kept.session).wait(1)
     assert engine.count(Acquire) == 1
-    assert store.acquisitions.by_name == {}
+    assert store._handle.acquisitions.by_name == {}
 
 
 @pytest.mark.parametrize("immediate", [True, False])
@@ -339,6 +339,6 @@ async def test_a_waiter_hinted_to_ask_as_the_store_closes_does_not_wait_for_ever
         async with open_store(memory if immediate else FaultyEngine(memory)) as store:
             group.start_soon(wait, store)
             await anyio.sleep(0.5)
-            (name,) = store.acquisitions.by_name
-            store._on_hint(Hint(store.process, "tenure:lock:held", name, Notice.ASK))
+            (name,) = store._handle.acquisitions.by_name
+            store._handle.on_hint(Hint(store.process, "tenure:lock:held", name, Notice.ASK))
     assert heard == [0.5]

@@ -14,7 +14,7 @@ class BatchOwner:
     """Spends what was gathered, and writes down what it is told."""
 
     def __init__(self, store, ttl=3.0):
-        self.batcher = Batcher(store, "key", ttl, self)
+        self.batcher = Batcher(store._handle, "key", ttl, self)
         self.gathered = 0
         self.sent = []
         self.told = []
@@ -133,8 +133,8 @@ async def test_a_session_that_had_gone_before_it_was_sent(link, virtual_clock):
         owner = BatchOwner(store)
         owner.say()
         await virtual_clock.settle()
-        session = store.sessions.current(3.0)
-        await store.call(CloseSession(session.id))
+        session = store._handle.sessions.current(3.0)
+        await store._handle.call(CloseSession(session.id))
         owner.say()
         await virtual_clock.settle()
         assert owner.told == [1, "gone"]
@@ -218,8 +218,8 @@ async def test_when_the_store_was_never_opened():
 async def test_an_answer_is_what_the_engine_says(link):
     # the tests above lean on it
     async with open_store(link, ttl=3) as store:
-        session = await store.session(3.0)
-        answer = await store.call(
+        session = await store._handle.session(3.0)
+        answer = await store._handle.call(
             Spend(session.id, 1, "key", (SpendRequest((1.0,)),) * 3, (RateLimit("", 1.0, 100.0),))
         )
         assert isinstance(answer, SpendResults)
@@ -229,7 +229,7 @@ async def test_an_answer_is_what_the_engine_says(link):
 async def test_an_timer_rings_at_the_time_that_was_set_last(virtual_clock):
     async with open_store(MemoryEngine(), ttl=3) as store:
         rung = []
-        timer = Timer(store.call_at, lambda: rung.append(virtual_clock.now()))
+        timer = Timer(store._handle.call_at, lambda: rung.append(virtual_clock.now()))
         start = virtual_clock.now()
         timer.set(10)
         await anyio.sleep(5)
@@ -248,8 +248,8 @@ async def test_an_timer_rings_at_the_time_that_was_set_last(virtual_clock):
 async def test_an_timer_that_is_set_all_the_time_keeps_one_timer(virtual_clock):
     async with open_store(MemoryEngine(), ttl=3) as store:
         armed = []
-        store.call_at = lambda when, function: armed.append(when)
-        timer = Timer(store.call_at, lambda: None)
+        store._handle.call_at = lambda when, function: armed.append(when)
+        timer = Timer(store._handle.call_at, lambda: None)
         timer.set(1.0)
         for _ in range(1000):
             timer.set(1000)
@@ -264,7 +264,7 @@ async def test_an_timer_may_be_set_when_it_rings_and_for_never(virtual_clock):
             rung.append(virtual_clock.now())
             timer.set(1 if len(rung) < 3 else float("inf"))
 
-        timer = Timer(store.call_at, ring)
+        timer = Timer(store._handle.call_at, ring)
         timer.set(0)
         await anyio.sleep(100)
         assert len(rung) == 3

@@ -185,7 +185,7 @@ def waits(store):
     }
 
 
-# one round trip each, which ends as `store.call` does
+# one round trip each, which ends as `store._handle.call` does
 ASKS = {
     *(
         "Barrier.abort",

@@ -221,7 +221,7 @@ def in_a_child(function):
 
 
 async def test_every_call_from_a_forked_child_is_refused_at_once(store, anyio_backend_name):
-    await store.session(store.ttl)
+    await store._handle.session(store.ttl)
     each = calls(store)
     found = await anyio.to_thread.run_sync(
         in_a_child, lambda: anyio.run(outcomes, each, backend=anyio_backend_name)
@@ -234,7 +234,7 @@ async def test_every_call_from_a_forked_child_is_refused_at_once(store, anyio_ba
 async def test_what_the_store_sends_of_itself_is_not_sent_by_a_child(store):
     def send():
         try:
-            store.send(Ping(), print)
+            store._handle.send(Ping(), print)
         except RuntimeError as error:
             return str(error)
 

@@ -52,14 +52,14 @@ async def test_before_it_is_opened():
     with pytest.raises(RuntimeError, match="not open"):
         await store.statistics()
     with pytest.raises(RuntimeError, match="not open"):
-        await store.session(30.0)
+        await store._handle.session(30.0)
 
 
 async def test_once_it_is_closed():
     async with open_store("memory:") as store:
         assert repr(store) == "<Store memory: open pending=0>"
     assert repr(store) == "<Store memory: closing pending=0>"
-    for call in (store.ping, lambda: store.session(30.0), lambda: store.call(Ping())):
+    for call in (store.ping, lambda: store._handle.session(30.0), lambda: store._handle.call(Ping())):
         with pytest.raises(StoreClosed):
             await call()
     statistics = await store.statistics()
@@ -259,7 +259,7 @@ def test_the_url_may_come_from_the_environment(monkeypatch, tmp_path):
 )
 def test_the_response_timeout_is_an_option_of_servers(server):
     def timeout_of(store):
-        engine = store._engine
+        engine = store._handle._engine
         if "cluster" in server:
             return engine._topology._link_options[0]
         return (engine._topology._connection if "redis" in server else engine._connection)._response_timeout
@@ -288,8 +288,8 @@ def test_the_response_timeout_is_no_option_of_others(where):
 
 def test_keys_are_made_of_namespace_kind_and_name():
     store = open_store("memory:", namespace="app")
-    assert store.key("lock", "a") == "app:lock:a"
-    assert store.key("queue", "a") != store.key("lock", "a")
+    assert store._handle.key("lock", "a") == "app:lock:a"
+    assert store._handle.key("queue", "a") != store._handle.key("lock", "a")
 
 
 def test_the_codec_is_json_by_default():
@@ -391,7 +391,7 @@ async def test_a_body_of_a_lost_session_is_waited_for_too(virtual_clock):
         async with open_store("memory:", ttl=0.5, close_timeout=5) as store:
             group.start_soon(hold, store)
             await virtual_clock.advance(1)
-            await store.session(0.5)  # another one, in the meantime
+            await store._handle.session(0.5)  # another one, in the meantime
         assert ended == [pytest.approx(3)]
         assert virtual_clock.now() == ended[0]
 
@@ -442,13 +442,13 @@ async def test_several_stores_over_one_engine_are_several_processes():
 async def test_one_that_is_granted_in_the_turn_of_closing_does_not_enter():
     engine = MemoryEngine()
     async with open_store(engine) as store:
-        session = await store.session(30.0)
+        session = await store._handle.session(30.0)
 
         def submit(operation, on_answer):
-            store.home.closed = True  # what closing does first
+            store._handle.home.closed = True  # what closing does first
             engine.submit(operation, on_answer)
 
-        store.dispatchers.of("")._engine_submit = submit
+        store._handle.dispatchers.of("")._engine_submit = submit
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

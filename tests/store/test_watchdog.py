@@ -117,7 +117,7 @@ async def test_a_handler_that_blocks_for_longer_than_the_ttl_runs_once(url, capl
             runs.append(n)
             async with Lock(store, f"lock {n}") as lease:
                 if n == 1:
-                    block_until(lambda: store._watchdog.renewals >= 3)
+                    block_until(lambda: store._handle.watchdog.renewals >= 3)
                 else:
                     await anyio.sleep(0.1)
                 lease.check()
@@ -170,7 +170,7 @@ async def test_what_blocks_for_too_long_fails_on_record_and_the_rest_goes_back(u
 async def test_no_holder_is_notified_of_a_block_before_the_verdict_is_on_record(tmp_path):
     runs, seen = [], threading.Event()
     async with tenure.open_store(f"sqlite:///{tmp_path}/store.db", ttl=4, max_block=0.5) as store:
-        watchdog = store._watchdog
+        watchdog = store._handle.watchdog
         another = watchdog._another
 
         def slow_for_verdicts():
@@ -188,7 +188,7 @@ async def test_no_holder_is_notified_of_a_block_before_the_verdict_is_on_record(
         watchdog._another = slow_for_verdicts
         queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
         put = await queue.put(1)
-        (session,) = store.sessions
+        (session,) = store._handle.sessions
 
         async def handler(n: int):
             runs.append(n)
@@ -293,7 +293,7 @@ async def test_without_max_block_a_warning_says_that_leases_are_lost(caplog):
 async def test_a_loop_that_lives_is_not_blocked_though_no_renewal_was_sent(caplog):
     async with tenure.open_store("memory:", ttl=600) as store:
         async with Lock(store, "report") as lease:
-            asked, watchdog = threading.Event(), store._watchdog
+            asked, watchdog = threading.Event(), store._handle.watchdog
             on_loop = watchdog._on_loop
 
             def ask(function):
@@ -365,8 +365,8 @@ async def test_the_watchdog_looks_up_no_name(named_server, monkeypatch):
     async with tenure.open_store(named_server, ttl=2.0, retry=50) as store, Lock(store, "x") as lease:
         resolver.slow.set()
         for block in (1, 2):
-            before = store._watchdog.renewals
-            block_until(lambda before=before: store._watchdog.renewals >= before + 2)
+            before = store._handle.watchdog.renewals
+            block_until(lambda before=before: store._handle.watchdog.renewals >= before + 2)
             await anyio.sleep(0.2)
             assert (await store.statistics()).blocks == block
             lease.check()
@@ -395,7 +395,7 @@ async def test_closing_waits_for_the_thread_for_a_bounded_time_and_blocks_no_loo
 
     async with anyio.create_task_group() as group:
         async with tenure.open_store(url, ttl=0.5) as store:
-            await store.session(0.5)
+            await store._handle.session(0.5)
             block_until(hung.is_set)
             group.start_soon(turn)
             await anyio.sleep(0.05)

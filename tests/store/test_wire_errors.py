@@ -87,12 +87,12 @@ def engine(request):
 
 def strike(store):
     """The fault comes to light."""
-    engine = store._engine
+    engine = store._handle._engine
     if isinstance(engine, Linked):
         engine.end.set()
     else:
         engine.refused = (Ping,)
-        store.send(Ping(), lambda _: None)
+        store._handle.send(Ping(), lambda _: None)
 
 
 # what waits for ever in a store in which nothing happens
@@ -331,7 +331,7 @@ async def test_answers_that_come_after_the_end_are_dropped(virtual_clock):
     engine, heard = Late(), []
     with pytest.raises(KeyError):
         async with tenure.open_store(engine) as store:
-            store.send(Ping(), heard.append)
+            store._handle.send(Ping(), heard.append)
             strike(store)
             await anyio.sleep_forever()
     assert [str(answer) for answer in heard] == ["the store has ended by a fault: KeyError('bug')"]

@@ -402,7 +402,7 @@ async def test_a_holder_that_is_paused_past_its_ttl_has_lost_its_lease_and_its_f
     async with tenure.open_store(leaping, ttl=3) as one, tenure.open_store(leaping, ttl=3) as other:
         with pytest.raises(LeaseLost, match="expired"):
             async with tenure.Lock(one, "report") as stale:
-                leaping.pause_session((await one.session(3.0)).id)
+                leaping.pause_session((await one._handle.session(3.0)).id)
                 await anyio.sleep_forever()
         assert 2 < virtual_clock.now() < 3  # at the deadline: nothing is waited for beyond it
         async with tenure.Lock(other, "report").hold(timeout=3) as lease:

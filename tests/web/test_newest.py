@@ -45,7 +45,7 @@ async def ended(outcomes):
 
 async def read(queue, state, limit):
     """The ids of all tasks in the state, and how many operations it took to read them."""
-    store = Counting(queue.store)
+    store = Counting(queue.store._handle)
     newest = Newest(store, queue.key, state)
     records, after = await newest.page("", limit)
     found = [record.id for record in records]

@@ -482,7 +482,7 @@ async def test_an_action_whose_outcome_is_unknown_is_logged(store, caplog):
         scope.cancel()
         return call(operation, **how)
 
-    call, store.call = store.call, leave
+    call, store._handle.call = store._handle.call, leave
     with anyio.CancelScope() as scope:
         await ask.act(action="pause", queue="mails")
     assert scope.cancelled_caught
@@ -496,7 +496,7 @@ async def test_an_action_that_takes_too_long_is_reported(store, caplog, monkeypa
     async def stalls(operation, **_):
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(store, "call", stalls)
+    monkeypatch.setattr(store._handle, "call", stalls)
     said = await Asker(store, actions=True).act(503, action="pause", queue="mails")
     assert said == {"error": "memory:: a part of it may have been done, but not all within 20 s"}
     assert "outcome=unknown" in caplog.records[0].getMessage()

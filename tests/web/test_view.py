@@ -63,7 +63,7 @@ async def stage(virtual_clock):
 
 
 async def test_an_empty_store(stage):
-    view = await read_view(await stage.store())
+    view = await read_view((await stage.store())._handle)
     assert (view.queues, view.keys, view.pools, view.processes, view.deadlocks) == ({}, (), (), (), ())
     assert view.more == frozenset()
 
@@ -84,7 +84,7 @@ async def test_everything_of_all_processes_is_seen(stage, virtual_clock):
     stage.hold(tenure.Semaphore(other, "seats", 4).hold(permits=3))
     stage.hold(pool.claim())
     await virtual_clock.settle()
-    view = await read_view(eye)
+    view = await read_view(eye._handle)
     assert {name: (c.waiting, c.leased) for name, c in view.queues.items()} == {"mail:in": (2, 1)}
     report, seats = sorted(view.keys, key=lambda key: key.kind)
     assert (report.kind, report.name, report.capacity, report.used) == ("lock", "report", 1, 1)
@@ -107,9 +107,9 @@ async def test_other_namespaces_are_not_seen(stage, virtual_clock):
     await tenure.WorkQueue(one, "mail").put(1)
     stage.hold(tenure.Lock(one, "report"))
     await virtual_clock.settle()
-    view = await read_view(eye)
+    view = await read_view(eye._handle)
     assert (view.queues, view.keys, view.processes) == ({}, (), ())
-    assert (await read_view(await stage.store())).keys
+    assert (await read_view((await stage.store())._handle)).keys
 
 
 async def test_more_than_is_looked_at_is_reported(stage, virtual_clock):
@@ -117,9 +117,9 @@ async def test_more_than_is_looked_at_is_reported(stage, virtual_clock):
     for i in range(5):
         stage.hold(tenure.Lock(one, f"{i}"))
     await virtual_clock.settle()
-    view = await read_view(one, limit=3)
+    view = await read_view(one._handle, limit=3)
     assert (len(view.keys), view.more) == (3, frozenset({"holds"}))
-    assert len(await names(one, "holds")) == 5
+    assert len(await names(one._handle, "holds")) == 5
 
 
 async def nested(store, first, second, meet):
@@ -138,9 +138,9 @@ async def test_a_deadlock_between_processes_is_seen_until_it_is_broken(stage, vi
     stage.start(nested, one, "A", "B", meet)
     scope = stage.start(nested, other, "B", "A", meet)
     await virtual_clock.advance(0.5)
-    assert (await read_view(eye)).deadlocks == ()
+    assert (await read_view(eye._handle)).deadlocks == ()
     await virtual_clock.advance(3)
-    (found,) = (await read_view(eye)).deadlocks
+    (found,) = (await read_view(eye._handle)).deadlocks
     assert found.certain
     assert {(w.process, w.key, *w.holds) for w in found.waits} == {
         (one.process, "lock B", "lock A"),
@@ -148,7 +148,7 @@ async def test_a_deadlock_between_processes_is_seen_until_it_is_broken(stage, vi
     }
     scope.cancel()
     await virtual_clock.advance(3)
-    assert (await read_view(eye)).deadlocks == ()
+    assert (await read_view(eye._handle)).deadlocks == ()
 
 
 async def test_what_was_never_there_at_one_moment_is_no_deadlock(stage, virtual_clock):
@@ -167,14 +167,14 @@ async def test_what_was_never_there_at_one_moment_is_no_deadlock(stage, virtual_
     stage.start(first)
     stage.start(second)
     await virtual_clock.settle()
-    early = {key.name: key for key in (await read_view(eye)).keys}
+    early = {key.name: key for key in (await read_view(eye._handle)).keys}
     go_on.set()
     await virtual_clock.settle()
     # the same task as before would now wait for B; so that both looks are of the same two tasks, say so
     holder = early["A"].holders[0]
     torn = (early["A"], replace(early["B"], waiting=(replace(holder, token=0),)))
     assert _deadlocks(torn)
-    assert await find_deadlocks(eye, torn) == ()
+    assert await find_deadlocks(eye._handle, torn) == ()
 
 
 async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_clock):
@@ -193,7 +193,7 @@ async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_
     for _ in range(2):
         stage.start(run)
     await virtual_clock.advance(10)
-    view = await read_view(eye)
+    view = await read_view(eye._handle)
     (seen,) = view.processors
     assert (seen.name, seen.processes, seen.workers, seen.busy) == ("harvest", 2, 6, 0)
     assert seen.throughput > 0
@@ -220,12 +220,12 @@ async def test_rates_are_counted_and_times_follow_from_them(stage, virtual_clock
     store = await stage.store()
     queue, flows = tenure.WorkQueue(store, "q"), Flows()
     await queue.put_many(range(100))
-    assert flows.add(await read_view(store)) == {"q": Flow()}
+    assert flows.add(await read_view(store._handle)) == {"q": Flow()}
     for _ in range(20):
         await virtual_clock.advance(0.5)
         async with queue.take():
             pass
-    flow = flows.add(await read_view(store))["q"]
+    flow = flows.add(await read_view(store._handle))["q"]
     assert flow.put == 0
     assert flow.ended == pytest.approx(2.0)
     assert flow.waits == pytest.approx((100 + 80) / 2 / 2.0)
@@ -237,9 +237,9 @@ async def test_only_the_last_seconds_count(stage, virtual_clock):
     queue, flows = tenure.WorkQueue(store, "q"), Flows()
     await queue.put_many(range(100))
     for _ in range(40):
-        flows.add(await read_view(store))
+        flows.add(await read_view(store._handle))
         await virtual_clock.advance(1)
-    flow = flows.add(await read_view(store))["q"]
+    flow = flows.add(await read_view(store._handle))["q"]
     assert flow == Flow(0.0, 0.0, None, None)
     assert len(flows._samples["q"]) < 15
 
@@ -255,7 +255,7 @@ async def test_many_that_ask_at_once_are_answered_by_one_look(stage, virtual_clo
         return await read_view(*args)
 
     monkeypatch.setattr(_watch, "read_view", counted)
-    watch = Watch(await stage.store())
+    watch = Watch((await stage.store())._handle)
     async with anyio.create_task_group() as group:
         for _ in range(10):
             group.start_soon(watch.state)
@@ -271,4 +271,4 @@ async def test_an_engine_that_does_not_answer_is_reported(stage, virtual_clock, 
 
     monkeypatch.setattr(_watch, "read_view", stalls)
     with pytest.raises(StoreUnavailable, match="no answer within 5 s"):
-        await Watch(await stage.store()).state()
+        await Watch((await stage.store())._handle).state()

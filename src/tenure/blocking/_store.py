@@ -16,7 +16,7 @@ from tenure import engines
 from tenure.arguments import Seconds, SyncBlock
 from tenure.engine import Engine
 from tenure.observe import Observer
-from tenure.store import Codec, StoreStatistics
+from tenure.store import Codec, StoreStatistics, handle_of
 from tenure.store import Store as AsyncStore
 
 from ._portal import Caller, Handle, Portal, ask, close
@@ -167,7 +167,7 @@ class Store(SyncBlock, Handle):
             try:
                 return await function(store)
             finally:
-                trouble = store.availability.trouble
+                trouble = handle_of(store).availability.trouble
         text = f"not done within {timeout:g} s"
         raise TimeoutError(f"{text}; the store {self.url} {trouble}" if trouble else text)
 

@@ -13,7 +13,7 @@ from tenure.engine import HEALTH, Ping, Scan
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import printable
-from tenure.store import Store, names, read_pages
+from tenure.store import Store, handle_of, names, read_pages
 
 from ._answer import answer
 from ._arguments import store_option, store_url
@@ -96,12 +96,13 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 
 
 async def _look(store: Store, *, repair: bool) -> Finding:
+    inside = handle_of(store)
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    parts = (await read_pages(store, Scan(HEALTH))).rows
+    parts = (await read_pages(inside, Scan(HEALTH))).rows
     examined = parts[0]
     if repair:
-        await store.call(Ping(repair=True))
-    kinds = {kind: len(await names(store, kind)) for kind in ("queues", "holds", "pools", "sessions")}
+        await inside.call(Ping(repair=True))
+    kinds = {kind: len(await names(inside, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     if median(pings) > _SLOW:
         problems.append(

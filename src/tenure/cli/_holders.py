@@ -9,7 +9,7 @@ from typing import Any
 from tenure.engine import Holder
 from tenure.observe import printable
 from tenure.shared import break_holder
-from tenure.store import Store, names
+from tenure.store import Store, handle_of, names
 from tenure.web import (
     READERS,
     Deadlock,
@@ -63,15 +63,16 @@ def holders(words: Sequence[str]) -> int:
 
 async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[str, Any], list[str], int]:
     """The holders of a kind, or of all, as a document and as tables; the exit code."""
+    inside = handle_of(store)
     document: dict[str, Any] = {}
     tables: list[str] = []
     code = 0
-    keys = () if kind == "claim" else await read_keys(store, await names(store, "holds"))
+    keys = () if kind == "claim" else await read_keys(inside, await names(inside, "holds"))
     chosen = [key for key in keys if name in (None, key.name)]
     columns = columns_of_terminal()
     if kind is None or kind in _LOCKS:
         locks = [key for key in chosen if key.kind in _LOCKS and kind in (None, key.kind)]
-        deadlocks = await find_deadlocks(store, keys)
+        deadlocks = await find_deadlocks(inside, keys)
         code = 1 if any(deadlock.certain for deadlock in deadlocks) else 0
         document["locks"] = [_described(key) for key in locks]
         document["deadlocks"] = [described(d) for d in deadlocks]
@@ -90,7 +91,8 @@ async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[
             tables.append(table(header, rows, nothing="", columns=columns))
     if kind in (None, "claim"):
         pools = await read_pools(
-            store, await names(store, "pools") if name is None or kind is None else [store.key("pool", name)]
+            inside,
+            await names(inside, "pools") if name is None or kind is None else [inside.key("pool", name)],
         )
         pools = tuple(pool for pool in pools if name in (None, pool.name))
         document["pools"] = [_pool(pool) for pool in pools]
@@ -119,7 +121,8 @@ def _break(words: Sequence[str]) -> int:
     args = p.parse_args(words)
 
     async def task(store: Store) -> bool:
-        return await break_holder(store, store.key(args.kind, args.name), args.token)
+        inside = handle_of(store)
+        return await break_holder(inside, inside.key(args.kind, args.name), args.token)
 
     broken = with_store(args, task)
     document = {"name": args.name, "token": args.token, "broken": broken}

@@ -48,7 +48,7 @@ def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T
 
 async def known(queue: WorkQueue) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
-    counts = await read_counts(queue.store, queue.key)
+    counts = await read_counts(queue.takers.store, queue.key)
     if not counts.known:
         raise UsageError(
             f"there is no queue {queue.name} in namespace {queue.store.namespace};"

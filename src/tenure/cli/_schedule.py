@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tenure.observe import printable
 from tenure.shared import Key, Schedule, WorkQueue, schedules_in
-from tenure.store import Store, names, read_counts
+from tenure.store import Store, handle_of, names, read_counts
 from tenure.web import read_queues
 
 from ._answer import answer, say
@@ -180,7 +180,8 @@ def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 async def _known(args: argparse.Namespace, store: Store) -> Schedule[Any]:
-    counts = await read_counts(store, store.key("queue", args.queue))
+    inside = handle_of(store)
+    counts = await read_counts(inside, inside.key("queue", args.queue))
     for record in schedules_in(counts, store.codec):
         if record.name == args.name:
             return record
@@ -195,8 +196,9 @@ def _unknown(args: argparse.Namespace, store: Store) -> UsageError:
 
 
 async def _all(queue: str | None, store: Store) -> list[tuple[str, Schedule[Any]]]:
-    keys = await names(store, "queues") if queue is None else [WorkQueue(store, queue).key]
-    queues = await read_queues(store, keys)
+    inside = handle_of(store)
+    keys = await names(inside, "queues") if queue is None else [WorkQueue(store, queue).key]
+    queues = await read_queues(inside, keys)
     return [(name, record) for name, counts in queues.items() for record in schedules_in(counts, store.codec)]
 
 

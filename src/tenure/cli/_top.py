@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 import anyio
 
 from tenure.errors import StoreUnavailable
-from tenure.store import Store
+from tenure.store import Store, handle_of
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import Flow, Flows, View, document, read_view
 
@@ -52,9 +52,9 @@ def top(words: Sequence[str]) -> int:
 async def _look_twice(store: Store) -> tuple[View, dict[str, Flow]]:
     # rates need two looks
     flows = Flows()
-    flows.add(await read_view(store, _MOST))
+    flows.add(await read_view(handle_of(store), _MOST))
     await anyio.sleep(_BETWEEN)
-    view = await read_view(store, _MOST)
+    view = await read_view(handle_of(store), _MOST)
     return view, flows.add(view)
 
 
@@ -81,12 +81,12 @@ async def _live(every: float, store: Store) -> None:
 
 async def _draw(every: float, store: Store) -> None:
     flows, seen = Flows(), anyio.current_time()
-    view = await read_view(store, _MOST)
+    view = await read_view(handle_of(store), _MOST)
     now = flows.add(view)
     while True:
         trouble = ""
         with suppress(StoreUnavailable), anyio.move_on_after(_TIMEOUT):
-            view = await read_view(store, _MOST)
+            view = await read_view(handle_of(store), _MOST)
             now, seen = flows.add(view), anyio.current_time()
         if (silence := anyio.current_time() - seen) >= _TIMEOUT:
             trouble = f"no answer for {spoken(silence)}; this is what was seen last"

@@ -25,7 +25,7 @@ from tenure.shared import (
     ResourcePoolStatistics,
     WorkQueue,
 )
-from tenure.store import Store, read_pages
+from tenure.store import StoreHandle, read_pages
 
 from ._metrics import Latencies, times_of
 from ._minutes import Minute
@@ -100,7 +100,7 @@ class Report:
 class Fleets:
     """This process's place in the fleet, and the view of the other processes."""
 
-    def __init__(self, store: Store, name: str, report: Callable[[], Report]) -> None:
+    def __init__(self, store: StoreHandle, name: str, report: Callable[[], Report]) -> None:
         self._store = store
         self._key = store.key("processor", name)
         self._report = report

@@ -35,7 +35,7 @@ async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
     They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
     the next sixth. Waking too late here means the same: nothing ran, heartbeats included.
     """
-    store = queue.store
+    store = queue.takers.store
     step = store.ttl / 6
     reported: float | None = None
     while True:

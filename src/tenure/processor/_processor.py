@@ -36,7 +36,7 @@ from tenure.shared import (
     WorkQueue,
     check_around,
 )
-from tenure.store import Store
+from tenure.store import Store, handle_of
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
 
@@ -143,7 +143,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._observer = store.observer or LoggingObserver()
         self._workers: dict[str | None, KindWorker] = {}
         self._resources = self._polls = 0
-        self._fleets = Fleets(store, name, self._report)
+        self._fleets = Fleets(handle_of(store), name, self._report)
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
         self._closed = anyio.Event()
@@ -301,7 +301,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._state != "new":
             raise RuntimeError(f"{self!r}: entered before; make a new one")
-        self._store.home.check()
+        handle_of(self._store).home.check()
         self._state = "running"
         if self._parts.limit is not None:
             await _agree_on(self._parts.limit)

@@ -23,7 +23,7 @@ from typing import Generic, Protocol, TypeVar
 from anyio import CancelScope
 
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.store import Store
+from tenure.store import StoreHandle
 from tenure.waiting import Parked, TaskEnd, new_scope, now, this_task, this_task_end
 
 
@@ -49,7 +49,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
     __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_task_end")
     _instead = "tenure.blocking"
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: StoreHandle, key: str) -> None:
         self._store = store
         self._key = key
         self._held: L | None = None

@@ -17,7 +17,7 @@ from anyio import CancelScope
 from tenure.arguments import Seconds, check_timeout
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.store import Grant, Held, Session, Store
+from tenure.store import Grant, Held, Session, StoreHandle
 from tenure.waiting import Parked, now
 
 from ._block import LeasedBlock
@@ -166,7 +166,7 @@ class Hold(LeasedBlock[H, Grant, None]):
     def __init__(
         self,
         kind: Callable[[LeaseRequest, Grant, CancelScope], H],
-        store: Store,
+        store: StoreHandle,
         request: LeaseRequest,
         *,
         ttl: float,

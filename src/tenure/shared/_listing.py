@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from tenure.arguments import LONGEST_NAME, check_count, check_text
 from tenure.engine import CAP, Scan
 from tenure.engine import Page as Rows
-from tenure.store import Store, read_pages
+from tenure.store import StoreHandle, read_pages
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -73,7 +73,7 @@ class _Reading(Generic[R]):
 
 
 async def read_matching(
-    store: Store, scan: Scan[Any], matches: Callable[[Any], bool] | None, most: int
+    store: StoreHandle, scan: Scan[Any], matches: Callable[[Any], bool] | None, most: int
 ) -> Rows[Any]:
     """The first rows of an index that match, at most so many; `next` is the place behind the last row looked at.
 
@@ -106,7 +106,7 @@ def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], s
     return Listing(read)
 
 
-def listing(store: Store, scan: Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
+def listing(store: StoreHandle, scan: Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
     """The rows of an index, as `show` shows them to the user."""
 
     async def read(after: str, limit: int) -> Page[R]:

@@ -36,7 +36,7 @@ SQLite and PostgreSQL gather the operations of a turn of the loop, and while a b
 engine/_batching.py). Memory answers before `submit` returns.
 
 If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint
-(`Store._on_hint` -> `Acquisitions.on_hint`), the answer to asking again (`_reask`), the loss of the session
+(`StoreHandle.on_hint` -> `Acquisitions.on_hint`), the answer to asking again (`_reask`), the loss of the session
 (`Session.lose`), or the closing of the store.
 
 The way of a task
@@ -68,7 +68,7 @@ Which file to open
 
 | symptom                                                | file                                              |
 |--------------------------------------------------------|---------------------------------------------------|
-| a waiter is not woken                                  | `_store.Store._on_hint`: which listener gets it   |
+| a waiter is not woken                                  | `_handle.StoreHandle.on_hint`: which listener     |
 | a waiter asks the engine too often, or never again     | `_reask`; for queues `_timers.Timer`              |
 | a cancelled acquisition leaves a holder behind         | `_acquire.Acquisitions.acquire`                   |
 | a session is lost too early or too late                | `_sessions.Session.keep`                          |
@@ -77,7 +77,7 @@ Which file to open
 | a release is not sent again                            | `_acquire`, `Session._look_after_the_unreleased`  |
 | an operation is sent twice, or out of order            | `_dispatch`; in batches: `_batching` of `engine`  |
 | a put or a verdict takes effect twice after an outage  | `_batcher`, and the engine's numbered answers     |
-| closing hangs, or loses something                      | `_store.Store._close`                             |
+| closing hangs, or loses something                      | `_handle.StoreHandle.close`                       |
 | a background job is left behind                        | `tenure.upkeep`                                   |
 | a wake-up is lost inside the process                   | `tenure.waiting._line`, `_park`                   |
 | works on asyncio, fails on trio (or the reverse)       | `tenure.waiting._park`                            |
@@ -94,7 +94,7 @@ One of the first three events makes a taker ask; the fourth starts the task::
                        Timer adds up to 0.2 s by chance -> Takers.reask -> an exchange
     any operation      of any process on the queue: the engine makes due tasks takeable (in Lua `promote`), and
                        offers them to as many idle takers as it knows: `offer_tasks` publishes READY
-    the hint           the engine's link -> Store._on_hint -> Takers.on_ready -> an exchange
+    the hint           the engine's link -> StoreHandle.on_hint -> Takers.on_ready -> an exchange
     the exchange       answers with the task -> Takers._hand_over -> the runner
 
 A hint may get lost; the alarm does not.
@@ -131,12 +131,13 @@ from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._dispatch import outcome_of
+from ._handle import StoreHandle
 from ._msgspec_codec import MsgspecCodec
 from ._pages import names, read_counts, read_pages, together
 from ._pydantic_codec import PydanticCodec
 from ._reconciling import give_back_of
 from ._sessions import Held, Session, numbers
-from ._store import Store, StoreStatistics, check_ttl
+from ._store import Store, StoreStatistics, check_ttl, handle_of
 from ._timers import Timer, jittered
 
 __all__ = (
@@ -152,6 +153,7 @@ __all__ = (
     "PydanticCodec",
     "Session",
     "Store",
+    "StoreHandle",
     "StoreStatistics",
     "Timer",
     "check_codec",
@@ -159,6 +161,7 @@ __all__ = (
     "decoded",
     "encoded",
     "give_back_of",
+    "handle_of",
     "jittered",
     "numbers",
     "outcome_of",

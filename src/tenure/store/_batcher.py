@@ -27,7 +27,7 @@ from ._sessions import Session, numbers
 
 if TYPE_CHECKING:
     from ._dispatch import Call
-    from ._store import Store
+    from ._handle import StoreHandle
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -56,7 +56,7 @@ class BatchOwner(Protocol):
 class Batcher:
     """Sends the operations of one owner on one key, one at a time, under the session for a ttl."""
 
-    def __init__(self, store: Store, key: str, ttl: float, owner: BatchOwner) -> None:
+    def __init__(self, store: StoreHandle, key: str, ttl: float, owner: BatchOwner) -> None:
         self.busy: bool = False
         """True while an operation is under way."""
         self.call: Call[Any] | None = None

@@ -9,16 +9,18 @@ from typing import Any, TypeVar
 from tenure.engine import CAP, NAMES, Count, Page, QueueCounts, Reply, Scan
 from tenure.upkeep import unwrapped_task_group
 
-from ._store import Store
+from ._handle import StoreHandle
 
 P = TypeVar("P", bound=Page[Any])
 
 
-async def read_pages(store: Store, scan: Scan[P], most: int | None = None, *, patient: bool = False) -> P:
+async def read_pages(
+    store: StoreHandle, scan: Scan[P], most: int | None = None, *, patient: bool = False
+) -> P:
     """All rows of an index as one page, or the first `most`; up to `CAP` rows are of one moment.
 
     The other fields are as on the last page that was read, `next` too. An object that is not there has no rows.
-    Raises `EngineError`, `StoreClosed`, `StoreUnavailable` (see `Store.call`). Cancellation: no effect.
+    Raises `EngineError`, `StoreClosed`, `StoreUnavailable` (see `StoreHandle.call`). Cancellation: no effect.
     """
     rows: list[Any] = []
     while True:
@@ -32,14 +34,16 @@ async def read_pages(store: Store, scan: Scan[P], most: int | None = None, *, pa
         scan = replace(scan, after=page.next)
 
 
-async def read_counts(store: Store, key: str, *, patient: bool = False, recount: bool = False) -> QueueCounts:
+async def read_counts(
+    store: StoreHandle, key: str, *, patient: bool = False, recount: bool = False
+) -> QueueCounts:
     """The counts of a queue, or of its rows. Raises as `read_pages` does. Cancellation: no effect."""
     counts = await store.call(Count(key, recount=recount), patient=patient)
     assert isinstance(counts, QueueCounts)
     return counts
 
 
-async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
+async def names(store: StoreHandle, kind: str, limit: int = 1_000_000) -> list[str]:
     """The names of what there is of a kind in the store's namespace, in order."""
     prefix = "" if kind == "sessions" else f"{store.namespace}:"
     collected: dict[str, None] = {}

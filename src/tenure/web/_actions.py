@@ -10,7 +10,7 @@ from tenure.arguments import check_name, check_task_id
 from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
 from tenure.shared import Schedules, Selection, WorkQueue, break_holder, queue_of
-from tenure.store import Store, read_counts, together
+from tenure.store import Store, handle_of, read_counts, together
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _BREAKABLE = ("lock", "rwlock", "semaphore", "election")
@@ -44,7 +44,8 @@ class Actions:
     """Carries out actions, sent as JSON objects."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._open = store
+        self._store = handle_of(store)
 
     async def act(self, asked: object, by: str) -> dict[str, Any]:
         """Do the requested action and return how much was changed, as {"changed": n}.
@@ -76,7 +77,7 @@ class Actions:
         counts = await read_counts(self._store, self._store.key("queue", name))
         if not counts.known:
             raise ValueError(f"there is no queue {name}")
-        queue = queue_of(self._store, name)
+        queue = queue_of(self._open, name)
         selects = not body.keys().isdisjoint(_SELECTS)
         match action:
             case "pause" | "resume":

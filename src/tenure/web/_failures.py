@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import anyio
 
 from tenure.engine import TASKS, Page, QueueCounts, Record, Scan
-from tenure.store import Store, names, read_pages, together
+from tenure.store import StoreHandle, names, read_pages, together
 
 from ._tasks import seen
 from ._view import read_queues
@@ -46,7 +46,7 @@ class _Queue:
 class Failures:
     """Reads the dead letters of queues from an hour ago on, each once, and the first delayed tasks each time."""
 
-    def __init__(self, store: Store, *, errors: bool = True) -> None:
+    def __init__(self, store: StoreHandle, *, errors: bool = True) -> None:
         self._store = store
         self._errors = errors
         self._queues: dict[str, _Queue] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.engine import TASKS, Page, Record, Scan
-from tenure.store import Store, read_counts, read_pages
+from tenure.store import StoreHandle, read_counts, read_pages
 
 
 class Newest:
@@ -15,7 +15,7 @@ class Newest:
     grows while it finds little, and shrinks when it holds more tasks than a page.
     """
 
-    def __init__(self, store: Store, key: str, state: str) -> None:
+    def __init__(self, store: StoreHandle, key: str, state: str) -> None:
         self._store, self._key, self._state = store, key, state
         self._width = 0
 

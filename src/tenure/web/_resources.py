@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.engine import RESOURCES, ResourcePage, Scan
-from tenure.store import Store
+from tenure.store import StoreHandle
 
 _SHOWN = ("resource", "state", "process", "preference", "token", "rest", "slots", "claimed")
 
 
-async def resources(store: Store, pool: str, after: str, *, reasons: bool) -> dict[str, Any] | None:
+async def resources(store: StoreHandle, pool: str, after: str, *, reasons: bool) -> dict[str, Any] | None:
     """A page of the resources of a pool, with the `reasons` of retired ones or without; None if there is no such pool.
 
     Raises `EngineError`.

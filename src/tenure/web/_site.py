@@ -17,7 +17,7 @@ from tenure.errors import EngineError, StoreUnavailable, TenureError
 from tenure.observe import exposition
 from tenure.pages import doc_page
 from tenure.shared import QueueFigures
-from tenure.store import Store
+from tenure.store import Store, handle_of
 
 from ._actions import Actions
 from ._answers import Answer, Request, as_json, plain, problem
@@ -59,12 +59,12 @@ class Site:
         trust_proxy: bool = False,
         state: Callable[[], Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
-        self._store = store
+        self._store = inside = handle_of(store)
         self._errors = errors
-        self._watch = Watch(store)
+        self._watch = Watch(inside)
         self._state = state or self._watch.state
-        self._tasks = Tasks(store, payloads, errors)
-        self._failures = Failures(store, errors=errors)
+        self._tasks = Tasks(inside, payloads, errors)
+        self._failures = Failures(inside, errors=errors)
         self._figures = QueueFigures(store)
         self._actions = Actions(store) if actions else None
         self._trust_proxy = trust_proxy

@@ -33,7 +33,7 @@ from tenure.shared import (
     shown_record,
     unfinished_child,
 )
-from tenure.store import Store, read_counts, read_pages
+from tenure.store import StoreHandle, read_counts, read_pages
 
 from ._document import counted
 from ._newest import Newest
@@ -55,7 +55,7 @@ _PORTION = 64
 class Tasks:
     """Reads tasks. Payloads and results are read only with `payloads`, errors and tracebacks only with `errors`."""
 
-    store: Store
+    store: StoreHandle
     payloads: bool = False
     errors: bool = True
 
@@ -167,7 +167,7 @@ class Tasks:
         return shown
 
 
-def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
+def seen(record: Record, store: StoreHandle, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
         record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenure.engine import TASK, Scan, TaskPage
 from tenure.shared import ChildRecord, Page, read_children, unfinished_child
-from tenure.store import Store, together
+from tenure.store import StoreHandle, together
 
 from ._view import ask
 
@@ -29,7 +29,7 @@ class SeenChild:
     below: list[SeenChild] = field(default_factory=list["SeenChild"])
 
 
-async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
+async def read_tree(store: StoreHandle, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
     """Children of a task with all that is below them, level by level, at most 100; and whether there are more.
 
     Raises `EngineError`, `StoreClosed`.
@@ -54,7 +54,7 @@ async def read_tree(store: Store, queue: str, task_id: int) -> tuple[list[SeenCh
     return root.below, more or any(child.unfinished for child in level)
 
 
-async def waits_for(store: Store, child: ChildRecord | None) -> list[SeenChild]:
+async def waits_for(store: StoreHandle, child: ChildRecord | None) -> list[SeenChild]:
     """The unfinished children for which a task waits: this child of its own, one of that child's, down to the last.
 
     Raises `EngineError`, `StoreClosed`.
@@ -79,7 +79,7 @@ def described(child: SeenChild) -> dict[str, Any]:
     return {name: getattr(child, name) for name in ("name", "queue", "id", "state", "unfinished")}
 
 
-async def _read_states(store: Store, children: Sequence[SeenChild]) -> list[TaskPage]:
+async def _read_states(store: StoreHandle, children: Sequence[SeenChild]) -> list[TaskPage]:
     """Read the states that unfinished children have in their queues into them."""
     pages: list[TaskPage] = await ask(
         store, [Scan(TASK, _key(store, child), only=str(child.id)) for child in children]
@@ -90,7 +90,7 @@ async def _read_states(store: Store, children: Sequence[SeenChild]) -> list[Task
     return pages
 
 
-def _key(store: Store, child: SeenChild) -> str:
+def _key(store: StoreHandle, child: SeenChild) -> str:
     return store.key("queue", child.queue)
 
 

@@ -16,13 +16,14 @@ from tenure.engine import (
     Holder,
     Holdings,
     Operation,
+    Ping,
     QueueCounts,
     ResourcePage,
     Scan,
     SessionItem,
     SessionPage,
 )
-from tenure.store import Store, names, read_counts, read_pages, together
+from tenure.store import StoreHandle, names, read_counts, read_pages, together
 
 from ._processors import SeenProcessor, processor
 from ._waits import Deadlock, Key, deadlocks
@@ -94,9 +95,11 @@ class View:
         return sum(queue in process.idle or queue in process.tasks for process in self.processes)
 
 
-async def read_view(store: Store, limit: int = 1000) -> View:
+async def read_view(store: StoreHandle, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
-    ping = await store.ping()
+    before = anyio.current_time()
+    await store.call(Ping())
+    ping = anyio.current_time() - before
     kinds = ("queues", "holds", "pools", "sessions")
     lists = dict(
         zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
@@ -122,13 +125,13 @@ async def read_view(store: Store, limit: int = 1000) -> View:
     )
 
 
-async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
+async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, QueueCounts]:
     """The counters of queues, by name."""
     counts = await together(*(partial(read_counts, store, key) for key in keys))
     return {split_key(store, key)[1]: each for key, each in zip(keys, counts, strict=True)}
 
 
-async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
+async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
     """The holders and waiters of keys."""
     scans = (partial(read_pages, store, Scan(HOLDERS, key), 2 * limit) for key in keys)
     found: list[Holdings] = await together(*scans)
@@ -139,13 +142,13 @@ async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tup
     )
 
 
-async def read_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
+async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(read_pages, store, Scan(RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
 
-async def read_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
+async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
     """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     processes: dict[str, SeenProcess] = {}
@@ -175,7 +178,7 @@ def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:
         seen.claims += 1
 
 
-async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
+async def find_deadlocks(store: StoreHandle, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
     """The deadlocks among keys that were looked at; keys are named "kind name".
 
     Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from
@@ -205,12 +208,12 @@ def _circle(deadlock: Deadlock) -> dict[tuple[str, str, str], float]:
     return {(wait.process, wait.task, wait.key): wait.seconds for wait in deadlock.waits}
 
 
-def split_key(store: Store, key: str) -> tuple[str, str]:
+def split_key(store: StoreHandle, key: str) -> tuple[str, str]:
     """The kind and the name of an object, by its key."""
     kind, _, name = key.removeprefix(f"{store.namespace}:").partition(":")
     return kind, name
 
 
-async def ask(store: Store, operations: Sequence[Operation[Any]]) -> list[Any]:
+async def ask(store: StoreHandle, operations: Sequence[Operation[Any]]) -> list[Any]:
     """The answers to operations that travel together. Cancellation: they may or may not be applied."""
     return await together(*(partial(store.call, operation) for operation in operations))

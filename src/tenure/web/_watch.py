@@ -8,7 +8,7 @@ import anyio
 
 from tenure.engine import HEALTH, Scan
 from tenure.errors import StoreUnavailable
-from tenure.store import Store, read_pages
+from tenure.store import StoreHandle, read_pages
 
 from ._document import document
 from ._flows import Flows
@@ -29,7 +29,7 @@ _MOST = 500
 class Watch:
     """Looks at a store when it is asked, but not more often than once in 0.8 s."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreHandle) -> None:
         self._store = store
         self._flows = Flows()
         self._schedules = SeenSchedules(store.codec)

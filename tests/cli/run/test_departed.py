@@ -110,8 +110,8 @@ async def test_ending_its_sessions_frees_what_it_had_and_nothing_else(open_store
         with pytest.raises(tenure.LeaseLost):
             async with tenure.WorkQueue(dead, "ends").take():
                 async with tenure.WorkQueue(alive, "ends").take():
-                    assert await end_sessions(ours, dead.process)
-                    assert not await end_sessions(ours, dead.process)
+                    assert await end_sessions(ours._handle, dead.process)
+                    assert not await end_sessions(ours._handle, dead.process)
                     statistics = await queue.statistics()
                     assert (statistics.waiting, statistics.leased) == (1, 1)
         assert [record.id for record in (await queue.tasks("waiting").page()).records] == ids[:1]

@@ -24,8 +24,8 @@ TTL = 30.0
 )
 async def all_parties_over_stores_go_on_or_none(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
-        await elsewhere.session(TTL)
+        await store._handle.session(TTL)
+        await elsewhere._handle.session(TTL)
         history, barrier, other = History(), Barrier(store, "x", 3), Barrier(elsewhere, "x", 3)
         left, natively = [], []
 
@@ -76,8 +76,8 @@ async def all_parties_over_stores_go_on_or_none(world):
 @on_every_engine("shared.Barrier.wait", "store.PendingRelease.wait")
 async def who_is_dropped_holds_nobody_up(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
-        await elsewhere.session(TTL)
+        await store._handle.session(TTL)
+        await elsewhere._handle.session(TTL)
         barrier = Barrier(store, "x", 2, on_departure="drop")
         other = Barrier(elsewhere, "x", 2, on_departure="drop")
         passed, places, ended, excused = [], defaultdict(list), [], []
@@ -119,7 +119,7 @@ async def who_is_dropped_holds_nobody_up(world):
 @on_a_wire("shared.Barrier.wait", "store.PendingRelease.wait")
 async def giving_up_at_a_barrier_waits_for_the_engine_but_not_for_long(world):
     async with world.open(settle_timeout=2) as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         link, barrier = world.links[0], Barrier(store, "x", 2)
 
         async def give_up(away):

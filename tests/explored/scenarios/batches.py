@@ -13,10 +13,10 @@ BAD = Scan(HOLDERS, "\ud800")
 """Its key is no text that a file could keep."""
 
 
-@scenario("store.Store.call", "shared.WorkQueue.put", engines=("sqlite",))
+@scenario("store.StoreHandle.call", "shared.WorkQueue.put", engines=("sqlite",))
 async def a_put_beside_an_operation_that_fails_is_kept(world):
     async with world.open() as store, world.open():
-        await store.session(store.ttl)
+        await store._handle.session(store.ttl)
         queue, put, failed = WorkQueue(store, "q"), [], []
 
         async def producer(name):
@@ -27,7 +27,7 @@ async def a_put_beside_an_operation_that_fails_is_kept(world):
             for _ in range(turns):
                 await anyio.lowlevel.checkpoint()
             try:
-                await store.call(BAD)
+                await store._handle.call(BAD)
             except EngineError:
                 failed.append(BAD)
 

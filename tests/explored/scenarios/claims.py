@@ -62,7 +62,7 @@ async def all_is_free(pool, *stores, free=2):
 @on_every_engine("shared.ResourcePool.claim")
 async def a_resource_goes_down_its_line(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         pool, fair = ResourcePool(store, "keys"), Fair()
         await pool.add("one")
         holder = Holder(fair)
@@ -122,7 +122,7 @@ async def claimers_get_what_they_ask_for(world):
 @on_every_engine("shared.ResourcePool.add", "shared.ResourcePool.claim", "shared.ResourcePool.statistics")
 async def no_more_claim_a_resource_than_it_has_slots(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         pool, inside, served = ResourcePool(store, "keys"), [], []
         await pool.add("one", slots=2)
 
@@ -314,8 +314,8 @@ async def whose_session_has_ended_changes_nothing(world):
             with cancellable():
                 try:
                     async with pool.claim(where=ONE) as claim:
-                        (session,) = store.sessions
-                        await store.call(CloseSession(session.id))
+                        (session,) = store._handle.sessions
+                        await store._handle.call(CloseSession(session.id))
                         for edit, value in (
                             (claim.cool_down, 60),
                             (claim.retire, "late"),

@@ -70,7 +70,7 @@ async def nobody_leads(election, *stores):
 @on_every_engine("shared.Election.lead", "shared.Election.leader")
 async def leadership_goes_down_its_line(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         cluster = Cluster()
         here = [Election(store, "x", node=name) for name in "abcd"]
         async with world.group() as group:
@@ -88,7 +88,7 @@ async def leadership_goes_down_its_line(world):
 async def terms_are_given_up_in_time(world):
     """Some campaign for a limited time, and some make one try."""
     async with world.open() as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         election, holder, timeouts = Election(store, "x", node="a"), Holder(Fair()), []
 
         async def campaign(timeout=None):
@@ -131,7 +131,7 @@ async def terms_are_given_up_in_time(world):
 )
 async def who_watches_hears_of_the_last(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         last = Election(elsewhere, "x", node="last")
         heard = [anyio.Event(), anyio.Event()]
 
@@ -229,8 +229,8 @@ async def who_leads_and_who_watches_get_a_new_session(world):
             group.start_soon(lead)
             group.start_soon(watch)
             await anyio.sleep(1)
-            for session in elsewhere.sessions:
-                await store.call(CloseSession(session.id))
+            for session in elsewhere._handle.sessions:
+                await store._handle.call(CloseSession(session.id))
             await anyio.sleep(AWAY)
             assert all(leader in ("a", None) for leader in leaders)
             group.cancel_scope.cancel()

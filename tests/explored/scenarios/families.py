@@ -129,7 +129,7 @@ async def a_failed_child_ends_its_siblings_and_its_parents_try(world):
                 group.start_soon(worker.drain)
         structured(tree.history, whole=False)
         assert (await queue.get(task_id)).state == "dead"
-        assert (await store.call(Scan(ENTRIES, queue.key, only=str(task_id)))).rows != ()
+        assert (await store._handle.call(Scan(ENTRIES, queue.key, only=str(task_id)))).rows != ()
         await all_is_done(queue, store, elsewhere)
 
 

@@ -152,7 +152,7 @@ async def _break_a_holder(world, thing, hold, other, hold_elsewhere, store, else
         await other.break_holder(holder.token)
         assert not await other.break_holder(holder.token)
         if world.faults:  # engines lose hints with a connection, and say so when it is back
-            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+            store._handle.on_hint(Hint(store.process, "", "", Notice.MISSED))
 
     async def waiter():
         await inside.wait()

@@ -217,9 +217,9 @@ async def a_group_keeps_its_order_when_a_session_is_lost(world):
 
 async def end_with_other_settings(queue, store, elsewhere):
     """Another process sets other settings, and ends the session in which `store` has set those of the queue."""
-    await elsewhere.call(Configure(queue.key, "elsewhere", (("group_limit", "1"),)))
-    (session,) = store.sessions
-    await elsewhere.call(CloseSession(session.id))
+    await elsewhere._handle.call(Configure(queue.key, "elsewhere", (("group_limit", "1"),)))
+    (session,) = store._handle.sessions
+    await elsewhere._handle.call(CloseSession(session.id))
     while session.lost is None:
         await anyio.sleep(1)
 
@@ -291,7 +291,7 @@ async def what_is_set_last_counts(world):
     """Although what was set before is said again in the session in which it was not said yet."""
     async with world.open() as store:
         link, queue, groups = world.links[0], WorkQueue(store, "q"), Groups()
-        await store.session(store.ttl)
+        await store._handle.session(store.ttl)
         await queue.configure(groups=tenure.Groups(limit=1))
 
         async def victim():
@@ -346,7 +346,7 @@ async def groups_have_their_shares_in_each_window(world):
 @on_every_engine("shared.WorkQueue.put", "shared.WorkQueue.put_many")
 async def producers_of_a_full_group_wait_and_others_pass(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(store.ttl)
+        await store._handle.session(store.ttl)
         queue = WorkQueue(store, "q", groups=tenure.Groups(max_size=1))
         other = WorkQueue(elsewhere, "q", groups=tenure.Groups(max_size=1))
         consumer, came, passed = Consumer(other), [], []

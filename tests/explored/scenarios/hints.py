@@ -79,10 +79,10 @@ async def who_missed_a_hint_asks_when_the_subscription_is_back(world):
 @on_a_wire("shared.Lock.hold", "shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.result")
 async def who_waits_in_a_lost_session_waits_in_the_next(world):
     async with world.open() as store, world.open() as elsewhere:
-        session = await store.session(TTL)
+        session = await store._handle.session(TTL)
 
         async def trouble():
-            await elsewhere.call(CloseSession(session.id))
+            await elsewhere._handle.call(CloseSession(session.id))
 
         def mend():
             """The heartbeat does."""
@@ -124,7 +124,7 @@ async def a_hint_that_overtakes_the_answer_counts(world):
     async with world.open() as store, world.open() as elsewhere:
         link, queue, other, served = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), set()
         full = WorkQueue(elsewhere, "full", max_size=2)
-        await store.session(TTL)
+        await store._handle.session(TTL)
         await full.put_many(["first"] * 2)
 
         async def taker():
@@ -158,7 +158,7 @@ async def a_hint_that_overtakes_the_answer_counts(world):
 async def a_put_of_unknown_outcome_is_not_said_again(world):
     async with world.open() as store, world.open() as elsewhere:
         link, queue, other, outcomes = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []
-        await store.session(TTL)
+        await store._handle.session(TTL)
 
         async def producer():
             try:
@@ -189,7 +189,7 @@ async def a_spending_of_unknown_outcome_is_not_said_again(world):
         link, unknown = world.links[0], []
         limiter = RateLimiter(store, "x", Limit(1, per=10_000, burst=10))
         other = RateLimiter(elsewhere, "x", Limit(1, per=10_000, burst=10))
-        await store.session(TTL)
+        await store._handle.session(TTL)
 
         async def spender():
             try:
@@ -216,14 +216,14 @@ async def a_verdict_that_came_too_late_is_reported(world):
     """The engine has taken the task back, by whatever accident, and the session is alive."""
     async with world.open() as store, world.open() as elsewhere:
         queue, other, lost = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []
-        session = await store.session(TTL)
+        session = await store._handle.session(TTL)
         await other.put("a")
 
         async def loser():
             try:
                 async with queue.take() as task:
                     back = Settle(task.id, task.token, Verdict.GIVE_BACK)
-                    await elsewhere.call(Exchange(session.id, 1_000_000, store.key("queue", "q"), (back,)))
+                    await elsewhere._handle.call(Exchange(session.id, 1_000_000, queue.key, (back,)))
             except LeaseLost as error:
                 lost.append(error.reason)
 
@@ -239,7 +239,7 @@ async def a_verdict_that_came_too_late_is_reported(world):
 async def a_verdict_without_an_answer_is_no_success(world):
     async with world.open(settle_timeout=2) as store, world.open() as elsewhere:
         link, queue, other, lost = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []
-        await store.session(TTL)
+        await store._handle.session(TTL)
         await other.put("a")
 
         async def taker():

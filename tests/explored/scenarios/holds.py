@@ -65,7 +65,7 @@ async def nothing_is_held(thing, hold, *stores):
 )
 async def a_lock_goes_down_its_line(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         lock, fair = Lock(store, "x"), Fair()
         holder = Holder(fair)
         async with world.group() as group:
@@ -81,7 +81,7 @@ async def a_lock_goes_down_its_line(world):
 @on_every_engine("shared.Lock.__aenter__", "shared.Lock.__aexit__", "shared.Lock.locked")
 async def a_lock_is_its_own_context_manager(world):
     async with world.open() as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         lock, fair = Lock(store, "x"), Fair()
         holder = Holder(fair)
 
@@ -107,7 +107,7 @@ async def a_lock_is_its_own_context_manager(world):
 async def a_lock_is_given_up_in_time(world):
     """Some wait for a limited time, and some make one try."""
     async with world.open() as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         lock, fair, timeouts = Lock(store, "x"), Fair(), []
         holder = Holder(fair)
 
@@ -137,7 +137,7 @@ async def a_lock_is_given_up_in_time(world):
 @on_every_engine("shared.Semaphore.hold")
 async def permits_go_down_their_line(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         semaphore, fair = Semaphore(store, "x", 3), Fair(3)
         other = Semaphore(elsewhere, "x", 3)
         holder = Holder(fair)
@@ -161,7 +161,7 @@ async def permits_go_down_their_line(world):
 async def a_semaphore_is_its_own_context_manager(world):
     """One task may hold several permits, one inside the other."""
     async with world.open() as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         semaphore, fair = Semaphore(store, "x", 2), Fair(2)
         holder = Holder(fair)
 
@@ -188,7 +188,7 @@ async def a_semaphore_is_its_own_context_manager(world):
 async def a_semaphore_is_resized_under_load(world):
     """From 2 permits to 3, whether or not the first who says so is cancelled; then to 1."""
     async with world.open() as store:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         semaphore, fair, mismatches = Semaphore(store, "x", 2), Fair(3), []
         holder = Holder(fair)
 
@@ -228,7 +228,7 @@ async def a_semaphore_is_resized_under_load(world):
 @on_every_engine("shared.RWLock.read", "shared.RWLock.write")
 async def readers_share_and_writers_do_not(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         lock, fair = RWLock(store, "x"), Fair(READERS)
         other = RWLock(elsewhere, "x")
         holder = Holder(fair)
@@ -253,8 +253,8 @@ async def readers_share_and_writers_do_not(world):
 @on_every_engine("shared.RWLock.write", "shared.RWLock.read")
 async def a_reader_goes_in_when_the_writer_ahead_gives_up(world):
     async with world.open() as store:
-        await store.session(TTL)
-        await store.session(TTL)
+        await store._handle.session(TTL)
+        await store._handle.session(TTL)
         lock, writer_ended, reader_ended = RWLock(store, "x"), anyio.Event(), anyio.Event()
 
         async def writer():
@@ -278,7 +278,7 @@ async def a_reader_goes_in_when_the_writer_ahead_gives_up(world):
 @on_every_engine("shared.Hold.__aenter__")
 async def what_an_ended_task_held_is_given_back(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(TTL)
+        await store._handle.session(TTL)
         lock, other = Lock(store, "x"), Lock(elsewhere, "x")
 
         async def forgetful():

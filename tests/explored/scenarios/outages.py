@@ -46,7 +46,7 @@ async def renewed_late_and_then_no_more(world, prevent):
     async with world.open() as store, world.open() as elsewhere:
         link, lock, fair = world.links[0], Lock(store, "x"), Fair()
         loser, holder = Loser(fair), Holder(fair)
-        await store.session(TTL)
+        await store._handle.session(TTL)
         async with anyio.create_task_group() as group:
             group.start_soon(loser.run, lock.hold)
             await anyio.sleep(HEARTBEAT / 2)
@@ -77,7 +77,7 @@ async def a_refused_renewal_buys_no_time(world):
 async def an_outage_of_a_third_of_the_ttl_costs_nothing(world):
     async with world.open() as store:
         link, lock, fair = world.links[0], Lock(store, "x"), Fair()
-        await store.session(TTL)
+        await store._handle.session(TTL)
 
         async def keeper():
             async with lock.hold() as lease:
@@ -105,11 +105,11 @@ async def a_session_that_the_engine_has_forgotten_is_noticed(world):
     async with world.open() as store, world.open() as elsewhere:
         lock, fair = Lock(store, "x"), Fair(2)
         loser, holder = Loser(fair), Holder(fair)
-        session = await store.session(TTL)
+        session = await store._handle.session(TTL)
         async with anyio.create_task_group() as group:
             group.start_soon(loser.run, lock.hold)
             await loser.has_it.wait()
-            await elsewhere.call(CloseSession(session.id))
+            await elsewhere._handle.call(CloseSession(session.id))
             forgotten = anyio.current_time()
             group.start_soon(holder.foreign, Lock(elsewhere, "x").hold)
         for reason, when in loser.lost:
@@ -130,7 +130,7 @@ async def a_release_that_was_refused_is_sent_again(world):
         link.refuses = ()
         async with other.hold(timeout=HEARTBEAT + LATE):
             pass
-        session = await store.session(TTL)
+        session = await store._handle.session(TTL)
         assert session.lost is None, "there was no need to give up the session"
         await nothing_is_held(lock, lock.hold, store, elsewhere)
 

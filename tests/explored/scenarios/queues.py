@@ -46,7 +46,7 @@ async def all_is_done(queue, *stores, **ended):
 )
 async def producers_wait_while_the_queue_is_full(world):
     async with world.open() as store, world.open() as elsewhere:
-        await store.session(store.ttl)
+        await store._handle.session(store.ttl)
         queue, other = WorkQueue(store, "q", max_size=2), WorkQueue(elsewhere, "q", max_size=2)
         consumer, came, put = Consumer(other), [], []
 

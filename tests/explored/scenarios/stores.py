@@ -15,7 +15,9 @@ from tenure.testing import cancellable, newcomer
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 
 
-@on_every_engine("store.Store.__asynccontextmanager__")
+@on_every_engine(
+    "store.Store.__asynccontextmanager__", "store.StoreHandle.close", "store.StoreHandle.run_timers"
+)
 async def a_store_ends_clean_whenever_it_is_cancelled(world):
     async with world.open() as witness:
         lock, fair = Lock(witness, "x"), Fair()
@@ -73,7 +75,7 @@ async def closing_a_store_ends_all_that_is_done_with_it(world):
 
         async with anyio.create_task_group() as group:
             async with world.open(close_timeout=5) as store:
-                await store.session(TTL)
+                await store._handle.session(TTL)
                 queue, full = WorkQueue(store, "one"), WorkQueue(store, "full", max_size=1)
                 for manager in (Lock(store, "x").hold(), Lock(store, "x").hold(), queue.take()):
                     group.start_soon(tell, (LeaseLost, StoreClosed), lambda manager=manager: entered(manager))
@@ -104,8 +106,8 @@ async def closing_a_store_ends_all_that_is_done_with_it(world):
 @on_every_engine(
     "store.Store.ping",
     "store.Store.statistics",
-    "store.Store.call",
-    "store.Store.session",
+    "store.StoreHandle.call",
+    "store.StoreHandle.session",
     "store.Session.opened",
     "store.Session.keep",
 )
@@ -115,10 +117,10 @@ async def calls_of_a_store_go_their_way_when_one_is_cancelled(world):
 
         async def caller(arrival=anyio.lowlevel.checkpoint):
             await arrival()
-            session = await store.session(TTL)
+            session = await store._handle.session(TTL)
             assert session.lost is None and 0 < session.remaining() <= TTL
             assert await store.ping() >= 0
-            assert await store.call(Ping()) is Reply.OK
+            assert await store._handle.call(Ping()) is Reply.OK
             served.append(session)
 
         async def victim():

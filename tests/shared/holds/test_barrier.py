@@ -221,7 +221,7 @@ async def test_a_cancelled_party_that_would_be_the_last_breaks_it(open_store_on,
     async with open_store_on() as one, open_store_on() as two, anyio.create_task_group() as group:
         await parties.come(group, Barrier(one, "start", 2))
         if session == "open":
-            await two.session(3.0)
+            await two._handle.session(3.0)
         with anyio.CancelScope() as scope:
             if when == "before":
                 scope.cancel()
@@ -367,7 +367,7 @@ async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
         deaf(one)
         await parties.come(group, Barrier(one, "start", 2))
         await Barrier(two, "start", 2).wait()
-        await two.call(CloseSession(one.sessions.current(3.0).id))
+        await two._handle.call(CloseSession(one._handle.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == [OutcomeUnknown]
 
@@ -379,7 +379,7 @@ async def test_a_dropped_party_that_was_lost_comes_again(open_store_on, parties)
         anyio.create_task_group() as group,
     ):
         await parties.come(group, Barrier(one, "start", 2, on_departure="drop"))
-        await two.call(CloseSession(one.sessions.current(3.0).id))
+        await two._handle.call(CloseSession(one._handle.sessions.current(3.0).id))
         await parties.clock.advance(2)
         assert parties.outcomes == []
         assert await Barrier(two, "start", 2, on_departure="drop").wait() == (0, 1)
@@ -392,7 +392,7 @@ async def test_a_session_that_ended_before_costs_nobody_anything(store, parties,
     barrier = Barrier(store, "start", 2, on_departure=on_departure)
     async with anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "other", 1))
-        await store.call(CloseSession(store.sessions.current(3.0).id))
+        await store._handle.call(CloseSession(store._handle.sessions.current(3.0).id))
         await parties.come(group, barrier, 2)
     assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1)]
 
@@ -400,10 +400,10 @@ async def test_a_session_that_ended_before_costs_nobody_anything(store, parties,
 async def test_what_was_not_sent_before_a_loss_is_not_sent_after_it(faulty, faulty_store, parties):
     barrier = Barrier(faulty_store, "start", 2)
     async with anyio.create_task_group() as group:
-        await faulty_store.session(3.0)
+        await faulty_store._handle.session(3.0)
         faulty.pause(before_effect=True)
         for _ in range(WINDOW):
-            faulty_store.send(Ping(), lambda _: None)
+            faulty_store._handle.send(Ping(), lambda _: None)
         await parties.come(group, barrier)  # behind the pings, in the store
         await parties.clock.advance(2.8)  # lost here, but not yet there
         faulty.resume()
@@ -445,7 +445,7 @@ async def test_a_barrier_that_has_tripped_returns_although_the_store_closes(open
 
 def deaf(store):
     """All hints are lost from now on."""
-    store.acquisitions.on_hint = lambda _: None
+    store._handle.acquisitions.on_hint = lambda _: None
 
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):

@@ -176,7 +176,7 @@ async def test_after_the_block_nothing_can_be_changed(pool):
 async def test_a_claim_no_longer_held_on_the_engine_is_reported(store, pool, virtual_clock):
     async with pool.claim() as claim:
         # as if its session had ended there, unnoticed
-        await store.call(GiveBack(KEY, claim._name))
+        await store._handle.call(GiveBack(KEY, claim._name))
         with pytest.raises(LeaseLost, match="refused"):
             await claim.retire("late")
         claim.check()

@@ -21,7 +21,7 @@ KEY = "tenure:election:cluster"
 
 async def end_session(store, term):
     """The engine forgets the session under which somebody leads."""
-    await store.call(CloseSession(term._session.id))
+    await store._handle.call(CloseSession(term._session.id))
 
 
 async def never(_):
@@ -203,7 +203,7 @@ async def test_when_the_term_is_lost_it_campaigns_again(store, virtual_clock, fr
     numbers = [term.number for term in terms]
     assert numbers == sorted(set(numbers))
     await nothing_of(store, KEY)
-    assert not store.entered
+    assert not store._handle.entered
 
 
 @pytest.mark.parametrize("error", [KeyError("mine"), LeaseLost("tenure:lock:other", "gone")])
@@ -345,8 +345,8 @@ async def test_one_that_cannot_reach_the_engine_ends_before_the_next_begins(virt
 
 
 async def test_a_dead_leader_is_none(store, virtual_clock):
-    await store.call(OpenSession("dead", "dead process", 5))
-    await store.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead"))
+    await store._handle.call(OpenSession("dead", "dead process", 5))
+    await store._handle.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead"))
     await anyio.sleep(6)
     assert await Election(store, "cluster").leader() is None
 

@@ -121,7 +121,7 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
             await virtual_clock.settle()
             assert log == [None]
             if told:
-                faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
+                faulty_store._handle.on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
                 await virtual_clock.settle()
             else:
                 await anyio.sleep(3.2)
@@ -131,8 +131,8 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
 async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_on, virtual_clock):
     async with open_store_on() as other, Election(store, "cluster").watch() as changes:
         assert await anext(changes) is None
-        (session,) = store.sessions
-        await other.call(CloseSession(session.id))
+        (session,) = store._handle.sessions
+        await other._handle.call(CloseSession(session.id))
         async with Election(other, "cluster", node="a").term():
             assert await anext(changes) == "a"
         assert session.lost == "gone"
@@ -198,7 +198,7 @@ async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faul
             group.start_soon(read, store)
             await anyio.sleep(0.5)
             faulty.pause()
-            store._on_hint(Hint(store.process, KEY, "", Notice.CHANGED))
+            store._handle.on_hint(Hint(store.process, KEY, "", Notice.CHANGED))
             await anyio.sleep(0.5)
             group.start_soon(resume_soon)
         assert virtual_clock.now() <= 2
@@ -210,5 +210,5 @@ async def test_nothing_is_kept_of_elections_that_nobody_watches(virtual_clock):
         for number in range(50):
             async with Election(store, f"election {number}").watch() as changes:
                 await anext(changes)
-        assert not store._listeners
+        assert not store._handle._listeners
         assert (await store.statistics()).held == 0

@@ -249,14 +249,14 @@ async def test_nothing_is_kept_of_names_that_are_not_in_use(virtual_clock):
             for number in range(500):
                 group.start_soon(work, number)
         assert (
-            len(store.acquisitions.by_name)
-            == len(store.acquisitions.reasker._by_key)
-            == len(store.entered)
+            len(store._handle.acquisitions.by_name)
+            == len(store._handle.acquisitions.reasker._by_key)
+            == len(store._handle.entered)
             == 0
         )
-        assert len(store._timers._heap) <= 500
+        assert len(store._handle._timers._heap) <= 500
         await anyio.sleep(100)
-        assert len(store._timers._heap) == len(store.acquisitions.reasker._due) == 0
+        assert len(store._handle._timers._heap) == len(store._handle.acquisitions.reasker._due) == 0
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ async def test_a_broken_holder_that_missed_the_hint_learns_of_it_with_the_next_c
             assert await Lock(other, "x").break_holder(holder.token)
             await anyio.sleep(1)
             assert reasons == []
-            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+            store._handle.on_hint(Hint(store.process, "", "", Notice.MISSED))
         assert reasons == ["gone"]
 
 

@@ -176,7 +176,7 @@ async def test_metadata_go_through_the_codec_of_the_store(open_store_on):
     async with open_store_on(codec=Swapping()) as store:
         pool = ResourcePool(store, "keys")
         await pool.add("key", {"tier": "paid"})
-        page = await store.call(Scan(RESOURCES, "tenure:pool:keys"))
+        page = await store._handle.call(Scan(RESOURCES, "tenure:pool:keys"))
         assert page.rows[0].metadata == (("tier", b"PAID"),)
         async with pool.claim(0, {"tier": "paid"}) as claim:
             assert claim.metadata == {"tier": "paid"}

@@ -36,7 +36,7 @@ async def test_holding_it_again_in_the_same_task(store, first, second):
                 pytest.fail("entered")
     async with getattr(lock, second)():
         pass
-    assert not store.entered
+    assert not store._handle.entered
 
 
 async def test_wrong_arguments(store):

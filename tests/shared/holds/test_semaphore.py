@@ -62,7 +62,7 @@ async def test_left_without_being_entered(store):
     semaphore = Semaphore(store, "api", 2)
     with pytest.raises(RuntimeError, match="not held by this task"):
         await semaphore.__aexit__(None, None, None)
-    assert not store.entered
+    assert not store._handle.entered
 
 
 @pytest.mark.parametrize("permits", [0, -1, 2**31, 3])

@@ -245,7 +245,7 @@ async def test_what_is_booked_ends_with_its_session(open_store_on, virtual_clock
 
                 group.start_soon(dies)
                 await anyio.sleep(0.5)
-                other._refuse()
+                other._handle._refuse()
         start = virtual_clock.now()
         await limiter.acquire()
         assert virtual_clock.now() - start <= 1

@@ -150,7 +150,7 @@ async def test_a_correction_that_cannot_be_booked_is_seen(faulty, virtual_clock,
         with pytest.raises(StoreClosed), caplog.at_level(logging.WARNING, "tenure"):
             async with limiter.spend() as spending:
                 spending.correct(2)
-                store._refuse()
+                store._handle._refuse()
                 raise StoreClosed("closed")
         assert "limiter.correction_failed" in caplog.text
 

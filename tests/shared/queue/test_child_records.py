@@ -128,7 +128,7 @@ async def test_a_result_that_cannot_be_decoded_hides_no_child(jobs, pages, store
     task_id, (a,) = await suspended(jobs, pages, "a")
     async with pages.take() as task:
         task.set_result(1)
-    store.codec = Raw()
+    store.codec = store._handle.codec = Raw()
     (child,) = (await jobs.children(task_id).page()).records
     with pytest.raises(ValueError, match=f"pages: the result of task {a} cannot be decoded: not mine"):
         _ = child.result
@@ -141,7 +141,7 @@ async def test_children_come_in_pages_by_name_without_values_and_signals(jobs, p
         await task.step("first", lambda: 1)
         for start in range(0, len(names), 100):
             await bear(jobs, task, pages, *names[start : start + 100])
-    await store.call(SetEntry(jobs.key, task_id, 0, "signal/approved", b"1"))
+    await store._handle.call(SetEntry(jobs.key, task_id, 0, "signal/approved", b"1"))
 
     async def read(limit):
         found, page = [], Page([], None)

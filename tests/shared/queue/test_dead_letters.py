@@ -84,10 +84,10 @@ async def test_what_died_without_a_verdict_or_while_nobody_looked_is_found(
         await anyio.sleep(1)
         await queue.put("died silently")
         async with open_store_on(ttl=3.0) as dying:
-            session = await dying.session(3.0)
+            session = await dying._handle.session(3.0)
             with pytest.raises(tenure.LeaseLost):
                 async with WorkQueue(dying, "mail", **options).take():
-                    await store.call(tenure.engine.CloseSession(session.id))
+                    await store._handle.call(tenure.engine.CloseSession(session.id))
                     await anyio.sleep(10)
         await told.until(2)
         await queue.cancel(busy[0])

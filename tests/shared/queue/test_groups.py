@@ -241,7 +241,7 @@ async def test_a_group_of_children_is_shown_under_its_name(store, virtual_clock)
     async with queue.take(0) as task:
         children = tuple(NewTask(b'"y"', group=group_of_children("a")) for _ in range(2))
         put = PutChildren(queue.key, task.id, task.token, queue.key, ("y", "z"), children)
-        first, _ = (await store.call(put)).ids
+        first, _ = (await store._handle.call(put)).ids
         assert (await queue.groups().page()).records == [
             GroupStatistics("a", 2, 0, 0, children=True),
             GroupStatistics("a", 0, 0, 1),
@@ -363,8 +363,8 @@ async def test_what_another_process_has_set_stays_in_a_new_session(open_store_on
         queue, other = WorkQueue(a, "jobs", groups=Groups(limit=1)), WorkQueue(b, "jobs")
         await queue.put_many(items("a", 3))
         await other.configure(groups=Groups(limit=2))
-        (session,) = a.sessions
-        await b.call(CloseSession(session.id))
+        (session,) = a._handle.sessions
+        await b._handle.call(CloseSession(session.id))
         await anyio.sleep(4)
         await queue.put("x")
         async with held(other, 3) as tasks:
@@ -390,7 +390,7 @@ async def test_settings_that_were_refused_are_logged_and_said_again(
 
 async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
-    await faulty_store.session(faulty_store.ttl)
+    await faulty_store._handle.session(faulty_store.ttl)
     await queue.configure(groups=Groups(limit=1))
     faulty.pause()
     async with anyio.create_task_group() as group:

@@ -241,7 +241,7 @@ async def test_the_engine_refuses_by_token_and_by_session(
         db = connect()
         queue = WorkQueue(store, "jobs")
         await queue.put("job")
-        session = (await store.session(3.0)).id
+        session = (await store._handle.session(3.0)).id
 
         def answer(session, token):
             joining = engine.enlist(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, DONE)))

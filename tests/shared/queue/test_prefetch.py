@@ -320,7 +320,7 @@ async def test_the_session_is_lost_while_tasks_are_spare(engine, virtual_clock):
 async def test_spare_tasks_are_kept_when_the_engine_is_asked_what_it_knows_of(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     async with with_spare_tasks(queue) as (_, handler, _):
-        store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+        store._handle.on_hint(Hint(store.process, "", "", Notice.MISSED))
         await anyio.sleep(0.3)
         assert await leased(queue) == 6
         await queue.join()

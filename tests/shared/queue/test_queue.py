@@ -204,7 +204,7 @@ async def test_a_retry_that_is_none_is_refused_before_a_task_fails(store):
 def known(store):
     """How many queues this process still knows."""
     gc.collect()
-    return len(store._listeners)
+    return len(store._handle._listeners)
 
 
 async def test_a_process_that_has_waited_and_forgets_the_queue_keeps_no_task_from_others(

@@ -72,8 +72,8 @@ async def test_a_session_that_has_gone_unnoticed(engine, virtual_clock):
         queue = WorkQueue(store, "jobs")
         task_id = await queue.put(1)
         for _ in range(2):
-            session = await store.session(3.0)
-            await store.call(tenure.engine.CloseSession(session.id))
+            session = await store._handle.session(3.0)
+            await store._handle.call(tenure.engine.CloseSession(session.id))
             async with anyio.create_task_group() as group:
                 group.start_soon(queue.join)
                 group.start_soon(queue.result, task_id)

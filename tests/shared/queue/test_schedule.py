@@ -57,7 +57,7 @@ async def until_after(schedule, seconds=0.0):
 
 
 async def time_of(queue):
-    return (await queue.store.call(Count(queue.key))).now
+    return (await queue.store._handle.call(Count(queue.key))).now
 
 
 async def begin(schedule):

@@ -28,7 +28,7 @@ def times(tasks):
 
 
 async def time_of(queue):
-    return (await queue.store.call(Count(queue.key))).now
+    return (await queue.store._handle.call(Count(queue.key))).now
 
 
 async def test_two_processes_put_each_tick_once_as_it_was_set_elsewhere(store, open_store_on, virtual_clock):

@@ -90,7 +90,7 @@ async def test_an_exception_is_not_stored(store):
             await task.step("divide", lambda: 1 // 0)
         with anyio.move_on_after(0):
             await task.step("wait", anyio.sleep_forever)
-        assert (await store.call(Scan(ENTRIES, queue.key, only=str(task.id)))).rows == ()
+        assert (await store._handle.call(Scan(ENTRIES, queue.key, only=str(task.id)))).rows == ()
 
 
 async def test_a_step_that_failed_may_be_tried_again(store):
@@ -130,7 +130,7 @@ async def test_one_who_lost_the_task_stores_nothing(store):
         task_id = task.id
     with pytest.raises(LeaseLost, match="released"):
         await task.step("late", lambda: 1)
-    assert (await store.call(Scan(ENTRIES, queue.key, only=str(task_id)))).rows == ()
+    assert (await store._handle.call(Scan(ENTRIES, queue.key, only=str(task_id)))).rows == ()
 
 
 async def test_the_step_of_a_task_that_is_to_stop_is_not_stored(store):

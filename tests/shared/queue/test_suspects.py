@@ -49,7 +49,7 @@ class Handler:
             ):
                 await anyio.sleep(0.1)
                 self.deaths += 1
-                (await self.store.session(TTL)).lose("expired")
+                (await self.store._handle.session(TTL)).lose("expired")
                 await anyio.sleep(100)
             await anyio.sleep(1)
             self.done += names
@@ -96,7 +96,7 @@ async def test_a_task_that_kills_its_process_is_dead_and_those_beside_it_are_don
     assert sorted(handler.done) == innocent
     assert list(letters) == ["poison"]
     error = letters["poison"].error
-    process = (await store.session(TTL)).id.rsplit("/", 1)[0]
+    process = (await store._handle.session(TTL)).id.rsplit("/", 1)[0]
     assert error == (
         f"delivered 3 times without a verdict: process {process} died or lost its session"
         " while the task ran alone in it"
@@ -146,7 +146,7 @@ async def test_what_ran_beside_another_is_never_buried_for_it(store, open_store_
     for _ in range(3 + LEEWAY):
         with pytest.raises(tenure.LeaseLost):
             async with queue.take():
-                (await store.session(TTL)).lose("expired")
+                (await store._handle.session(TTL)).lose("expired")
                 await anyio.sleep(100)
     (letter,) = (await queue.tasks("dead").page()).records
     assert letter.error.startswith(f"delivered {3 + LEEWAY} times without a verdict: process ")
@@ -174,7 +174,7 @@ async def test_only_deaths_while_it_runs_alone_are_charged_to_a_task(store):
             await anyio.sleep(0.5)
             if len(running_now) == 1:
                 alone[running_now[0]] = alone.get(running_now[0], 0) + 1
-            (await store.session(TTL)).lose("expired")
+            (await store._handle.session(TTL)).lose("expired")
             await anyio.sleep(0.1)
             dead = {letter.payload for letter in (await queue.tasks("dead").page()).records}
             assert dead == {payload for payload, deaths in alone.items() if deaths == 3}
@@ -186,7 +186,7 @@ async def a_suspect(store, queue, payload="suspect", *, deliveries=2):
     for _ in range(deliveries):
         with pytest.raises(tenure.LeaseLost):
             async with queue.take():
-                (await store.session(TTL)).lose("expired")
+                (await store._handle.session(TTL)).lose("expired")
                 await anyio.sleep(100)
     return task_id
 
@@ -305,7 +305,7 @@ async def test_one_that_waits_while_its_session_is_lost_runs_later(store, open_s
         async with other.take(), running(Worker(queue, handler).run):
             await anyio.sleep(0.5)
             assert room.is_closed()
-            (await second.session(TTL)).lose("expired")
+            (await second._handle.session(TTL)).lose("expired")
             await anyio.sleep(0.5)
         async with running(Worker(queue, handler).run):
             with anyio.fail_after(PATIENCE):

@@ -303,7 +303,7 @@ async def test_a_verdict_that_the_engine_refuses_for_a_while(virtual_clock):
             engine.kinds = Exchange
             group.start_soon(recover)
         assert (await queue.statistics()).done == 1
-        session = store.sessions.current(3.0)
+        session = store._handle.sessions.current(3.0)
         await anyio.sleep(30)
         assert session.lost is None
 

@@ -88,7 +88,7 @@ async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtu
         # one who dies with it now is the first
         with pytest.raises(LeaseLost):
             async with WorkQueue(other, "jobs", max_deliveries=2).take():
-                (await other.session(3.0)).lose("expired")
+                (await other._handle.session(3.0)).lose("expired")
                 await anyio.sleep(1)
         await anyio.sleep(4)
         assert await state_of(queue) == {"waiting": 1}
@@ -246,8 +246,8 @@ async def test_whose_completion_met_a_session_that_had_gone(engine, virtual_cloc
         await queue.put(1)
         with pytest.raises(LeaseLost, match="gone"):
             async with queue.take():
-                session = await store.session(3.0)
-                await store.call(tenure.engine.CloseSession(session.id))
+                session = await store._handle.session(3.0)
+                await store._handle.call(tenure.engine.CloseSession(session.id))
         async with queue.take() as task:
             assert task.deliveries == 2
 
@@ -348,7 +348,7 @@ async def test_a_stale_taker_learns_it_from_what_it_reports(open_store_on, virtu
         await ours.put(1)
         with pytest.raises(LeaseLost):
             async with theirs.take() as stale:
-                (await a.session(3.0)).lose("expired")
+                (await a._handle.session(3.0)).lose("expired")
                 await anyio.sleep(1)
         async with ours.take():
             with pytest.raises(LeaseLost, match="expired"):
@@ -428,7 +428,7 @@ async def test_a_crash_counts_a_delivery_and_not_an_attempt(engine, virtual_cloc
             with pytest.raises(LeaseLost):
                 async with queue.take() as task:
                     assert (task.attempt, task.deliveries) == (1, delivery)
-                    (await store.session(3.0)).lose("expired")
+                    (await store._handle.session(3.0)).lose("expired")
                     await anyio.sleep(100)
         (dead,) = (await queue.tasks("dead").page()).records
         assert (dead.payload, dead.attempts, dead.deliveries) == ("poison", 0, 3)

@@ -336,7 +336,7 @@ async def test_a_verdict_that_comes_too_late_is_lost(store, open_store_on, spans
     async with open_store_on() as elsewhere:
         with pytest.raises(LeaseLost):
             async with queue.take():  # and its session ends on the engine meanwhile
-                await elsewhere.call(CloseSession((await store.session(3.0)).id))
+                await elsewhere._handle.call(CloseSession((await store._handle.session(3.0)).id))
         assert spans.verdicts == ["lost"]
         assert "gone" in spans.tries[0].status.description
         await work_off(WorkQueue(elsewhere, "mail"), lambda _: None)
@@ -449,7 +449,7 @@ async def test_waits_and_losses_of_leases_are_events_of_the_span(store, spans):
                 pass
             with suppress(LeaseLost):
                 async with lock as lost:
-                    store.sessions.current(store.ttl, "").lose("expired")
+                    store._handle.sessions.current(store.ttl, "").lose("expired")
                     await anyio.sleep(1)
     request = spans.ended[-1]
     first, second, third = request.events
@@ -476,7 +476,7 @@ async def test_other_observers_are_notified_as_before(open_store_on, spans, virt
 async def test_without_one_that_traces_there_is_no_tracing(open_store_on, spans):
     assert Observers(LoggingObserver()).tracing is None
     async with open_store_on(observer=Observers(LoggingObserver())) as store:
-        assert store.reporter.tracing is None
+        assert store._handle.reporter.tracing is None
         queue = WorkQueue(store, "mail")
         await queue.put("x")
         async with queue.take() as task:

@@ -32,7 +32,7 @@ def bad(request):
 
 
 async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
-    store.codec = Raw()
+    store.codec = store._handle.codec = Raw()
     queue = WorkQueue(store, "jobs", codec=Raw(), keep=Keep(payloads=True), retry=Retry(attempts=1))
     first, second, dead, waiting = await queue.put_many(
         [bad, b"2", Item(bad, priority=-1), Item(bad, priority=-2)], cursor=("read", bad)
@@ -44,7 +44,7 @@ async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
     with pytest.raises(KeyError):
         async with queue.take():
             raise KeyError
-    store.codec = JsonCodec()
+    store.codec = store._handle.codec = JsonCodec()
     queue = WorkQueue(store, "jobs", keep=Keep(payloads=True))
     ended = {record.id: record for record in (await queue.tasks("ended").page()).records}
     assert ended[first].undecoded == {"payload": bad, "result": bad, "progress": bad}
@@ -70,16 +70,16 @@ async def test_a_value_that_cannot_be_decoded_hides_no_other(store, bad):
 async def test_a_meta_that_cannot_be_decoded_is_left_out(store, bad):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
-    (record,) = (await store.call(Scan(TASK, queue.key, only=str(task_id)))).rows
-    read = record_of(replace(record, meta=bad), JsonCodec(), JsonCodec(), store)
+    (record,) = (await store._handle.call(Scan(TASK, queue.key, only=str(task_id)))).rows
+    read = record_of(replace(record, meta=bad), JsonCodec(), JsonCodec(), store._handle)
     assert (read.payload, read.meta, read.undecoded) == (1, {}, {"meta": bad})
 
 
 async def test_metadata_that_cannot_be_decoded_is_named(store, bad):
-    store.codec = Raw()
+    store.codec = store._handle.codec = Raw()
     pool = ResourcePool(store, "keys")
     await pool.add("a", {"quota": bad})
-    store.codec = JsonCodec()
+    store.codec = store._handle.codec = JsonCodec()
     async with pool.claim() as claim:
         with pytest.raises(ValueError, match="the metadata 'quota' cannot be decoded"):
             _ = claim.metadata

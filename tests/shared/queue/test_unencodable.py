@@ -26,13 +26,13 @@ async def test_it_fails_alone(store, engine, poison):
         async with Lock(store, "held") as lease:
             answer = None
             try:
-                answer = await store.call(poison)
+                answer = await store._handle.call(poison)
             except EngineError as error:
                 assert not isinstance(error, StoreUnavailable)  # noqa: PT017 some engines take some of these
             assert not isinstance(answer, Exception)
             answers = []
             for operation in (Ping(), poison, Ping()):
-                store.send(operation, answers.append)
+                store._handle.send(operation, answers.append)
             while len(answers) < 3:
                 await store.ping()
             assert answers[0] is answers[2] is Reply.OK

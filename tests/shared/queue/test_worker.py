@@ -118,9 +118,9 @@ async def test_what_a_handler_may_raise(store, virtual_clock):
 async def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_the_worker_lives(store, virtual_clock):
     """Row 27: taskiq never acknowledges what it cannot parse."""
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    session = await store.session(3.0)
+    session = await store._handle.session(3.0)
     garbage = tenure.engine.PutRequest("stray", (tenure.engine.NewTask(b"\xff\xfe{"),))
-    await store.call(tenure.engine.Put(session.id, 10**9, queue.key, (garbage,)))
+    await store._handle.call(tenure.engine.Put(session.id, 10**9, queue.key, (garbage,)))
     await queue.put("fine")
 
     async def handler(task: tenure.Task):

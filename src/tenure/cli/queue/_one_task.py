@@ -60,8 +60,8 @@ async def _get(
         return None
     return (
         record,
-        await waits_for(queue.store, record.unfinished_child),
-        *await read_tree(queue.store, args.name, record.id),
+        await waits_for(queue.takers.store, record.unfinished_child),
+        *await read_tree(queue.takers.store, args.name, record.id),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.engine import NAMES, CloseSession, Scan
-from tenure.store import Store, read_pages
+from tenure.store import StoreHandle, read_pages
 from tenure.web import read_processes
 
 _PROC = Path("/proc")
@@ -67,7 +67,7 @@ def _look(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[19])
 
 
-async def end_sessions(store: Store, process: str) -> bool:
+async def end_sessions(store: StoreHandle, process: str) -> bool:
     """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
     sessions = (await read_pages(store, Scan(NAMES["sessions"], only=f"{process}/"))).rows
     had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))

@@ -19,7 +19,7 @@ from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.limits import Limit
 from tenure.shared import RateLimiter, WorkQueue
-from tenure.store import Store
+from tenure.store import Store, handle_of
 from tenure.upkeep import unwrapped_task_group
 
 from ._calling import Calling
@@ -137,7 +137,7 @@ class _Job:
     async def _open_store(self, stack: AsyncExitStack) -> Store:
         try:
             store = open_store(self._options.store, ttl=TTL, codec=HandlerCodec())
-            store.dispatchers.be_patient()  # a run waits for its server
+            handle_of(store).dispatchers.be_patient()  # a run waits for its server
             return await stack.enter_async_context(store)
         except (ValueError, ModuleNotFoundError, EngineError, StoreUnavailable) as problem:
             # not the URL itself, in which there may be a password
@@ -164,7 +164,7 @@ class _Job:
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)
             # a command that was stopped, even by a second signal, has given back what it had
-            if await end_sessions(queue.store, process):
+            if await end_sessions(queue.takers.store, process):
                 self._say(f"{process} has died; its inputs run again")
             await queue.put_many([], cursor=(name, cursors[name] | {"who": None}))
 

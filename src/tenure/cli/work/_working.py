@@ -32,7 +32,7 @@ from tenure.shared import (
     WorkerStatistics,
     WorkQueue,
 )
-from tenure.store import Store
+from tenure.store import Store, handle_of
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
 
@@ -245,7 +245,7 @@ class _Working:
                         group.cancel_scope.cancel()
                 finally:
                     fields = {} if self._worker is None else _outcomes(self._worker.statistics())
-                    store.reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
+                    handle_of(store).reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
 
     async def drain(self) -> None:
         if self._worker is None:

@@ -30,7 +30,7 @@ from tenure.engine import (
     Withdraw,
 )
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
-from tenure.store import Acquisition, Session, Store, check_ttl, read_pages
+from tenure.store import Acquisition, Session, Store, check_ttl, handle_of, read_pages
 from tenure.waiting import checkpoint, now
 
 
@@ -82,9 +82,9 @@ class Barrier:
     ) -> None:
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
-        self._store = store
+        self._store = handle_of(store)
         self.parties: int = check_count("parties", parties)
-        self._request = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
+        self._request = _Party(self._store.key("barrier", name), self.parties, on_departure)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.on_departure: Literal["break", "drop"] = on_departure

@@ -26,7 +26,7 @@ from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import passes_check
 from tenure.shared._lease import Hold, Lease, LeaseRequest
-from tenure.store import Codec, Grant, Store, decoded, encoded
+from tenure.store import Codec, Grant, StoreHandle, decoded, encoded
 
 from ._matching import MatchCheck
 
@@ -57,7 +57,7 @@ class Claim(Lease):
 
     __slots__ = ("_fields", "_store", "resource")
 
-    def __init__(self, store: Store, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
+    def __init__(self, store: StoreHandle, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
         super().__init__(request, grant, scope)
         self.resource: str = grant.answer.resource
         self._fields: Metadata = grant.answer.metadata
@@ -118,7 +118,7 @@ class Check:
 
 
 def claiming(
-    store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check | None
+    store: StoreHandle, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check | None
 ) -> AbstractAsyncContextManager[Claim, None]:
     """The block that claims a resource that passes the check."""
     if check is None:
@@ -131,7 +131,9 @@ class _ClaimHold(Hold[Claim]):
 
     __slots__ = ("_match", "_where")
 
-    def __init__(self, store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None) -> None:
+    def __init__(
+        self, store: StoreHandle, request: ClaimRequest, *, ttl: float, timeout: Seconds | None
+    ) -> None:
         super().__init__(partial(Claim, store), store, request, ttl=ttl, timeout=timeout)
         self._where = request.where
         self._match: MatchCheck | None = None
@@ -169,7 +171,7 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
     __slots__ = ("_check", "_entered", "_hold", "_request", "_store", "_timeout", "_ttl")
 
     def __init__(
-        self, store: Store, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check
+        self, store: StoreHandle, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check
     ) -> None:
         self._store = store
         self._request = request

@@ -14,7 +14,7 @@ from tenure.engine import HOLDERS, Scan
 from tenure.errors import LeaseLost
 from tenure.handlers import check_signature
 from tenure.shared._lease import Hold, HoldRequest, Lease, LeaseRequest
-from tenure.store import Grant, Store, check_ttl, read_pages
+from tenure.store import Grant, Store, check_ttl, handle_of, read_pages
 
 from ._leader_changes import LeaderChanges, leader_of
 
@@ -66,8 +66,8 @@ class Election(NotABlock):
     def __init__(
         self, store: Store, name: str, *, node: str | None = None, ttl: Seconds | None = None
     ) -> None:
-        self._store = store
-        self._key = Store.key(store, "election", name)
+        self._store = handle_of(store)
+        self._key = self._store.key("election", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.node: str = store.process if node is None else check_name("node", node)

@@ -12,7 +12,7 @@ from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import HOLDERS, Hint, Holdings, Reply, Scan, SessionItem
 from tenure.errors import StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
-from tenure.store import Session, Store
+from tenure.store import Session, StoreHandle
 
 
 def leader_of(holdings: Holdings) -> str | None:
@@ -30,7 +30,7 @@ class LeaderChanges(AsyncBlock, NotAwaited):
 
     __slots__ = ("_inside", "_key", "_last", "_store", "_ttl")
 
-    def __init__(self, store: Store, key: str, ttl: float) -> None:
+    def __init__(self, store: StoreHandle, key: str, ttl: float) -> None:
         self._store = store
         self._key = key
         self._ttl = ttl

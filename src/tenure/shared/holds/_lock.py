@@ -12,7 +12,7 @@ from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
 from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.shared._listing import Listing, Page, read_matching
-from tenure.store import Store, check_ttl, read_pages
+from tenure.store import Store, StoreHandle, check_ttl, handle_of, read_pages
 from tenure.waiting import this_task
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class HolderInfo:
     weight: int
 
 
-async def break_holder(store: Store, key: str, token: int) -> bool:
+async def break_holder(store: StoreHandle, key: str, token: int) -> bool:
     """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
     for held in (await read_pages(store, Scan(HOLDERS, key))).holders:
@@ -46,7 +46,7 @@ class Holdable:
     """A lock, a semaphore or a read-write lock: it has holders and waiters."""
 
     __slots__ = ()
-    _store: Store
+    _store: StoreHandle
     _key: str
 
     def holders(self) -> Listing[HolderInfo]:
@@ -96,8 +96,8 @@ class Lock(Holdable, AsyncBlock):
 
     @hinted(timeout="write lock.hold(timeout=5)")
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None:
-        self._store = store
-        self._key = Store.key(store, "lock", name)
+        self._store = handle_of(store)
+        self._key = self._store.key("lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self._request = HoldRequest(self._key, 1)
         self.name: str = name

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tenure.engine import RESOURCES, Metadata, ResourcePage, Scan
-from tenure.store import Store
+from tenure.store import StoreHandle
 from tenure.waiting import now
 
 _AFTER = 1.0
@@ -37,7 +37,7 @@ class MatchCheck:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreHandle,
         key: str,
         where: Metadata,
         timeout: float | None,

@@ -19,7 +19,7 @@ from tenure.arguments import (
 )
 from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, Resource, Scan
 from tenure.shared._listing import Listing, listing
-from tenure.store import Store, check_ttl, read_pages
+from tenure.store import Store, check_ttl, handle_of, read_pages
 
 from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 
@@ -96,8 +96,8 @@ class ResourcePool(NotABlock):
         check: Callable[[Claim], object] | None = None,
         check_timeout: Seconds = 5.0,
     ) -> None:
-        self._store = store
-        self._key = Store.key(store, "pool", name)
+        self._store = handle_of(store)
+        self._key = self._store.key("pool", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self._quarantine = check_seconds("quarantine", quarantine)
         check_timeout = check_seconds("check_timeout", check_timeout, least=None)

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 from tenure.arguments import NotABlock, Seconds, hinted
 from tenure.shared._lease import Hold, HoldRequest, Lease
-from tenure.store import Store, check_ttl
+from tenure.store import Store, check_ttl, handle_of
 
 from ._lock import Holdable
 
@@ -29,8 +29,8 @@ class RWLock(Holdable, NotABlock):
 
     @hinted(timeout="write lock.read(timeout=5) or lock.write(timeout=5)")
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None:
-        self._store = store
-        self._key = Store.key(store, "rwlock", name)
+        self._store = handle_of(store)
+        self._key = self._store.key("rwlock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
 from tenure.engine import Resize
 from tenure.shared._lease import Hold, HoldRequest, Lease
-from tenure.store import Store, check_ttl
+from tenure.store import Store, check_ttl, handle_of
 from tenure.waiting import this_task
 
 from ._lock import Holdable
@@ -30,8 +30,8 @@ class Semaphore(Holdable, AsyncBlock):
 
     @hinted(timeout="write semaphore.hold(timeout=5)")
     def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None:
-        self._store = store
-        self._key = Store.key(store, "semaphore", name)
+        self._store = handle_of(store)
+        self._key = self._store.key("semaphore", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.permits: int = check_count("permits", permits)

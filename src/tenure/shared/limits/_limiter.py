@@ -12,7 +12,7 @@ from tenure.arguments import LONGEST, AsyncBlock, Seconds, check_flag, check_sec
 from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
-from tenure.store import Store, read_pages
+from tenure.store import Store, handle_of, read_pages
 
 from ._lane import Place
 from ._spenders import Spenders
@@ -50,9 +50,9 @@ class RateLimiter(AsyncBlock):
             RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
             for limit in self._limits.all
         )
-        self._key = Store.key(store, "rate", name)
-        self._store = store
-        self._spenders = store.listen(store.prefix("rate"), lambda: Spenders(store))
+        self._store = inside = handle_of(store)
+        self._key = inside.key("rate", name)
+        self._spenders = inside.listen(inside.prefix("rate"), lambda: Spenders(inside))
         self.name: str = name
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from tenure.engine import (
     SpendRequest,
 )
 from tenure.errors import OutcomeUnknown, StoreClosed
-from tenure.store import Batcher, Session, Store, outcome_of
+from tenure.store import Batcher, Session, StoreHandle, outcome_of
 from tenure.waiting import Expired, Line, Waiter, now
 
 from ._lane import HORIZON, Lane, Place, Spot
@@ -48,7 +48,7 @@ class _Back(NamedTuple):
 class Process(Protocol):
     """The parts of a process that its spenders share: `Spenders`."""
 
-    store: Store
+    store: StoreHandle
     holding_off: Line[float, None]
 
     def of_its_key(self, spender: Spender) -> Spender: ...

@@ -10,7 +10,7 @@ import anyio
 
 from tenure.engine import Hint, Notice, RefundRequest, SessionItem
 from tenure.errors import StoreClosed
-from tenure.store import Session, Store
+from tenure.store import Session, StoreHandle
 from tenure.waiting import Line, now
 
 from ._lanes import RateLimits
@@ -23,8 +23,8 @@ RESTING = 128
 class Spenders:
     """The spenders of this process. There is one for each key that is in use, and for a few that were."""
 
-    def __init__(self, store: Store) -> None:
-        self.store: Store = store
+    def __init__(self, store: StoreHandle) -> None:
+        self.store: StoreHandle = store
         self.closed = False
         self._by_key: dict[str, Spender] = {}
         self._resting: list[Spender] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tenure.engine import SESSION, Scan, SessionPage
-from tenure.store import Store, names, read_counts, read_pages, together
+from tenure.store import StoreHandle, names, read_counts, read_pages, together
 from tenure.waiting import now
 
 _THIRTY_YEARS = 1e9
@@ -32,7 +32,7 @@ class QueueWorker:
     tasks: tuple[LeasedTask, ...]
 
 
-async def read_workers(store: Store, key: str) -> list[QueueWorker]:
+async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
     """The processes whose sessions have or wait for tasks of a queue, by name. Raises `EngineError`, `StoreClosed`."""
     counts = await read_counts(store, key)
     sessions = await names(store, "sessions")

@@ -118,7 +118,7 @@ class BatchRunners(Runners):
         return task.lost is None and not (task.cancelled or task.late) and task.granted_as is not None
 
     async def _handle(self, handle: Handle, tasks: list[Task[Any]]) -> None:
-        if self._queue.store.reporter.tracing is None:
+        if self._queue.takers.store.reporter.tracing is None:
             _check_result(await handle(tasks))
             return
         traced = tasks.copy()  # the handler may change its list

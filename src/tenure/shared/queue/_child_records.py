@@ -7,7 +7,7 @@ from typing import Any
 
 from tenure.engine import CAP, ENTRIES, UNFINISHED_CHILDREN, Entry, Record, Reply, Scan
 from tenure.shared._listing import Page
-from tenure.store import Codec, Store, decoded, read_pages
+from tenure.store import Codec, StoreHandle, decoded, read_pages
 
 from ._family import CHILD
 
@@ -44,18 +44,20 @@ class ChildRecord:
         return None if self.state == "done" else self.value.decode() or None
 
 
-def queue_in(store: Store, key: str) -> str:
+def queue_in(store: StoreHandle, key: str) -> str:
     """The name of the queue that has the key."""
     return key.removeprefix(store.prefix("queue"))
 
 
-def _child_of(entry: Entry, store: Store) -> ChildRecord:
+def _child_of(entry: Entry, store: StoreHandle) -> ChildRecord:
     """The child that an entry is of, for the user."""
     queue = queue_in(store, entry.queue)
     return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
 
 
-async def read_children(store: Store, key: str, task_id: int, after: str, limit: int) -> Page[ChildRecord]:
+async def read_children(
+    store: StoreHandle, key: str, task_id: int, after: str, limit: int
+) -> Page[ChildRecord]:
     """Up to `limit` children of a task, by name. Raises `EngineError`, `StoreClosed`."""
     children: list[ChildRecord] = []
     scan = Scan(ENTRIES, key, CHILD + after, only=str(task_id))
@@ -69,7 +71,7 @@ async def read_children(store: Store, key: str, task_id: int, after: str, limit:
         scan = replace(scan, after=behind)
 
 
-async def unfinished_child(store: Store, key: str, record: Record) -> ChildRecord | None:
+async def unfinished_child(store: StoreHandle, key: str, record: Record) -> ChildRecord | None:
     """The first unfinished child of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
     if not record.children or record.state not in ("suspended", "ending"):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.engine import Hint, Notice, SessionItem
-from tenure.store import Session, Store, give_back_of
+from tenure.store import Session, StoreHandle, give_back_of
 
 from ._following import Feed
 from ._puts import Producers
@@ -15,7 +15,7 @@ from ._takes import Takers
 class QueueClient:
     """The parts that all descriptions of one queue in this process share; each user of the queue keeps the client."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: StoreHandle, key: str) -> None:
         self.record = QueueRecord(store, key)
         self.producers = Producers(store, key, self.record)
         # what the engine has offered to takers that have left since has to be given back: they keep the listener

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tenure.engine import CAP, CompleteAll, Enlistment, Reply
-from tenure.store import Store
+from tenure.store import StoreHandle
 
 from ._task import Task
 
@@ -14,7 +14,7 @@ P = TypeVar("P")
 
 
 def completing(
-    store: Store, key: str, tasks: Iterable[Task[P]]
+    store: StoreHandle, key: str, tasks: Iterable[Task[P]]
 ) -> tuple[Enlistment[tuple[int, ...] | Reply], Callable[[tuple[int, ...] | Reply], list[Task[P]]]] | None:
     """The completion of the tasks that are still held, and what makes a list of them of its answer; None without any.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenure.engine import Move, MovedCount, Scan
 from tenure.errors import TaskNotWaiting
-from tenure.store import Store, read_pages
+from tenure.store import StoreHandle, read_pages
 
 from ._groups import group_of_children
 
@@ -17,7 +17,7 @@ UNCHANGED: Any = object()
 _WAITS = ("waiting", "delayed")
 
 
-async def edit_task(store: Store, found: Scan[Any], move: Move) -> int:
+async def edit_task(store: StoreHandle, found: Scan[Any], move: Move) -> int:
     """Apply a move to the task that is found, and return its id.
 
     Raises `TaskNotWaiting`, `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from tenure.arguments import Seconds, check_seconds
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Sample
-from tenure.store import Store, names, read_counts, together
+from tenure.store import Store, handle_of, names, read_counts, together
 
 from ._child_records import queue_in
 from ._records import QueueStatistics, statistics_of
@@ -36,16 +36,16 @@ class QueueFigures:
     """
 
     def __init__(self, store: Store, *, every: Seconds = 5.0) -> None:
-        self._store = store
+        self._store = inside = handle_of(store)
         self._every = check_seconds("every", every, least=0.1)
-        self._alarm = store.listen(store.key("figures", "all"), Alarm)
+        self._alarm = inside.listen(inside.key("figures", "all"), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._samples = tuple(_samples({}))
         self.problem: str | None = "not read yet"
         """The reason why the figures are not as they were read last, in words; None if they are."""
 
     def __repr__(self) -> str:
-        return f"<QueueFigures of {self._store!r} every {self._every:g} s>"
+        return f"<QueueFigures of {self._store.url} every {self._every:g} s>"
 
     async def statistics(self) -> Mapping[str, QueueStatistics]:
         """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""

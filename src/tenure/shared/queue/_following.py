@@ -14,7 +14,7 @@ from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import TASK, Record, Reply, Scan
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
-from tenure.store import Store
+from tenure.store import StoreHandle
 from tenure.upkeep import Job
 
 from ._child_records import ChildRecord, unfinished_child
@@ -32,7 +32,7 @@ class Feed:
     `version` counts the records that differed. Then comes the end: of the task, or `error`.
     """
 
-    def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
+    def __init__(self, store: StoreHandle, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
         self.task_id: int = task_id
         self.record: Record | None = None
         self.child: ChildRecord | None = None

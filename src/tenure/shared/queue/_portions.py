@@ -9,7 +9,7 @@ from typing import Any
 from tenure.arguments import check_name
 from tenure.engine import CAP, Conflict, Duplicate, NewTask
 from tenure.errors import CursorConflict, QueueFull
-from tenure.store import Store, decoded, encoded
+from tenure.store import StoreHandle, decoded, encoded
 
 from ._puts import Producers
 
@@ -22,7 +22,7 @@ class StoredCursor(bytes):
 
 
 async def put_portions(
-    store: Store,
+    store: StoreHandle,
     key: str,
     producers: Producers,
     tasks: Sequence[NewTask],
@@ -67,12 +67,12 @@ async def put_portions(
     return [outcomes[i] for i in range(len(tasks))]
 
 
-def decoded_cursor(store: Store, key: str, name: str, value: bytes) -> Any:
+def decoded_cursor(store: StoreHandle, key: str, name: str, value: bytes) -> Any:
     """The value of a cursor for the user. Raises `ValueError` for a value that the codec refuses."""
     return decoded(store.codec, f"{key}: the cursor {name!r}", value)
 
 
-def _encoded(store: Store, key: str, what: str, value: Any) -> bytes:
+def _encoded(store: StoreHandle, key: str, what: str, value: Any) -> bytes:
     if isinstance(value, StoredCursor):
         return value
     return encoded(store.codec, f"{key}: {what}", value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
-from tenure.store import Batcher, Held, Session, Store, Timer, outcome_of
+from tenure.store import Batcher, Held, Session, StoreHandle, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
 from ._new_task import DatedTask
@@ -52,7 +52,7 @@ class _Request(Held):
 class Producers:
     """The puts of this process into one queue."""
 
-    def __init__(self, store: Store, key: str, record: QueueRecord) -> None:
+    def __init__(self, store: StoreHandle, key: str, record: QueueRecord) -> None:
         self.record = record
         self._store = store
         self._key = key

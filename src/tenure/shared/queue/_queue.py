@@ -48,7 +48,7 @@ from tenure.engine import (
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.shared._listing import Listing, Page, listing, listing_of
-from tenure.store import Codec, Store, check_codec, decoded, read_counts, read_pages
+from tenure.store import Codec, Store, check_codec, decoded, handle_of, read_counts, read_pages
 from tenure.waiting import checkpoint
 
 from ._at_work import QueueWorker, read_workers
@@ -102,7 +102,8 @@ def check_queue(queue: object) -> None:
 
 def queue_of(store: Store, name: str) -> WorkQueue[Any]:
     """The queue as this process describes it; a new description if there is none. For tools."""
-    client = store.listen(key := store.key("queue", name), lambda: QueueClient(store, key))
+    inside = handle_of(store)
+    client = inside.listen(key := inside.key("queue", name), lambda: QueueClient(inside, key))
     user = client.takers.user()
     return cast("WorkQueue[Any]", user) if isinstance(user, WorkQueue) else WorkQueue(store, name)
 
@@ -146,12 +147,13 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> None:
         self.name = name
         self.store = store
-        self.key: str = Store.key(store, "queue", name)
+        self._store = inside = handle_of(store)
+        self.key: str = inside.key("queue", name)
         self.codec: Codec[P] = check_codec(codec) or store.codec
         self.retry: Retry = check_retry(retry) or Retry()
         self.max_payload: int = check_count("max_payload", max_payload)
         changes = changes_of(settings)
-        self._client = client = store.listen(self.key, lambda: QueueClient(store, self.key))
+        self._client = client = inside.listen(self.key, lambda: QueueClient(inside, self.key))
         self.takers: Takers = client.takers
         client.takers.user = ref(self)
         client.record.name(changes)
@@ -252,10 +254,10 @@ class WorkQueue(Target[P], Generic[P]):
             for item in entries
         ):
             raise ValueError(f"no key may say 'refuse' with on_duplicate={on_duplicate!r}")
-        with PutSpan(self.store.reporter, self.key, len(entries)) as span:
+        with PutSpan(self._store.reporter, self.key, len(entries)) as span:
             tasks = [task_of(self, item, on_duplicate, span.meta) for item in entries]
             outcomes = await put_portions(
-                self.store, self.key, self._client.producers, tasks, cursor, expected
+                self._store, self.key, self._client.producers, tasks, cursor, expected
             )
             return [self._outcome(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
 
@@ -272,7 +274,7 @@ class WorkQueue(Target[P], Generic[P]):
         raises.
         Cancellation: roll back; it may have been put in the transaction.
         """
-        with PutSpan(self.store.reporter, self.key) as span:
+        with PutSpan(self._store.reporter, self.key) as span:
             joining = self._put_joining(new_task(self, payload, span.meta, **options))
             span.task_id = await run_enlisted(connection, *joining)
             return span.task_id
@@ -280,7 +282,7 @@ class WorkQueue(Target[P], Generic[P]):
     @shows_options(PutOptions, priority=0, delay=0.0)
     def put_in_sync(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put_in`, at once, with a connection that blocks; in any thread."""
-        with PutSpan(self.store.reporter, self.key) as span:
+        with PutSpan(self._store.reporter, self.key) as span:
             joining = self._put_joining(new_task(self, payload, span.meta, **options))
             span.task_id = run_enlisted_sync(connection, *joining)
             return span.task_id
@@ -293,7 +295,7 @@ class WorkQueue(Target[P], Generic[P]):
                 raise QueueFull(self.key, self.record.max_size, task.group or None)
             return self._id(task, answer)
 
-        return self.store.enlist(PutOne(self.key, task)), judge
+        return self._store.enlist(PutOne(self.key, task)), judge
 
     async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
@@ -303,21 +305,21 @@ class WorkQueue(Target[P], Generic[P]):
         tasks of another queue or too many.
         Cancellation: roll back; it may have been applied in the transaction.
         """
-        if (joining := completing(self.store, self.key, tasks)) is not None:
+        if (joining := completing(self._store, self.key, tasks)) is not None:
             return await run_enlisted(connection, *joining)
         await checkpoint()
         return []
 
     def complete_in_sync(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Like `complete_in`, at once, with a connection that blocks; in any thread."""
-        joining = completing(self.store, self.key, tasks)
+        joining = completing(self._store, self.key, tasks)
         return [] if joining is None else run_enlisted_sync(connection, *joining)
 
     async def _put_one(
         self, payload: P, in_order: tuple[Any, ...], by_name: Any, span: PutSpan | None = None, *, wait: bool
     ) -> int:
-        if span is None and self.store.reporter.tracing is not None:
-            with PutSpan(self.store.reporter, self.key) as own:
+        if span is None and self._store.reporter.tracing is not None:
+            with PutSpan(self._store.reporter, self.key) as own:
                 own.task_id = await self._put_one(payload, in_order, by_name, own, wait=wait)
                 return own.task_id
         task = new_task(self, payload, span and span.meta, *in_order, **by_name)
@@ -363,7 +365,7 @@ class WorkQueue(Target[P], Generic[P]):
         task_id = check_task_id("task_id", task_id)
         outcome = await self._client.watchers.outcome(task_id)
         if outcome.state == "done":
-            return decoded(self.store.codec, f"{self.key}: the result of task {task_id}", outcome.result)
+            return decoded(self._store.codec, f"{self.key}: the result of task {task_id}", outcome.result)
         if outcome.state == "cancelled":
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
@@ -375,11 +377,11 @@ class WorkQueue(Target[P], Generic[P]):
         """
         if (key is None) is (task_id == 0):
             raise TypeError("get takes a task_id or a key")
-        page = await read_pages(self.store, self._scan_of(task_id, key))
+        page = await read_pages(self._store, self._scan_of(task_id, key))
         if not page.rows:
             return None
         (record,) = page.rows
-        return self._read(record, await unfinished_child(self.store, self.key, record))
+        return self._read(record, await unfinished_child(self._store, self.key, record))
 
     def children(self, task_id: int) -> Listing[ChildRecord]:
         """The children of a task, by name; there are none of a task that is not known.
@@ -387,9 +389,9 @@ class WorkQueue(Target[P], Generic[P]):
         Children are listed for as long as their parent is unfinished, or a dead letter; failed children, until the end
         of its try.
         """
-        self.store.check_families()
+        self._store.check_families()
         task_id = check_task_id("task_id", task_id)
-        return Listing(partial(read_children, self.store, self.key, task_id))
+        return Listing(partial(read_children, self._store, self.key, task_id))
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -417,15 +419,15 @@ class WorkQueue(Target[P], Generic[P]):
         if (key is None) is (task_id == 0):
             raise TypeError("signal takes a task_id or a key")
         name = check_name("name", name)
-        data = encode(self.store.codec, self.key, "signal", value, self.max_payload)
-        self.store.check_families()
+        data = encode(self._store.codec, self.key, "signal", value, self.max_payload)
+        self._store.check_families()
         if key is None:
             task_id = check_task_id("task_id", task_id)
         elif (record := await self.get(key=key)) is None:
             return False
         else:
             task_id = record.id
-        answer = await self.store.call(SetEntry(self.key, task_id, 0, SIGNAL + name, data))
+        answer = await self._store.call(SetEntry(self.key, task_id, 0, SIGNAL + name, data))
         if isinstance(answer, TooMany):
             problem = f"{self.key} task {task_id} has {answer.most} entries, which is the most"
             raise RuntimeError(problem)  # noqa: TRY004 no argument
@@ -477,7 +479,7 @@ class WorkQueue(Target[P], Generic[P]):
             move = replace(move, payload=data)
         if group is not UNCHANGED:
             move = replace(move, group="" if group is None else check_group("group", group))
-        return await edit_task(self.store, self._scan_of(task_id, key), move)
+        return await edit_task(self._store, self._scan_of(task_id, key), move)
 
     @overload
     async def cancel(self, task_id: int) -> bool: ...
@@ -537,14 +539,14 @@ class WorkQueue(Target[P], Generic[P]):
         A process that has died is listed until its session ends. The cost of a page grows with the number of processes
         that use the engine and with what they hold.
         """
-        return listing_of(partial(read_workers, self.store, self.key), attrgetter("process"))
+        return listing_of(partial(read_workers, self._store, self.key), attrgetter("process"))
 
     def groups(self) -> Listing[GroupStatistics]:
         """The groups that have an unfinished task: those with the most first, then by name.
 
         The cost of a page may grow with the number of groups.
         """
-        return listing(self.store, Scan(GROUPS, self.key), group_statistics)
+        return listing(self._store, Scan(GROUPS, self.key), group_statistics)
 
     async def settings(self) -> QueueSettings:
         """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
@@ -571,12 +573,12 @@ class WorkQueue(Target[P], Generic[P]):
         seconds = max(seconds, _SHORTEST_HOLD) if seconds else 0.0
         named = "" if group is None else check_group("group", group)
         for name in (named, group_of_children(named))[: 1 + bool(named)]:
-            await self.store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
+            await self._store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
         counts = await self._counts()
-        return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
+        return {name: decoded_cursor(self._store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
         """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
@@ -604,7 +606,7 @@ class WorkQueue(Target[P], Generic[P]):
         indexes, matches = _INDEXES if state is None else (state,), check_where(where)
 
         async def read(after: str, most: int) -> Page[TaskRecord[P]]:
-            page = await read_indexes(self.store, self.key, indexes, matches, after, most)
+            page = await read_indexes(self._store, self.key, indexes, matches, after, most)
             return Page([self._read(record) for record in page.rows], page.next or None)
 
         return Listing(read, limit)
@@ -651,14 +653,14 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
-        await self.store.call(SetPaused(self.key, paused=True))
+        await self._store.call(SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
         """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
 
         Cancellation: it may or may not be applied.
         """
-        await self.store.call(SetPaused(self.key, paused=False))
+        await self._store.call(SetPaused(self.key, paused=False))
 
     # for tasks
 
@@ -686,7 +688,7 @@ class WorkQueue(Target[P], Generic[P]):
         return Scan(KEYED_TASK, self.key, only=check_name("key", key))
 
     def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
-        return record_of(record, self.codec, self.store.codec, self.store, child)
+        return record_of(record, self.codec, self._store.codec, self._store, child)
 
     async def _move_selected(
         self,
@@ -698,15 +700,15 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> int:
         self._client.record.announce()
         return await move_selected(
-            *(self.store, self.key, states, to, where), ttl=self.record.results, most=limit, dry_run=dry_run
+            *(self._store, self.key, states, to, where), ttl=self.record.results, most=limit, dry_run=dry_run
         )
 
     async def _move(self, operation: Move) -> MovedCount:
         self._client.record.announce()
-        moved = await self.store.call(operation)
+        moved = await self._store.call(operation)
         assert isinstance(moved, MovedCount)
         return moved
 
     async def _counts(self, *, recount: bool = False) -> QueueCounts:
         self._client.record.announce()
-        return await read_counts(self.store, self.key, recount=recount)
+        return await read_counts(self._store, self.key, recount=recount)

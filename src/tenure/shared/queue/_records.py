@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from tenure.engine import QueueCounts, Rate, Record
-from tenure.store import Codec, JsonCodec, Store, decoded
+from tenure.store import Codec, JsonCodec, StoreHandle, decoded
 
 from ._child_records import ChildRecord, queue_in
 from ._failures import read
@@ -157,7 +157,7 @@ def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
 
 
 def record_of(
-    record: Record, payloads: Codec[P], codec: Codec, store: Store, child: ChildRecord | None = None
+    record: Record, payloads: Codec[P], codec: Codec, store: StoreHandle, child: ChildRecord | None = None
 ) -> TaskRecord[P]:
     """The engine's record of a task, for the user; `codec` is for the rest, `child` an unfinished child."""
     failures, done = read(record.failure), record.state == "done"

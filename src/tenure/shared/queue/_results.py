@@ -7,7 +7,7 @@ from functools import partial
 from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
 from tenure.errors import ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
-from tenure.store import Session, Store
+from tenure.store import Session, StoreHandle
 from tenure.waiting import Line
 
 from ._following import Feed
@@ -19,7 +19,7 @@ _OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask i
 class Watchers:
     """The callers of this process that wait for the end of a task, or of all tasks, of one queue."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: StoreHandle, key: str) -> None:
         self._store = store
         self._key = key
         self._lines: dict[str, Line[None, None]] = {}

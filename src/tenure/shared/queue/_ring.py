@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from math import inf
 from typing import Any, NamedTuple
 
-from tenure.store import Store, Timer
+from tenure.store import StoreHandle, Timer
 from tenure.waiting import Waiter, now
 
 _PERIOD = 2.0
@@ -68,7 +68,7 @@ at_work: ContextVar[Runner | None] = ContextVar("tenure.at_work", default=None)
 class Crew:
     """The runners of a worker; `settled` returns the number of tasks that they have let go of."""
 
-    def __init__(self, store: Store, key: str, count: int, settled: Callable[[], int]) -> None:
+    def __init__(self, store: StoreHandle, key: str, count: int, settled: Callable[[], int]) -> None:
         self.place = place_of(store, key)
         self.settled = settled
         self.runners = [Runner(self) for _ in range(count)]
@@ -104,7 +104,7 @@ _crews: set[Crew] = set()
 class Watch:
     """Looks now and then at the puts of this process into a queue that runners wait with."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: StoreHandle, key: str) -> None:
         self._store = store
         self._place = place_of(store, key)
         self._waits: list[_Wait] = []
@@ -137,7 +137,7 @@ class Watch:
                 )
 
 
-def place_of(store: Store, key: str) -> Place:
+def place_of(store: StoreHandle, key: str) -> Place:
     """The place of a queue: each engine in memory is its own."""
     where = id(store) if store.url.startswith("memory") else store.url
     return Place(where, key, key.removeprefix(store.prefix("queue")))

@@ -71,7 +71,7 @@ class Runners:
         self.counts: Counter[str] = Counter()
         """The outcomes of the tasks, by the names of events."""
         self._queue = queue
-        traces = queue.store.reporter.tracing is not None
+        traces = queue.takers.store.reporter.tracing is not None
         self._handlers: Sequence[Handle] = (
             [partial(_traced, handle) for handle in handlers] if traces else handlers
         )
@@ -89,7 +89,7 @@ class Runners:
         self._pausing: set[CancelScope] = set()
         self._problem: Exception | None = None
         self._ended: Line[None, None] = Line(lambda _: None)
-        self._crew = Crew(queue.store, queue.key, len(handlers), self.counts.total)
+        self._crew = Crew(queue.takers.store, queue.key, len(handlers), self.counts.total)
 
     @property
     def stalled(self) -> str | None:

@@ -27,6 +27,7 @@ from ._new_task import new_task
 from ._options import Item, PutOptions, check_options
 from ._payload import P
 from ._portions import StoredCursor
+from ._takes import Takers
 from ._ticks import Ticks, ticks
 
 CURSOR = "schedule/"
@@ -71,6 +72,7 @@ class ScheduledQueue(TargetQueue, Protocol[P]):
 
     name: str
     codec: Codec[P]
+    takers: Takers
 
     @property
     def put(self) -> Callable[..., Awaitable[int]]: ...
@@ -264,7 +266,7 @@ class Schedule(Generic[P]):
         """
         if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")
-        store = self.queue.store
+        store = self.queue.takers.store
         alarm = store.listen(store.key("schedule", f"{self.queue.name}/{self.name}"), Alarm)
         try:
             with anyio.CancelScope() as self._scope:
@@ -385,7 +387,7 @@ class Schedule(Generic[P]):
         return takewhile(lambda time: time <= end, self._ticks.after(max(moment, start)))
 
     async def _look(self, *, patient: bool = True) -> State:
-        counts = await read_counts(self.queue.store, self.queue.key, patient=patient)
+        counts = await read_counts(self.queue.takers.store, self.queue.key, patient=patient)
         stored = dict(counts.cursors).get(CURSOR + self.name)
         if stored is None:
             return State(None, None, False, counts.now)

@@ -56,7 +56,7 @@ class Schedules(Generic[P]):
 
     def __init__(self, queue: ScheduledQueue[P]) -> None:
         self.queue: ScheduledQueue[P] = queue
-        self._alarm = queue.store.listen(queue.store.key("schedules", queue.name), Alarm)
+        self._alarm = queue.takers.store.listen(queue.takers.store.key("schedules", queue.name), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
         self._unreadable: set[str] = set()
@@ -115,7 +115,7 @@ class Schedules(Generic[P]):
         """The schedules of the queue as they are on record, by name."""
 
         async def read() -> builtins.list[Schedule[P]]:
-            return self._in(await read_counts(self.queue.store, self.queue.key))
+            return self._in(await read_counts(self.queue.takers.store, self.queue.key))
 
         return listing_of(read, attrgetter("name"))
 
@@ -181,7 +181,7 @@ class Schedules(Generic[P]):
 
     async def _step(self) -> float:
         """Put what is due; return the seconds after which to check again."""
-        soonest, counts = _PERIOD, await read_counts(self.queue.store, self.queue.key, patient=True)
+        soonest, counts = _PERIOD, await read_counts(self.queue.takers.store, self.queue.key, patient=True)
         stored = dict(counts.cursors)
         for schedule in self._in(counts):
             if not schedule.kept_in_store or schedule.paused:
@@ -225,9 +225,9 @@ class Schedules(Generic[P]):
 
     async def _change(self, name: str, change: Callable[[dict[str, Any] | None, float], Any]) -> bool:
         """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
-        store, cursor, unsure = self.queue.store, CURSOR + _checked(name), False
+        store, cursor, unsure = self.queue.takers.store, CURSOR + _checked(name), False
         while True:
-            counts = await read_counts(self.queue.store, self.queue.key)
+            counts = await read_counts(self.queue.takers.store, self.queue.key)
             stored = dict(counts.cursors).get(cursor)
             before = None if stored is None else decoded(store.codec, f"{self.queue.key}: {cursor}", stored)
             after = change(before, counts.now)

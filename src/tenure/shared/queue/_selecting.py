@@ -17,7 +17,7 @@ from tenure.arguments import (
 )
 from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Scan
 from tenure.shared._listing import read_matching
-from tenure.store import Store
+from tenure.store import StoreHandle
 
 from ._failures import read
 from ._groups import check_group, shown_group
@@ -108,7 +108,7 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 
 
 async def read_indexes(
-    store: Store, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
+    store: StoreHandle, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
 ) -> Page[Record]:
     """The first tasks of these indexes that match, at most so many.
 
@@ -132,7 +132,7 @@ async def read_indexes(
 
 
 async def move_selected(
-    store: Store,
+    store: StoreHandle,
     key: str,
     states: Iterable[str],
     to: Literal["cancelled", "waiting", "purged"],

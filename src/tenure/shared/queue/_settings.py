@@ -23,7 +23,7 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError
 from tenure.limits import REQUESTS, Limit
-from tenure.store import Session, Store
+from tenure.store import Session, StoreHandle
 
 from ._editing import UNCHANGED
 from ._groups import check_group, group_of_children
@@ -302,7 +302,7 @@ class QueueRecord:
     | an answer has another revision | nothing but the question for the record |
     """
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: StoreHandle, key: str) -> None:
         self.current: Settings = DEFAULTS
         """The settings that hold, as far as this process knows."""
         self.on_change: Callable[[], object] = lambda: None

@@ -18,7 +18,7 @@ import anyio
 
 from tenure.engine import CAP, NOT_BEGUN, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
-from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.store import Batcher, Held, Session, StoreHandle, Timer
 from tenure.waiting import Line, Waiter, now
 
 from ._demand import Demand
@@ -56,9 +56,9 @@ class Takers(Held):
     returns the object whose methods may take next, or None once that is gone.
     """
 
-    def __init__(self, store: Store, key: str, listener: object, record: QueueRecord) -> None:
+    def __init__(self, store: StoreHandle, key: str, listener: object, record: QueueRecord) -> None:
         self.user: Callable[[], object | None] = lambda: None
-        self._store = store
+        self.store = store
         self._home = store.home
         self._key = key
         self._listener = listener
@@ -97,7 +97,7 @@ class Takers(Held):
             self._seen, self._seen_at = seen, now()
         registered = self._demand.registered > 0 and not self._batcher.busy
         since = max(self._seen_at, self._alarm.due) if registered else self._seen_at
-        if not len(self._line) or (seconds := now() - since) <= self._store.ttl or room.is_closed():
+        if not len(self._line) or (seconds := now() - since) <= self.store.ttl or room.is_closed():
             return None
         return f"no exchange with the engine has come back for {seconds:.0f} s, while {len(self._line):,} takers wait"
 

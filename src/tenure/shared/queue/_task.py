@@ -253,7 +253,7 @@ class Task(Guarded, Held, Generic[P_co]):
         queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
-        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report), patient=True)
+        answer = await queue.takers.store.call(Progress(queue.key, self.id, self.token, report), patient=True)
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
@@ -433,7 +433,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def _joining(self) -> Enlistment[Reply]:
         self.check()
         queue = self._queue
-        return queue.store.enlist(Complete(self._session.id, queue.key, self._done()))
+        return queue.takers.store.enlist(Complete(self._session.id, queue.key, self._done()))
 
     def _completed(self, answer: Reply) -> None:
         if answer is Reply.CHILDREN:
@@ -696,7 +696,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
 
     def __init__(self, queue: Source, timeout: Seconds | None) -> None:
-        super().__init__(queue.store, queue.key)
+        super().__init__(queue.takers.store, queue.key)
         self._queue = queue
         self._timeout = None if timeout is None else check_timeout("timeout", timeout)
         self._taken: tuple[Session, Taken] | None = None

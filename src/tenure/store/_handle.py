@@ -1,0 +1,260 @@
+"""The inside of a store: calls, grants, hints, jobs, and the end of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio import CancelScope
+
+from tenure.arguments import check_name
+from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, SessionItem
+from tenure.errors import EngineError, LeaseLost, StoreClosed
+from tenure.observe import Observer, Reporter
+from tenure.upkeep import Job
+from tenure.waiting import now
+
+from ._acquire import Acquisitions, PendingRelease, SettleTimeouts
+from ._availability import Availability
+from ._codec import Codec
+from ._dispatch import Call, Dispatchers, Home
+from ._reconciling import OF_QUEUES, Reconciler, release_for
+from ._sessions import Session, Sessions
+from ._timers import Timers
+from ._watchdog import Watchdog
+
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """An object of this process that receives the hints for one key."""
+
+    def on_hint(self, hint: Hint) -> None:
+        """A hint came; MISSED means that others may have been lost. Must not raise."""
+        ...
+
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
+        ...
+
+    def close(self) -> None:
+        """The store closes: all that wait get `StoreClosed`. Must not raise."""
+        ...
+
+
+class StoreHandle:
+    """The inside of a `Store`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        process: str,
+        *,
+        namespace: str,
+        ttl: float,
+        codec: Codec,
+        settle_timeout: float,
+        observer: Observer | None,
+        max_block: float,
+    ) -> None:
+        self.namespace, self.ttl, self.codec = namespace, ttl, codec
+        self.settle_timeout, self.observer = settle_timeout, observer
+        self.process = process
+        self.url = engine.url
+        self.reporter: Reporter = Reporter(observer, later=lambda function: self.call_at(now() + 1, function))
+        self.home: Home = Home()
+        self._engine = engine
+        self.link = link = engine.link()
+        self.dispatchers: Dispatchers = Dispatchers(link, self.home, self.reporter)
+        self.availability: Availability = self.dispatchers.availability
+        self._timers = Timers()
+        self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
+        self.sessions: Sessions = Sessions(process, self.dispatchers, self.reporter, self._watch_over_loop)
+        self.watchdog: Watchdog = Watchdog(engine.url, self.sessions, engine.another, max_block)
+        self.acquisitions: Acquisitions = Acquisitions(self.dispatchers, self.sessions, self._timers)
+        self._reconciler = Reconciler(self._on_found)
+        self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self.entered: dict[tuple[str, object], AbstractAsyncContextManager[Any, None]] = {}
+        """The blocks that hold something exclusively, or are about to, by key and task."""
+
+    def key(self, kind: str, name: str) -> str:
+        """The engine's key of a named object."""
+        return self.prefix(kind) + check_name("name", name)
+
+    def prefix(self, kind: str) -> str:
+        """The beginning of the engine's keys of all objects of a kind."""
+        return f"{self.namespace}:{kind}:"
+
+    async def call(self, operation: Operation[A], *, patient: bool = False) -> A:
+        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+
+        The last is raised when no answer has come within the engine's `response_timeout`, unless the call is `patient`:
+        for what waits by its name, for jobs of the background, and within a lease, whose loss ends the wait.
+        Cancellation: the operation may or may not be applied.
+        """
+        self.home.running()
+        return await self.dispatchers.of(operation.key).call(operation, patient=patient)
+
+    @contextmanager
+    def promptly(self, key: str, outcome: str) -> Generator[None]:
+        """A block that waits for answers alone. Raises `StoreUnavailable`, with this outcome, if none comes in time."""
+        dispatcher = self.dispatchers.of(key)
+        with anyio.move_on_after(dispatcher.patience) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise dispatcher.no_answer(outcome)
+
+    def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
+        """Send an operation from plain code; also while the store closes."""
+        return self.dispatchers.of(operation.key).send(operation, on_answer)
+
+    def call_soon(self, function: Callable[[], object], key: str = "") -> None:
+        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal ones are called once.
+
+        Also while the store closes.
+        """
+        self.dispatchers.of(key).call_soon(function)
+
+    def call_at(self, when: float, function: Callable[[], None]) -> None:
+        """Have a plain function called when the loop's clock shows `when`."""
+        self._timers.call_at(when, function)
+
+    def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
+        """Start a background job that its owner ends."""
+        return self.home.running().start(name, function, *args)
+
+    def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
+        """The way to apply an operation within a transaction of the user's. From any thread.
+
+        Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
+        """
+        if self.home.forked:
+            raise self.home.error()
+        self.home.check_open()
+        return self._engine.enlist(operation)
+
+    @property
+    def has_families(self) -> bool:
+        """True if the engine keeps entries of tasks."""
+        return self._engine.families
+
+    def check_families(self) -> None:
+        """Raise `EngineError` if the engine keeps no entries of tasks."""
+        if not self.has_families:
+            raise EngineError(f"{self.url}: this engine has no steps and children of tasks yet")
+
+    async def session(self, ttl: float, key: str = "") -> Session:
+        """The session for a ttl, and for the objects in the same shard of the engine as `key`.
+
+        Raises `EngineError`, `StoreClosed`.
+        """
+        self.home.running()
+        return self.sessions.current(ttl, key) or await self.sessions.get(ttl, key)
+
+    def listen(self, key: str, make: Callable[[], T]) -> T:
+        """The only listener of this process for a key, made if there is none yet.
+
+        It receives hints for as long as something refers to it: its user, or a session on which the engine counts.
+        """
+        listener = self._listeners.get(key)
+        if listener is None:
+            listener = self._listeners[key] = make()
+        return listener
+
+    def unlisten(self, key: str, listener: Listener) -> None:
+        """Send this listener for a key no more hints; a listener that was made since keeps receiving them."""
+        if self._listeners.get(key) is listener:
+            del self._listeners[key]
+
+    # what the store uses
+
+    async def run_timers(self) -> None:
+        """Do what is due, until cancelled."""
+        try:
+            await self._timers.run()
+        finally:
+            # also when the loop is torn down around the store: nothing would end a shielded wait
+            self.settle_timeouts.close()
+
+    def on_hint(self, hint: Hint) -> None:
+        """Pass a hint to the object of this process that waits for it."""
+        listener = self._listeners.get(hint.key)
+        if hint.news is Notice.MISSED:
+            self.availability.check()
+            self.acquisitions.reasker.ask_everything()
+            for listener in list(self._listeners.values()):
+                listener.on_hint(hint)
+            for session in self.sessions:
+                if session.usable:
+                    self._reconciler.reconcile(session)
+        elif hint.news is Notice.BROKEN:
+            self.sessions.lose_one(hint.name, "broken")
+        elif hint.news is Notice.LOST:
+            self.availability.check()
+        elif hint.news is Notice.HELD:
+            # limiters listen by their kind: a listener for each would cost a part of each spending
+            _, kind, _ = hint.key.split(":", 2)
+            if limiters := self._listeners.get(self.prefix(kind)):
+                limiters.on_hint(hint)
+        elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
+            self.acquisitions.on_hint(hint)
+        else:
+            listener.on_hint(hint)
+
+    def fail(self, fault: Exception) -> None:
+        """A job has ended by a fault: nothing more can be sent."""
+        assert self.home.upkeep is not None
+        self.home.fault = self.home.fault or fault
+        self.home.upkeep.cancel()
+        self.home.closed = True
+        self.dispatchers.close(f"the store has ended by a fault: {fault!r}")
+        self._refuse()
+        for session in self.sessions:
+            session.lose("closed")
+
+    @property
+    def consequences(self) -> tuple[type[Exception], ...]:
+        """The errors that the store's block may raise only because the store has ended."""
+        return () if self.home.fault is None else (StoreClosed, LeaseLost)
+
+    async def close(self, carriers: list[Job], timeout: float) -> None:
+        """Refuse calls, wake waiters, end bodies, wait for releases, close sessions, end jobs: in this order."""
+        self.home.closed = True
+        with CancelScope(shield=True):
+            self._refuse()
+            with anyio.move_on_after(timeout):
+                for session in self.sessions:
+                    await session.left()
+            limit = anyio.current_time() + self.settle_timeout
+            with CancelScope(deadline=limit):
+                await self.dispatchers.settled()
+            for session in self.sessions:
+                session.lose("closed")
+            await self.sessions.end()
+            with CancelScope(deadline=limit):
+                await self.dispatchers.settled()
+            for job in carriers:
+                await job.end()
+
+    # inside
+
+    def _refuse(self) -> None:
+        self.acquisitions.close()
+        for listener in list(self._listeners.values()):
+            listener.close()
+        # the sessions last until the bodies have ended: what these clean up, they still hold
+        for session in self.sessions:
+            session.dismiss("closed")
+
+    def _on_found(self, session: Session, item: SessionItem) -> None:
+        listener = self._listeners.get(item.key) if item.family in OF_QUEUES else None
+        if listener is not None:
+            listener.on_found(session, item)
+        elif item.name not in self.acquisitions.by_name:
+            PendingRelease(release_for(session.id, item), session)
+
+    def _watch_over_loop(self) -> None:
+        self.watchdog.watch()
