@@ -183,8 +183,9 @@ class Client:
 
     async def put(self, store) -> None:
         item = f"{os.getpid()}.{next(self._numbers)}"
-        with self.history.putting("jobs", item):
-            await self._queue(store).put(item, priority=random.choice((0, 0, 5)))
+        with anyio.CancelScope() as scope, self._waits_for_room(scope):
+            with self.history.putting("jobs", item):
+                await self._queue(store).put(item, priority=random.choice((0, 0, 5)))
 
     async def work(self, store) -> None:
         prefetch = random.choice((0, 6))

@@ -76,6 +76,13 @@ async def test_when_the_clock_of_the_server_leaps_fences_keep_order(trial):
     assert verdict.violations == []
 
 
+async def test_processes_that_wait_for_room_in_a_full_queue_come_to_an_end(trial):
+    full = trial(roles=("lock", *("put",) * 4))
+    verdict = await full.run(0)
+    assert verdict.violations == []
+    assert full.statistics["jobs"].put == 30
+
+
 async def test_when_the_server_loses_its_data_fences_keep_order(trial):
     verdict = await trial("lose_everything", roles=("lock",) * 4).run(5)
     assert verdict.violations == []
