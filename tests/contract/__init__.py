@@ -24,12 +24,21 @@ from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._paces import PaceContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
+from ._set_back import SetBackContract  # noqa: E402
 from ._settings import SettingsContract  # noqa: E402
 from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
 from ._walk import WalkContract  # noqa: E402
 
-__all__ = ("ContractInSetTime", "EngineContract", "Time", "configured", "moving", "set_groups")
+__all__ = (
+    "ContractInSetTime",
+    "EngineContract",
+    "SetBackContract",
+    "Time",
+    "configured",
+    "moving",
+    "set_groups",
+)
 
 
 class EngineContract(

@@ -9,7 +9,7 @@ from collections import Counter
 import anyio
 import depth
 import pytest
-from contract import ContractInSetTime, EngineContract, Time, _odd_arguments
+from contract import ContractInSetTime, EngineContract, SetBackContract, Time, _odd_arguments
 from postgres_servers import kept
 
 from tenure.engine import Operation
@@ -68,7 +68,7 @@ MANY = ("test_it_answers_as_the_memory_engine_does", "test_an_odd_operation_answ
 @pytest.mark.parametrize(
     "inline", [False, pytest.param(True, marks=pytest.mark.full)], ids=["thread", "inline"]
 )
-class TestSqlite(InSetTime):
+class TestSqlite(SetBackContract, InSetTime):
     @pytest.fixture
     def engine(self, request, time, tmp_path, empty_file, inline):
         inline = inline or (not depth.full and request.node.originalname in MANY)
@@ -76,7 +76,7 @@ class TestSqlite(InSetTime):
 
 
 @pytest.mark.one_loop(1)
-class TestRedis(InSetTime):
+class TestRedis(SetBackContract, InSetTime):
     @pytest.fixture
     def engine(self, time, redis_server):
         return RedisEngine(redis_server.url, clock=time)
@@ -119,7 +119,7 @@ class KeptConnection:
 
 # what depends on the loop is the link: tests/engines/test_postgres.py
 @pytest.mark.backends("asyncio")
-class TestPostgres(InSetTime):
+class TestPostgres(SetBackContract, InSetTime):
     @pytest.fixture
     def engine(self, time, postgres_server):
         engine = PostgresEngine(postgres_server.url(), clock=time)

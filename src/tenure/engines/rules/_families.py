@@ -34,7 +34,7 @@ from tenure.errors import EngineError
 from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues
 from ._rows import Task, TaskRows, earlier
 from ._settling import Settling
-from ._state import State
+from ._state import Moment, State
 from ._tables import Layout, Order, Table
 from ._takers import Takers
 
@@ -450,7 +450,7 @@ class Families:
         self._families.save(family)
         self._families.move(family, sweeps=False)
         _untime(self._state, self._families, family)
-        self._go_back(queue, task)
+        self._go_back(queue, task, min(task.ready_at, self._state.moment))
 
     def _apply(self, queue: Queue, task: Task, family: Family) -> None:
         """The last child of a task that is ending has ended."""
@@ -459,17 +459,17 @@ class Families:
         self._families.save(family)
         if state == _RETRY:
             self.end_try(queue, task.id)
-            self._go_back(queue, task)
+            self._go_back(queue, task, task.ready_at)
             return
         queue.dequeue(ENDING, "")
         self._rows.expect_end(queue, task.id)
         self._settling.end(queue, task, Ends(state, task.attempts, family.result, family.ttl))
         self._rows.write()
 
-    def _go_back(self, queue: Queue, task: Task) -> None:
+    def _go_back(self, queue: Queue, task: Task, ready_at: Moment) -> None:
         takeable = queue.takeable
         queue.dequeue(task.place, "")
-        self._settling.give_back(queue, task, task.ready_at, task.attempts, task.deliveries)
+        self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
         self._rows.write()
         self._takers.offer(queue, queue.takeable - takeable)
 

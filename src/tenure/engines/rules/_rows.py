@@ -10,7 +10,7 @@ from tenure.engine import Move, NewTask, Outcome, PutRequest, Record, SessionIte
 
 from ._groups import Turn
 from ._pages import Position
-from ._queues import ENDING, LEASED, SUSPENDED
+from ._queues import DELAYED, ENDING, LEASED, SUSPENDED
 from ._state import Moment
 
 
@@ -50,7 +50,9 @@ _SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending"}
 
 def shown_state(task: Task, now: Moment) -> str:
     """The state that is shown of an unfinished task."""
-    return _SHOWN.get(task.place) or ("delayed" if task.ready_at > now else "waiting")
+    return _SHOWN.get(task.place) or (
+        "delayed" if task.place == DELAYED and task.ready_at > now else "waiting"
+    )
 
 
 def earlier(one: Moment | None, other: Moment | None) -> Moment | None:

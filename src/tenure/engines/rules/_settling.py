@@ -142,7 +142,8 @@ class Settling:
         if isinstance(follows, Ends):
             self.end(queue, task, follows, session)
         else:
-            ready_at = task.ready_at if follows.delay is None else self._state.after(follows.delay)
+            was_ready = min(task.ready_at, self._state.moment)  # wherever the clock was set back to
+            ready_at = was_ready if follows.delay is None else self._state.after(follows.delay)
             self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
 
     def give_back(self, queue: Queue, task: Task, ready_at: Moment, attempts: int, deliveries: int) -> None:

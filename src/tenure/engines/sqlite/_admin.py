@@ -85,6 +85,8 @@ class Admin:
             # as long as it is not written, it is still found among the delayed ones
             (queue.known_due,) = state.one(TASKS.due_beside, queue=queue.id, id=task.id)
             queue.due_is_known = True
+        else:
+            task.ready_at = min(task.ready_at, state.moment)
         self._settling.postpone(queue, task, op)
         self._rows.write()
         return True

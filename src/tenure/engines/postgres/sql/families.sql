@@ -271,6 +271,9 @@ DECLARE
 BEGIN
     PERFORM tenure.forget_timeout(_task.id);
     UPDATE tenure.family f SET awaited = '', prefix = '', verdict = NULL, sweeps = false WHERE f.task = _task.id;
+    IF NOT _task.ending THEN
+        _task.ready_at := least(_task.ready_at, _now);
+    END IF;
     queue := tenure.return_task(_now, queue, _task);
     PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
 END $$;

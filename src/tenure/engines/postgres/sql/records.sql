@@ -3,7 +3,7 @@
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _task.ending THEN 'ending' WHEN _task.session = 0 THEN 'suspended'
-        WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.ready_at > _now THEN 'delayed'
+        WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.delayed AND _task.ready_at > _now THEN 'delayed'
         ELSE 'waiting' END;
 
 -- -> ok, refused, requested, more
@@ -126,7 +126,7 @@ BEGIN
     _q := tenure.count_tasks(_q, ARRAY[former], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
     task.priority := coalesce(_priority, task.priority);
     task.group_name := coalesce(_group, former);
-    task.ready_at := coalesce(_now + _delay, task.ready_at);
+    task.ready_at := coalesce(_now + _delay, CASE WHEN task.delayed THEN task.ready_at END, least(task.ready_at, _now));
     -- so that it is not found as the next task that is due
     UPDATE tenure.task t SET delayed = false, payload = coalesce(_payload, t.payload), priority = task.priority,
         group_name = task.group_name

@@ -32,6 +32,8 @@ BEGIN
         has_children := task.kin AND tenure.unfinished_children(_id) > 0;
     END IF;
     task.failure := coalesce(_failure, task.failure);
+    -- a task that was ready stays so when the clock is set back
+    task.ready_at := least(task.ready_at, _now);
     IF is_late AND (_verdict <> 'done' OR has_children) THEN
         _q := tenure.finish_task(_now, _q, task, 'expired', '', 3600000000, _mine.ttl);
     ELSIF tenure.is_ending(_verdict) AND NOT (_verdict = 'done' AND has_children) THEN

@@ -412,6 +412,7 @@ BEGIN
     IF task.session IS DISTINCT FROM _session THEN
         RETURN;
     END IF;
+    task.ready_at := least(task.ready_at, _now);
     queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
     silent := task.deliveries - task.attempts;

@@ -233,7 +233,7 @@ local function wake(family)
     update(family, {awaited = '', prefix = ''})
     untime(family)
     call('ZREM', P .. 'sweeping', member_of(family))
-    offering(family.queue, requeue, read_task(family.queue, family.id), family.since)
+    offering(family.queue, requeue, read_task(family.queue, family.id), math.min(family.since, now))
 end
 
 -- The entries of the children that have failed are gone.

@@ -105,7 +105,7 @@ local function postpone(queue, task_id)
         return true
     end
     local since = delay ~= '' and now + delay
-        or tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or R.since_of(queue, task))
+        or tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or math.min(now, R.since_of(queue, task)))
     R.dequeue(queue, task)
     if priority ~= '' then
         task.priority = tonumber(priority)

@@ -58,6 +58,7 @@ local function read_task(queue, task_id)
         task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session, task.group =
             match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) ([^\255]*)\255?(.*)$')
         task.keep = task.keep == '1'
+        task.since = math.min(task.since, now) -- a clock that was set back delays no task that was ready
     end
     if more == '1' then
         task.more = true
