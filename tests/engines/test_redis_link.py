@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+from contextlib import suppress
+
 import anyio
 import pytest
 
@@ -10,6 +14,7 @@ from tenure.engine import Acquire, Granted, OpenSession, Ping, Queued, Release, 
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
 from tenure.engines.redis._connection import ENOUGH
+from tenure.engines.redis._endpoint import address
 from tenure.engines.redis._socket import PlainSocket, plain
 from tenure.errors import StoreUnavailable
 from tenure.testing import FaultProxy
@@ -147,6 +152,31 @@ async def test_a_plain_socket_is_one_of_a_connection_that_nothing_encrypts():
             with pytest.raises(anyio.EndOfStream):
                 await stream.receive()
             await stream.aclose()
+            group.cancel_scope.cancel()
+
+
+@pytest.mark.backends("asyncio", "trio", "uvloop")
+async def test_a_connection_that_is_reset_as_it_is_made_is_no_fault(monkeypatch):
+    connect = anyio.connect_tcp
+
+    async def connect_slowly(*args):
+        stream = await connect(*args)
+        with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+            await stream.receive()
+        return stream
+
+    monkeypatch.setattr(anyio, "connect_tcp", connect_slowly)
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with anyio.create_task_group() as group:
+
+            async def reset(stream):
+                handle = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+                handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                await anyio.aclose_forcefully(stream)
+
+            group.start_soon(listener.serve, reset)
+            await anyio.aclose_forcefully(await address(f"redis://127.0.0.1:{port}").connect())
             group.cancel_scope.cancel()
 
 

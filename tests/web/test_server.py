@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import struct
 
 import anyio
 import pytest
@@ -436,6 +437,15 @@ async def test_a_client_that_goes_away_does_no_harm(serve):
         await stream.send(b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await anyio.aclose_forcefully(stream)
     hold.set()
+    assert (await ask("/state.json")).status == 200
+
+
+@pytest.mark.backends("asyncio", "trio", "uvloop")
+async def test_a_client_that_resets_its_connection_at_once_does_no_harm(serve):
+    ask = await serve()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", ask.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert (await ask("/state.json")).status == 200
 
 

@@ -163,7 +163,10 @@ class _Conversation:
         self._stream = stream
         self._answer = answer
         self._takes_bodies = takes_bodies
-        self._client = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - no Django
+        try:
+            self._client = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - no Django
+        except (AttributeError, LookupError):  # without a peer; on uvloop without a socket
+            raise ConnectionResetError("the client has gone") from None
         self._waiting = waiting
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -92,8 +93,10 @@ class Address:
                 tls_standard_compatible=False,
                 tls_hostname=self.host,
             )
-        if reached := stream.extra(SocketAttribute.remote_address, None):  # noqa: S610 not Django's
-            remember(self.host, str(reached[0]))
+        # if the other side has closed the connection already, there is no address, and on uvloop no socket
+        with suppress(AttributeError):
+            if reached := stream.extra(SocketAttribute.remote_address, None):  # noqa: S610 not Django's
+                remember(self.host, str(reached[0]))
         return stream
 
     async def moved(self) -> bool:
