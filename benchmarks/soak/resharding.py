@@ -76,7 +76,7 @@ class Resharding:
                 store = tenure.open_store(engine, ttl=options.ttl, observer=load)
                 stores.append(await stack.enter_async_context(store))
             for kind, name in zip(("lock", "queue"), load.places[SHARD], strict=False):
-                assert shard_of(stores[0].key(kind, name), options.shards) == SHARD
+                assert shard_of(stores[0]._handle.key(kind, name), options.shards) == SHARD
             began = time.monotonic()
             await self._fill(stores[0], engine)
             print(

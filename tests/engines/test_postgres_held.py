@@ -49,8 +49,8 @@ class Program:
         self.do(configured(queue, max_size=most))
         return self.do(e.Put(session, next(self.numbers), queue, (request,))).answers[0]
 
-    def take(self, want, queue="q", verdict=e.Verdict.DONE, session="w", **more):
-        taken = self.do(e.Exchange(session, next(self.numbers), queue, self.settle, want, **more)).tasks
+    def take(self, want, queue="q", verdict=e.Verdict.DONE, session="w"):
+        taken = self.do(e.Exchange(session, next(self.numbers), queue, self.settle, want)).tasks
         self.settle = tuple(e.Settle(task.id, task.token, verdict, ttl=0.05) for task in taken)
         return taken
 
@@ -73,7 +73,8 @@ def priorities(program, _):
 
 def by_age(program, _):
     program.put(*(e.NewTask(b"p", priority=i % 3) for i in range(20)))
-    program.take(20, aging=0.02)
+    program.do(configured("q", aging=0.02))
+    program.take(20)
 
 
 def delayed(program, _):

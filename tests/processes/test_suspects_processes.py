@@ -40,6 +40,7 @@ class Fleet:
 
     def kill(self, n):
         self.children[n].kill()
+        self.children[n].wait()  # so that its successor has all the time until it is killed
 
     def renew(self):
         for n, child in enumerate(self.children):
