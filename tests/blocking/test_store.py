@@ -218,6 +218,36 @@ assert begun.wait(20)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", words)
 
 
+def test_a_call_that_is_sent_when_the_main_thread_is_over_does_not_keep_the_process(shared_url):
+    """The thread has asked for the portal before."""
+    code = f"""
+import threading, tenure
+from tenure import blocking
+from tenure.blocking._portal import Portal
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+queue = blocking.WorkQueue(store, "mail")
+with blocking.Lock(store, "report"):
+    pass
+asked = threading.Event()
+def check(portal):
+    asked.set()
+    threading.main_thread().join()
+Portal.check = check
+def wait():
+    try:
+        queue.take().__enter__()
+    except tenure.StoreClosed as problem:
+        print(problem)
+threading.Thread(target=wait).start()
+assert asked.wait(20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    words = "the store is closed: the process is ending\n"
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", words)
+
+
 def test_a_body_in_another_thread_ends_before_the_process(shared_url):
     """It may use what it holds, but begin nothing."""
     code = f"""

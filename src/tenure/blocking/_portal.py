@@ -334,9 +334,10 @@ class Caller:
     _portal: Portal
     request: Request | None = None
 
-    def ask(self, portal: Portal, request: Request) -> Any:
+    def ask(self, portal: Portal, request: Request, begins: bool = False) -> Any:
         """Send a request, wait for its answer, and return that. Raises its problem, `PortalEnded`, `RuntimeError`.
 
+        A request that `begins` something, and does not use a hold, is refused once the main thread is over.
         If this thread is interrupted meanwhile, the request is withdrawn, and over when the interruption goes on.
         """
         portal.check()
@@ -347,6 +348,8 @@ class Caller:
         try:
             if not portal.send(partial(portal.begin, request)):
                 raise portal.refusal()
+            if begins and _is_over():  # `stop_waiting` may have come before the request
+                portal.send(partial(request.refuse, StoreClosed(_ENDED)))
             pass_through(request.answered)
             if (problem := request.problem) is not None:
                 try:
@@ -384,17 +387,21 @@ def portal_for(handle: Handle) -> Portal:
     """The portal of this process, started if there is none, for a call of this handle. Raises `StoreClosed`."""
     if handle.closed:
         raise StoreClosed("the store is closed")
-    # once the main thread is over, Python waits for the others; functions of `atexit` may still call
-    if _process.over or (_process.main_is_over and get_ident() != threading.main_thread().ident):
+    if _is_over():
         raise StoreClosed(_ENDED)
     portal = _process.portal
     while portal.ended:
         # No lock: Python 3.14 may raise behind the entry of its `with`, and it would stay locked. Each portal has one
         # successor, which the first of several threads makes: `setdefault` is one C call.
         portal = _process.portal = vars(portal).setdefault("successor", Portal())
-    if _process.over:  # since it was asked above
+    if _is_over():  # since it was asked above
         raise StoreClosed(_ENDED)
     return portal
+
+
+def _is_over() -> bool:
+    # once the main thread is over, Python waits for the others; functions of `atexit` may still call
+    return _process.over or (_process.main_is_over and get_ident() != threading.main_thread().ident)
 
 
 def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> Any:
@@ -402,7 +409,7 @@ def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> An
     while True:
         portal = portal_for(handle)
         try:
-            return caller.ask(portal, make(portal))
+            return caller.ask(portal, make(portal), begins=True)
         except PortalEnded:
             pass
 
