@@ -83,7 +83,7 @@ async def through_processor(n: int, workers: int, handler: Any, *, parts: bool =
 
 async def traced(queue: tenure.WorkQueue, workers: int) -> int:
     """The bytes in use when so many wait for a task."""
-    while len(queue.takers) < workers:  # noqa: ASYNC110 there is no event for it
+    while len(queue._takers) < workers:  # noqa: ASYNC110 there is no event for it
         await anyio.sleep(0.01)
     return tracemalloc.get_traced_memory()[0]
 

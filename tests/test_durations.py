@@ -37,8 +37,6 @@ MADE_BY_TENURE = {
         "LeakCheck",
     ),
 }
-INNER = {"Store.call", "Store.call_within", "Store.session", "Task.suspend"}
-"""What only the patterns call."""
 SECONDS, SAME = 7.25, timedelta(seconds=7.25)
 
 
@@ -61,8 +59,6 @@ def _durations(room):
             public = (member for member in vars(thing) if not member.startswith("_"))
             members |= {f"{name}.{member}": getattr(thing, member) for member in public}
         for path, member in members.items():
-            if path in INNER:
-                continue
             try:
                 parameters = inspect.signature(member).parameters
             except (TypeError, ValueError):

@@ -39,7 +39,7 @@ OWN = {"P", "P_co", "Params", "R"}
 
 
 def classes():
-    return {name: one for name, one in vars(made).items() if hasattr(one, "made_from")}
+    return {name: one for name, one in vars(made).items() if hasattr(one, "_made_from")}
 
 
 def source_of(function):
@@ -124,7 +124,7 @@ def entering(cls, held):
 
 
 def class_stub(cls):
-    original = cls.made_from
+    original = cls._made_from
     parameters = ", ".join(one.__name__ for one in getattr(cls, "__parameters__", ()))
     node = ast.parse(f"class {cls.__name__}{f'(Generic[{parameters}])' if parameters else ''}: ...").body[0]
     node.body = [ast.Expr(ast.Constant(inspect.cleandoc(cls.__doc__)))]
@@ -134,18 +134,18 @@ def class_stub(cls):
         first = next(iter(inspect.signature(original).parameters))
         owner = next(one.annotation for one in source_of(inits[0]).args.args if one.arg == first)
         node.body.append(read_only(first, owner, "What it is over."))
-    for name, annotation in fields_of(original, cls.fields).items():
+    for name, annotation in fields_of(original, cls._fields).items():
         node.body.append(
             read_only(name, Sync(vars(sys.modules[original.__init__.__module__])).visit(annotation))
         )
     if hasattr(cls, "__enter__"):
-        node.body += entering(cls, cls.hands_over)
-    for name, member in members(original, " ".join(cls.left_out)):
+        node.body += entering(cls, cls._hands_over)
+    for name, member in members(original, " ".join(cls._left_out)):
         function = member.fget if isinstance(member, property) else member
         shown = typing.get_overloads(function) or [function]
         for one in shown:
             doc = getattr(cls, name).__doc__ if one is shown[0] else ""
-            node.body.append(stub_of(one, doc, limit=cls.waits.get(name)))
+            node.body.append(stub_of(one, doc, limit=cls._waits.get(name)))
     return ast.fix_missing_locations(node)
 
 

@@ -14,8 +14,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from internal import FOR_ONE_CALLER
-
 ROOMS = ("local", "shared", "store")
 BUILT_ON = ("waiting._line", "local._slots", "upkeep")
 """What users do not see and all that waits is built on."""
@@ -91,7 +89,6 @@ def waited_for_in(name, thing):
         for attribute in dir(thing)
         if _is_public(attribute)
         and is_waited_for(function := _function(inspect.getattr_static(thing, attribute)))
-        and not FOR_ONE_CALLER.search(function.__doc__ or "")
     }
 
 

@@ -18,7 +18,7 @@ from tenure import BatchWorker, Task, Worker, WorkQueue
 from tenure.handlers import adapted
 from tenure.processor import Context, Processor
 
-TASK = SimpleNamespace(payload="payload", begin=lambda: None)
+TASK = SimpleNamespace(payload="payload", check=lambda: None)
 CONTEXT = object.__new__(Context)
 
 if typing.TYPE_CHECKING:

@@ -223,7 +223,7 @@ async def test_metrics_are_reported_also_while_the_engine_refuses(virtual_clock)
             await processor.submit(1)
             await processor.join()
             engine.refuses = True
-            await processor.queue().takers.until_idle()
+            await processor.queue()._takers.until_idle()
             with anyio.CancelScope():
                 await anyio.sleep(3)
             assert processor.metrics().totals["done"] == 1

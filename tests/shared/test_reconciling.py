@@ -97,7 +97,7 @@ async def test_a_place_is_not_yet_a_grant(late, store):
 async def test_the_first_reason_counts(store):
     with pytest.raises(LeaseLost) as caught:
         async with Lock(store, "x") as lease:
-            lease.lose("gone")
+            lease._lose("gone")
             store._handle.sessions.current(60.0).lose("expired")
             await anyio.sleep_forever()
     assert caught.value.reason == "gone"

@@ -212,11 +212,10 @@ ASKS = {
     *("SqlGuard.enforce", "Task.complete_in", "WorkQueue.complete_in", "WorkQueue.put_in"),
     "Job.try_put",
     *("Children.put", "Children.put_many", "WorkQueue.signal"),
-    *("Task.suspend", "Task.wait_for"),  # they interrupt their handler, and wait in no process
+    "Task.wait_for",  # it interrupts its handler, and waits in no process
     *(
         "Schedule.drain",
         "Schedule.next",
-        "Schedule.step",
         "Schedules.run_now",
         "WorkQueue.configure",
         "WorkQueue.settings",

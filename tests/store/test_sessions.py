@@ -40,9 +40,9 @@ class Link(Wire):
 class Held:
     def __init__(self, granted_as=("a holder", 1)):
         self.reasons = []
-        self.granted_as = granted_as
+        self._granted_as = granted_as
 
-    def lose(self, reason):
+    def _lose(self, reason):
         self.reasons.append(reason)
 
 

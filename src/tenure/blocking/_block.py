@@ -5,6 +5,7 @@ if what it holds is lost meanwhile. `check` raises that in the body, and leaving
 states of the task, and what an interruption does to them.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
@@ -68,7 +69,7 @@ class Hold(Request):
             block = self._make(store)
             return block, await block.__aenter__()
 
-        block, held = await self._store.call_within(self._portal, enter, self._timeout)
+        block, held = await self._store._call_within(self._portal, enter, self._timeout)
         if not self._scope.cancel_called:
             self.state, self.value = "held", held
             self._leave = park()
@@ -156,7 +157,7 @@ class Block(SyncBlock, NotAwaited, Caller):
                 )
                 wrapped = self._wrap(held, self._portal)
                 # another thread may have kept this one from running for longer than the lease lasts
-                if not (isinstance(held, (Lease, Task)) and held.is_over()):
+                if not (isinstance(held, (Lease, Task)) and held._is_over()):
                     break
                 self.withdraw()
         except BaseException:

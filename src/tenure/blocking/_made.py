@@ -6,20 +6,12 @@ from tenure import shared
 
 from ._pattern import Held, Pattern, made
 
-Lease = made(
-    shared.Lease,
-    Held,
-    "key token lost",
-    left_out="granted_as lose end fail_from_outside is_over",
-    on_loop="check remaining",
-)
+Lease = made(shared.Lease, Held, "key token lost", on_loop="check remaining")
 Task = made(
     shared.Task,
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
-    left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " complete_in fail fail_from_outside completion on_completed children wait_for suspend suspended check_answer begin"
-    " is_over",
+    left_out="complete_in fail children wait_for",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
@@ -30,9 +22,9 @@ WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_payload",
-    left_out="follow put_in complete_in complete_in_sync place call result_in",
+    left_out="follow put_in complete_in complete_in_sync",
     # the timeout of a put is its task's
     waits="put:put_timeout put_many result join",
     hands_over=Task,
 )
-Job = made(shared.Job, Pattern, "function", left_out="handler place call result_in", waits="result")
+Job = made(shared.Job, Pattern, "function", waits="result")

@@ -9,7 +9,6 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, Unpack, 
 from typing_extensions import TypeVar
 
 from tenure.arguments import Seconds
-from tenure.engine import Settings, Settle
 from tenure.errors import DuplicateTask
 from tenure.limits import Cost
 from tenure.shared import (
@@ -140,9 +139,6 @@ class Task(Generic[P_co]):
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
         this exception is not tried again: its work is done."""
 
-    def unkept(self, problem: Exception, reason: str) -> Exception:
-        """Return the exception, with which the task is not tried again. For the worker and the steps alone."""
-
     def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
 
@@ -177,16 +173,6 @@ class Task(Generic[P_co]):
 
     def complete_in_sync(self, connection: object) -> None:
         """Like `complete_in`, at once, with a connection that blocks; in any thread."""
-
-    @property
-    def late(self) -> bool:
-        """True once the deadline has passed. For the worker alone."""
-
-    def limit_to_deadline(self) -> None:
-        """Let nothing but its deadline limit the time of the try. For the worker alone."""
-
-    def expires_by(self, settle: Settle) -> bool:
-        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
 
 class Lock:
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
@@ -773,10 +759,6 @@ class WorkQueue(Generic[P]):
         """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
 
         Interruption: it may or may not be applied."""
-
-    @property
-    def record(self) -> Settings:
-        """The settings as this process knows them. For new tasks alone."""
 
 class Job(Generic[Params, R]):
     """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.

@@ -118,30 +118,30 @@ class Pattern(SyncProxy):
         self._owner = owner
         self._store: Store = owner if isinstance(owner, Store) else owner._store
         self._make = make
-        self._over: AsyncStore = self._store.template
+        self._over: AsyncStore = self._store._template
         # whatever is wrong with the arguments is raised here
-        self._inside = make(owner.template if isinstance(owner, Store) else owner._inside)
+        self._inside = make(owner._template if isinstance(owner, Store) else owner._inside)
         self._entered = local()
 
-    def inside(self, store: AsyncStore) -> Any:
+    def _inside_of(self, store: AsyncStore) -> Any:
         """The asynchronous object over the open store. On the loop."""
         if self._over is not store:
             owner = self._owner
-            self._inside = self._make(store if isinstance(owner, Store) else owner.inside(store))
+            self._inside = self._make(store if isinstance(owner, Store) else owner._inside_of(store))
             self._over = store
         return self._inside
 
     def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
         async def call(store: AsyncStore) -> Any:
-            return await getattr(self.inside(store), name)(*args, **kwargs)
+            return await getattr(self._inside_of(store), name)(*args, **kwargs)
 
-        return self._store.call(call, timeout)
+        return self._store._call(call, timeout)
 
     def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
         async def find(store: AsyncStore) -> Any:
-            return self.inside(store)
+            return self._inside_of(store)
 
-        return getattr(self._store.call(find), name)(*args, **kwargs)
+        return getattr(self._store._call(find), name)(*args, **kwargs)
 
     def _block(
         self,
@@ -150,8 +150,8 @@ class Pattern(SyncProxy):
         exclusive: bool,
         timeout: float | None = None,
     ) -> Block:
-        what = (type(self).__name__, self._store.key, self._inside.name) if exclusive else ()
-        return Block(self._store, lambda store: make(self.inside(store)), kind or _nothing, what, timeout)
+        what = (type(self).__name__, self._store._key, self._inside.name) if exclusive else ()
+        return Block(self._store, lambda store: make(self._inside_of(store)), kind or _nothing, what, timeout)
 
     def _enter(self, block: Block) -> Any:
         entered = self._entered.__dict__
@@ -232,17 +232,17 @@ def made(
     """
     body: dict[str, Any] = {"__doc__": described(cls.__doc__), "__module__": "tenure.blocking"}
     body |= {
-        "made_from": cls,
-        "hands_over": hands_over,
-        "fields": fields.split(),
-        "left_out": left_out.split(),
-        "waits": {
+        "_made_from": cls,
+        "_hands_over": hands_over,
+        "_fields": fields.split(),
+        "_left_out": left_out.split(),
+        "_waits": {
             name: limit or "timeout" for name, _, limit in (one.partition(":") for one in waits.split())
         },
     }
     body |= {name: _field(name) for name in fields.split()}
     for name, member in members(cls, left_out):
-        body[name] = _member(name, member, on_loop.split(), exclusive, hands_over, body["waits"].get(name))
+        body[name] = _member(name, member, on_loop.split(), exclusive, hands_over, body["_waits"].get(name))
     if base is Pattern:
         body["__init__"] = _maker(cls)
         body[next(iter(inspect.signature(cls).parameters))] = property(_owner, doc="What it is over.")

@@ -86,16 +86,16 @@ class Store(SyncBlock, Handle):
 
     def __init__(self, make: Callable[[], AsyncStore], key: Hashable) -> None:
         self._make = make
-        self.key: Hashable = self if key is None else key
+        self._key: Hashable = self if key is None else key
         """Stores of the same key share a connection."""
         self._entered = False
-        self.template: AsyncStore = make()
+        self._template: AsyncStore = make()
         """A store that is never opened: objects made over it show what can be made over an open store."""
 
     @property
     def url(self) -> str:
         """The engine's address, without a password."""
-        return self.template.url
+        return self._template.url
 
     def __repr__(self) -> str:
         return f"<blocking.Store {self.url}{' closed' if self.closed else ''}>"
@@ -106,7 +106,7 @@ class Store(SyncBlock, Handle):
             raise RuntimeError("a store can be entered only once; call open_store again")
         self._entered = True
         try:
-            self.call(_nothing)
+            self._call(_nothing)
         except BaseException:
             self.close()
             raise
@@ -125,45 +125,45 @@ class Store(SyncBlock, Handle):
         their blocks are left, or when `close_timeout` has passed, for which this waits: nothing can end the body of
         another thread. Raises what the engine has failed with.
         """
-        close(self, self.key)
+        close(self, self._key)
 
     def ping(self) -> float:
         """Send an operation that does nothing, and return for how many seconds the answer took.
 
         Raises `EngineError`, `StoreClosed`. Waits while the engine is away.
         """
-        return self.call(AsyncStore.ping)
+        return self._call(AsyncStore.ping)
 
     def statistics(self) -> StoreStatistics:
         """The connection at this moment."""
-        return self.call(AsyncStore.statistics)
+        return self._call(AsyncStore.statistics)
 
     # what the patterns use
 
-    def call(self, function: Callable[[AsyncStore], Any], timeout: float | None = None) -> Any:
+    def _call(self, function: Callable[[AsyncStore], Any], timeout: float | None = None) -> Any:
         """Call an async function with the open store on the loop of the portal, and wait for it.
 
         Raises `TimeoutError` after `timeout` seconds.
         """
         return ask(
-            self, Caller(), lambda portal: Request(partial(self.call_within, portal, function, timeout))
+            self, Caller(), lambda portal: Request(partial(self._call_within, portal, function, timeout))
         )
 
-    async def opened(self, portal: Portal) -> AsyncStore:
+    async def _opened(self, portal: Portal) -> AsyncStore:
         """The open store, on the loop of the portal."""
-        return await portal.opened(self.key, self, self._make)
+        return await portal.opened(self._key, self, self._make)
 
-    async def call_within(
+    async def _call_within(
         self, portal: Portal, function: Callable[[AsyncStore], Any], timeout: float | None
     ) -> Any:
         """Call an async function with the open store, on the loop. Raises `TimeoutError`."""
         if (
             timeout is None
         ):  # a block that is entered here has a scope of its own, which must not be in another
-            return await function(await self.opened(portal))
+            return await function(await self._opened(portal))
         trouble: str | None = "could not be opened"
         with anyio.move_on_after(timeout):
-            store = await self.opened(portal)
+            store = await self._opened(portal)
             try:
                 return await function(store)
             finally:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tenure.arguments import check_name
 from tenure.shared import QueueStatistics, WorkQueue, statistics_of
-from tenure.store import Store, read_counts
+from tenure.store import Store, handle_of, read_counts
 
 from ._arguments import checked, whole_number
 from ._errors import UsageError
@@ -48,7 +48,7 @@ def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T
 
 async def known(queue: WorkQueue) -> QueueStatistics:
     """The counts of a queue. Raises `UsageError` if there is no such queue."""
-    counts = await read_counts(queue.takers.store, queue.key)
+    counts = await read_counts(handle_of(queue.store), queue.key)
     if not counts.known:
         raise UsageError(
             f"there is no queue {queue.name} in namespace {queue.store.namespace};"

@@ -15,6 +15,8 @@ from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
 
 from anyio.lowlevel import checkpoint
 
+from tenure.errors import LeaseLost
+
 from ._calling import name_of, signature_of
 
 _OFFERED = {
@@ -238,13 +240,16 @@ def _globals_of(function: Any) -> dict[str, Any]:
 
 
 def _task(task: Any) -> Any:
-    task.begin()
+    try:
+        task.check()
+    except LeaseLost as lost:
+        raise NotBegun(f"the lease of {lost.key} had passed before its handler began") from lost
     return task
 
 
 def _payload(task: Any) -> Any:
     payload = task.payload
-    task.begin()
+    _task(task)
     return payload
 
 
@@ -252,7 +257,7 @@ def _tasks(tasks: Any) -> list[Any]:
     begun: list[Any] = []
     for task in tasks:
         try:
-            task.begin()
+            _task(task)
         except NotBegun as refusal:
             task.fail(refusal)
         else:

@@ -67,7 +67,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
     _reaper: Job | None = None
 
     @staticmethod
-    def after_fork() -> None:
+    def _after_fork() -> None:
         """In the child: lend and close nothing that the parent uses."""
         for pool in _opened:
             pool._is_of_parent = True
@@ -218,4 +218,4 @@ _opened: WeakSet[PoolLifecycle[Any]] = WeakSet()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=PoolLifecycle.after_fork)
+    os.register_at_fork(after_in_child=PoolLifecycle._after_fork)  # pyright: ignore[reportPrivateUsage]

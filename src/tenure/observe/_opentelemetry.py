@@ -42,7 +42,7 @@ class OpenTelemetryObserver:
         """Offer the figures of a processor (which has been entered) from now on."""
         self._sources += (source,)
         # a source may have no sample of a name yet
-        for sample in getattr(source, "templates", source.samples)():
+        for sample in getattr(source, "_templates", source.samples)():
             if sample.name not in self._offered:
                 self._offered.add(sample.name)
                 meter = self._meter

@@ -58,7 +58,7 @@ class PrometheusObserver:
             self._registry.unregister(self)
 
     def collect(self) -> Iterator[Any]:
-        """The figures of all that it watches, as families. For the registry alone."""
+        """The figures of all that it watches, as families."""
         families: dict[str, list[Sample]] = {}
         for source in self._sources:
             for sample in source.samples():

@@ -298,8 +298,8 @@ class KindWorker(Worker):
             since = now()
             await self._parts.limiter.acquire()
             self.meter.lasted("rate", since)
-        task.begin()  # before the breaker, which would count it
         try:
+            task.check()  # before the breaker, which would count it
             for name in ("claims", "limit"):
                 if name in tried.held:
                     tried.held[name].check()

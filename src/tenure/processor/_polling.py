@@ -8,6 +8,7 @@ import anyio
 
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.shared import WorkQueue
+from tenure.store import handle_of
 
 from ._meter import Meter
 
@@ -35,7 +36,7 @@ async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
     They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
     the next sixth. Waking too late here means the same: nothing ran, heartbeats included.
     """
-    store = queue.takers.store
+    store = handle_of(queue.store)
     step = store.ttl / 6
     reported: float | None = None
     while True:

@@ -108,8 +108,8 @@ class Lease(Guarded, Held):
         if self.lost or self._session.check():
             raise LeaseLost(self.key, self.lost or "expired")
 
-    def is_over(self) -> bool:
-        """True if the time of the lease has passed. From any thread, without effect. For `tenure.blocking` alone."""
+    def _is_over(self) -> bool:
+        """True if the time of the lease has passed. From any thread, without effect."""
         return self.lost is not None or self._session.is_over()
 
     @property
@@ -124,19 +124,19 @@ class Lease(Guarded, Held):
         return self.key, self.token
 
     @property
-    def granted_as(self) -> tuple[str, int]:
-        """The name of the holder, and the token. For the store alone."""
+    def _granted_as(self) -> tuple[str, int]:
+        """The name of the holder, and the token."""
         return self._name, self.token
 
-    def lose(self, reason: str) -> None:
-        """Cancel the body. For the store alone."""
+    def _lose(self, reason: str) -> None:
+        """Cancel the body."""
         if self.lost is None:
             self.lost = reason
             self._scope.cancel(f"{self.key} lost: {reason}")
             self._report_loss(reason)
 
-    def end(self, time: float) -> None:
-        """The block was left at this time of the loop's clock. For the block alone."""
+    def _end(self, time: float) -> None:
+        """The block was left at this time of the loop's clock."""
         reason = self._session.check(time)
         if reason is not None and self.lost is None:
             self.lost = reason
@@ -231,7 +231,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         del error
         grant = self.grant
         self._release = self._store.acquisitions.release(self._request, grant.name, grant.session)
-        held.end(self._release.since)
+        held._end(self._release.since)  # pyright: ignore[reportPrivateUsage]
         if self._store.observer is not None and not held.lost:
             since = now() - self._since
             self._store.reporter.notice("lease.released", key=held.key, token=held.token, held=since)

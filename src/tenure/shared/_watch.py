@@ -47,7 +47,7 @@ class Watch(Held):
         finally:
             self._session.drop(self)
 
-    def lose(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         """Ask again, since the engine sends no more hints to this session. Only the session calls this."""
         del reason
         self._line.grant(self._waiter, None)

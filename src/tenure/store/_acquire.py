@@ -307,7 +307,7 @@ class Acquisition(Held):
                 # `wake`, without the call
                 parked.set_result(None)
 
-    def lose(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         """The session is lost."""
         del reason
         self.on_news(Reply.GONE)

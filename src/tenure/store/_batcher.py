@@ -78,7 +78,7 @@ class Batcher:
 
     async def answered(self, line: Line[T, V], waiter: Waiter[T, V], outcome: Callable[[], str]) -> V:
         """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes in
-        time. For the owners alone.
+        time.
 
         Cancellation: the waiter leaves its line, as it does then.
         """
@@ -89,11 +89,11 @@ class Batcher:
 
     @property
     def patience(self) -> float:
-        """Seconds in which an answer has to come. For the owners alone."""
+        """Seconds in which an answer has to come."""
         return self._dispatcher.patience
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
-        """The error that no answer has come, with the outcome. For the owners alone."""
+        """The error that no answer has come, with the outcome."""
         return self._dispatcher.no_answer(outcome)
 
     def _flush(self) -> None:

@@ -7,6 +7,7 @@ each new connection, what only the engine has recorded is released, and what the
 lost.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class Reconciler:
             return
         self._again[session] = False
         theirs: set[tuple[str, int]] = set()
-        self._ask(session, "", [held for held in session.held if held.granted_as], theirs)
+        self._ask(session, "", [held for held in session.held if held._granted_as], theirs)
 
     def _ask(self, session: Session, after: str, ours: list[Held], theirs: set[tuple[str, int]]) -> None:
         session.dispatcher.send(
@@ -73,8 +74,8 @@ class Reconciler:
                 self._ask(session, answer.next, ours, theirs)
                 return
             for held in ours:
-                if held in session.held and (granted := held.granted_as) and granted not in theirs:
-                    held.lose("gone")
+                if held in session.held and (granted := held._granted_as) and granted not in theirs:
+                    held._lose("gone")
         elif answer is Reply.UNKNOWN:
             session.lose("gone")
         if self._again.pop(session) and session.usable:

@@ -24,6 +24,7 @@ Whatever is held is notified once, when the session is dismissed or lost. A dism
 that clean up while the store closes hold what they hold.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import time
@@ -69,17 +70,17 @@ class Held:
     __slots__ = ()
 
     @property
-    def granted_as(self) -> tuple[str, int] | None:
+    def _granted_as(self) -> tuple[str, int] | None:
         """The name under which the engine has granted it, and the token; None for what it need not have."""
         return None
 
-    def lose(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         """End the hold: it is lost, or its session is, or the store closes. May be called more than once.
         Synchronous; must not raise.
         """
         raise NotImplementedError
 
-    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+    def _fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
         """The operation that records the failure of the holder; None if giving back says all. From any thread."""
         del problem
         return None
@@ -176,7 +177,7 @@ class Session:
         if not self._dismissed:
             self._dismissed = True
             for held in list(self.held):
-                held.lose(reason)
+                held._lose(reason)
             self._wake_openers()
 
     def lose(self, reason: str) -> None:
@@ -222,7 +223,7 @@ class Session:
         if reason != "gone":
             self.reporter.notice("session.lost", session=self.id, reason=reason)
             return
-        holds = sum(held.granted_as is not None for held in self.held)
+        holds = sum(held._granted_as is not None for held in self.held)
         self.reporter.warn("session.lost", session=self.id, reason=reason, holds=holds, meaning=_FORGOTTEN)
 
     def report_loss(self, event: str, reason: str, **fields: object) -> None:
@@ -367,8 +368,8 @@ class Sessions:
         """Note that the engine has taken back its grant under this name."""
         for session in self:
             for held in list(session.held):
-                if (granted := held.granted_as) is not None and granted[0] == name:
-                    held.lose(reason)
+                if (granted := held._granted_as) is not None and granted[0] == name:
+                    held._lose(reason)
 
     async def end(self) -> None:
         """End the heartbeats. Cancellation: they end all the same."""

@@ -238,7 +238,9 @@ class Watchdog:
         )
         held = [hold for session in sessions for hold in list(session.held)]
         verdicts = {
-            hold: verdict for hold in held if (verdict := hold.fail_from_outside(problem)) is not None
+            hold: verdict
+            for hold in held
+            if (verdict := hold._fail_from_outside(problem)) is not None  # pyright: ignore[reportPrivateUsage]
         }
         failed = [verdicts[hold] for hold in _on_stack(frames, held) if hold in verdicts]
         if not failed and len(verdicts) == 1:

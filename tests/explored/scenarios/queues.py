@@ -77,7 +77,7 @@ async def producers_wait_while_the_queue_is_full(world):
         await all_is_done(queue, store, elsewhere, done=len(consumer.taken), put=len(consumer.taken))
 
 
-@on_every_engine("shared.WorkQueue.try_put")
+@on_every_engine("shared.WorkQueue.try_put", "store.Batcher.answered")
 async def one_try_puts_or_says_that_it_is_full(world):
     async with world.open() as store:
         queue, put, full = WorkQueue(store, "q", max_size=2), [], []

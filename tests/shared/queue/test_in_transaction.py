@@ -632,7 +632,7 @@ async def test_those_of_a_batch_that_are_lost_or_cancelled_are_left_out(queue, c
 
     async def handler(tasks: list[tenure.Task]):
         if len(tasks) == 4:
-            tasks[0].lose("for a test")
+            tasks[0]._lose("for a test")
             await queue.cancel(ids[1])
             await anyio.sleep(1)
             assert tasks[1].cancelled

@@ -333,11 +333,11 @@ async def test_they_come_back_to_the_worker_that_lost_them(store, virtual_clock)
     queue = WorkQueue(store, "jobs")
     async with with_spare_tasks(queue, tasks=26, concurrency=2) as (_, handler, _):
         del handler.begun[18:]
-        queue.takers._prefetched[0][0].lose("expired")
+        queue._takers._prefetched[0][0].lose("expired")
         with anyio.fail_after(6):
             await queue.join()
     assert sorted(handler.begun) == list(range(26))
-    assert not queue.takers._holders
+    assert not queue._takers._holders
 
 
 @in_process

@@ -142,7 +142,7 @@ async def test_what_ran_beside_another_is_never_buried_for_it(store, open_store_
     """Other clients do not know suspects: a task ends sometime, but says that it was not alone."""
     queue = WorkQueue(store, "jobs", max_deliveries=3)
     await queue.put("poison")
-    queue.takers.suspects.first = 1000
+    queue._takers.suspects.first = 1000
     for _ in range(3 + LEEWAY):
         with pytest.raises(tenure.LeaseLost):
             async with queue.take():
@@ -311,7 +311,7 @@ async def test_one_that_waits_while_its_session_is_lost_runs_later(store, open_s
             with anyio.fail_after(PATIENCE):
                 await queue.join()
         assert handler.done == ["suspect"]
-        assert queue.takers.in_hand == 0
+        assert queue._takers.in_hand == 0
 
 
 @pytest.mark.parametrize("deliveries", [2, 4])

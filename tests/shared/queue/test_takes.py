@@ -36,7 +36,7 @@ async def take_all(queue):
 async def a_taker(queue):
     """Somebody who waits for a task, for as long as the block lasts."""
     async with anyio.create_task_group() as group:
-        group.start_soon(queue.takers.take)
+        group.start_soon(queue._takers.take)
         await anyio.lowlevel.checkpoint()
         yield
         group.cancel_scope.cancel()
@@ -167,7 +167,7 @@ async def test_a_hint_while_an_exchange_without_its_taker_is_on_its_way(engine, 
             async with a_taker(queue):
                 await virtual_clock.settle()
                 link.pause()  # the next exchange registers the taker anew, its answer is on its way
-                queue.takers.reask()
+                queue._takers.reask()
                 await virtual_clock.settle()
             group.start_soon(_take_and_settle, other, None)
             await virtual_clock.settle()
@@ -209,7 +209,7 @@ async def test_idle_takers_cost_next_to_nothing(recording, virtual_clock):
         queue = WorkQueue(store, "jobs")
         async with anyio.create_task_group() as group:
             for _ in range(50):
-                group.start_soon(queue.takers.take)
+                group.start_soon(queue._takers.take)
             await anyio.sleep(60)
             recording.take()
             await anyio.sleep(seconds)
@@ -255,7 +255,7 @@ class _Substitute:
 
 async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
-    granted = queue.takers._line.grant
+    granted = queue._takers._line.grant
     losses = []
 
     def grant_and_lose(waiter, value):
@@ -265,7 +265,7 @@ async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, v
             value[0].lose("expired")
         return True
 
-    queue.takers._line = _Substitute(queue.takers._line, grant=grant_and_lose)
+    queue._takers._line = _Substitute(queue._takers._line, grant=grant_and_lose)
     await queue.put(1)
     async with queue.take() as task:
         task.check()

@@ -395,7 +395,7 @@ async def test_a_block_that_is_left_elsewhere_ends_its_span(store, spans):
         await entered.wait()
         with pytest.raises(RuntimeError, match="left from another task"):
             await block.__aexit__(None, None, None)
-        await queue.takers.until_idle()
+        await queue._takers.until_idle()
         assert spans.verdicts == ["done"]
         left.set()
 
@@ -407,7 +407,7 @@ async def test_a_block_that_is_never_left_ends_its_span(store, spans, virtual_cl
         async with anyio.create_task_group() as group:
             group.start_soon(queue.take().__aenter__)
     await virtual_clock.settle()
-    await queue.takers.until_idle()
+    await queue._takers.until_idle()
     assert spans.verdicts == ["given_back"]
 
 
@@ -419,15 +419,15 @@ async def test_a_handler_that_is_closed_ends_its_span(store, spans):
     def stands_still():
         yield
 
-    session, taken = await queue.takers.take()
+    session, taken = await queue._takers.take()
     with anyio.CancelScope() as scope:
         task = Task(queue, session, taken, scope)
         working = _traced(lambda task: stands_still(), task)
         copy_context().run(working.send, None)
         working.close()  # in another context, as when the garbage is collected
         assert spans.verdicts == ["lost"]
-        task.settle(task.interrupted(), lambda *_: None)
-    await queue.takers.until_idle()
+        task._settle(task._interrupted(), lambda *_: None)
+    await queue._takers.until_idle()
     assert spans.verdicts == ["lost"]
 
 

@@ -558,13 +558,13 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
         with monkeypatch.context() as patch:
             if fault == "an answer never comes":
                 # a dispatcher that loses what is sent
-                batcher = queue.takers._batcher
+                batcher = queue._takers._batcher
                 loses = SimpleNamespace(send=lambda *_: None, call_soon=batcher._dispatcher.call_soon)
                 patch.setattr(batcher, "_dispatcher", loses)
             else:
-                patch.setattr(queue.takers._batcher, "schedule", lambda: None)
+                patch.setattr(queue._takers._batcher, "schedule", lambda: None)
             if fault == "takers are not registered":
-                queue.takers.reask()
+                queue._takers.reask()
             began = anyio.current_time()
             while worker.unready is None:
                 await anyio.sleep(0.5)
@@ -573,8 +573,8 @@ async def test_a_worker_whose_exchanges_do_not_come_back_is_not_ready(
             assert "no exchange with the engine has come back for" in worker.unready
             assert "2 takers wait" in worker.unready
         if fault == "an answer never comes":
-            queue.takers._batcher.busy = False
-        queue.takers.reask()
+            queue._takers._batcher.busy = False
+        queue._takers.reask()
         await anyio.sleep(0.5)
         assert worker.unready is None
         await queue.put(1)

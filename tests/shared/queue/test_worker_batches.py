@@ -362,7 +362,7 @@ async def test_one_that_is_lost_alone_costs_the_others_nothing(store, virtual_cl
 
     async def handler(tasks: list[tenure.Task]):
         if not tries:
-            tasks[1].lose("a replica did not know it")
+            tasks[1]._lose("a replica did not know it")
         tries.append(payloads(tasks))
         await anyio.sleep(1)
         for task in tasks:

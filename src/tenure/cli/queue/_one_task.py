@@ -14,6 +14,7 @@ from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._table import one_line, spoken
 from tenure.observe import printable_lines
 from tenure.shared import TaskRecord, WorkQueue
+from tenure.store import handle_of
 from tenure.web import SeenChild, described_child, flat, read_tree, waits_for
 
 from ._manage import changed_each
@@ -60,8 +61,8 @@ async def _get(
         return None
     return (
         record,
-        await waits_for(queue.takers.store, record.unfinished_child),
-        *await read_tree(queue.takers.store, args.name, record.id),
+        await waits_for(handle_of(queue.store), record.unfinished_child),
+        *await read_tree(handle_of(queue.store), args.name, record.id),
     )
 
 

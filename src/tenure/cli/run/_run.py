@@ -164,7 +164,7 @@ class _Job:
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)
             # a command that was stopped, even by a second signal, has given back what it had
-            if await end_sessions(queue.takers.store, process):
+            if await end_sessions(handle_of(queue.store), process):
                 self._say(f"{process} has died; its inputs run again")
             await queue.put_many([], cursor=(name, cursors[name] | {"who": None}))
 

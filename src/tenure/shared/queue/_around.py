@@ -113,7 +113,7 @@ class Surroundings:
         if timeout is None:
             return await handle(task, values)
         # the managers see the timeout as an exception, and have time to leave
-        task.limit_to_deadline()
+        task._limit_to_deadline()  # pyright: ignore[reportPrivateUsage]
         return await _in_time(timeout, timeout if ends is None else ends - now(), handle, task, values)
 
 

@@ -1,5 +1,6 @@
 """Runners of batches: each takes many tasks, hands them to one call of its handler, and settles each of them."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -55,7 +56,7 @@ class BatchRunners(Runners):
         self._linger = linger
 
     async def _take_tasks(self, number: int, handle: Handle) -> None:
-        takers, pause = self._queue.takers, self._pause
+        takers, pause = self._queue._takers, self._pause
         with CancelScope() as scope:
             while not (self.draining or scope.cancel_called):
                 if pause is not None and (first := pause(number)) is not None:
@@ -98,7 +99,7 @@ class BatchRunners(Runners):
                 if own is None and self._is_out_of_time(task, ended - begun, interruption):
                     own = TimeoutError(out_of_time(self._timeout_of(task) or 0.0))
                     own.__cause__ = interruption  # its traceback says where the handler was
-                task.settle(self._verdict_on(task, own, interruption), self._settled, own)
+                task._settle(self._verdict_on(task, own, interruption), self._settled, own)
             if interruption is not None:
                 raise interruption
         finally:
@@ -115,34 +116,34 @@ class BatchRunners(Runners):
         timeout = task.timeout if interruption is None else self._timeout_of(task)
         if timeout is None or seconds < timeout:
             return False
-        return task.lost is None and not (task.cancelled or task.late) and task.granted_as is not None
+        return task.lost is None and not (task.cancelled or task._late) and task._granted_as is not None
 
     async def _handle(self, handle: Handle, tasks: list[Task[Any]]) -> None:
-        if self._queue.takers.store.reporter.tracing is None:
+        if self._queue._takers.store.reporter.tracing is None:
             _check_result(await handle(tasks))
             return
         traced = tasks.copy()  # the handler may change its list
         for task in traced:
-            task.begin_trying()
+            task._begin_trying()
         try:
             _check_result(await handle(tasks))
         except BaseException as error:
             if is_closing(error):  # in a context of its own
                 for task in traced:
-                    task.abandon_trying(error)
+                    task._abandon_trying(error)
                 traced = []
             raise
         finally:
             # each made its span the current one, in place of the span before
             for task in reversed(traced):
-                task.leave_trying()
+                task._leave_trying()
 
     def _verdict_on(
         self, task: Task[Any], failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
         # its handler was not interrupted for it; but what a transaction has completed is done
-        if (task.cancelled or task.late) and task.granted_as is not None:
-            return task.interrupted()
+        if (task.cancelled or task._late) and task._granted_as is not None:
+            return task._interrupted()
         return self._verdict(task, failure, interruption)
 
 

@@ -1,5 +1,6 @@
 """Children: tasks that a task puts, and after which it ends; a nursery on record."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,19 +37,19 @@ class TargetQueue(Encoding[Any], Protocol):
 
 
 class Target(Generic[P]):
-    """A queue or a job, where children can be put. For `Children` alone."""
+    """A queue or a job, where children can be put."""
 
     @property
-    def place(self) -> TargetQueue:
+    def _place(self) -> TargetQueue:
         """The queue in which the children are tasks."""
         raise NotImplementedError
 
-    def call(self, item: Item[Any]) -> Item[Any]:
+    def _call(self, item: Item[Any]) -> Item[Any]:
         """The payload and the options of the task for a child that is given by an item."""
         raise NotImplementedError
 
-    def result_in(self, value: Any) -> Any:
-        """The result of a child, from what the store's codec has made of it. For the children alone."""
+    def _result_in(self, value: Any) -> Any:
+        """The result of a child, from what the store's codec has made of it."""
         return value
 
 
@@ -59,9 +60,9 @@ class Parent(Protocol):
 
     def check(self) -> None: ...
 
-    def check_answer(self, answer: object) -> None: ...
+    def _check_answer(self, answer: object) -> None: ...
 
-    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
+    async def _suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
 
 
 class Child:
@@ -103,7 +104,7 @@ class Child:
             raise RuntimeError(f"{self!r} has not ended: read its result after the block of children")
         if (failure := self.failure) is not None:
             raise failure
-        return self._job.result_in(
+        return self._job._result_in(
             decoded(self._codec, f"{self.queue}: the result of task {self.id}", self._value)
         )
 
@@ -188,7 +189,7 @@ class Children(AsyncBlock, Generic[P]):
             return
         if unfinished:
             self._parent.check()
-            await self._parent.suspend(Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
+            await self._parent._suspend(Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
         if self._on_failure == "cancel":
             self._raise_failures()
 
@@ -218,7 +219,7 @@ class Children(AsyncBlock, Generic[P]):
         if not self._open:
             raise RuntimeError(f"{self!r}: put children within the block: async with task.children(...)")
         self._parent.check()
-        family, place = self._family, self._target.place
+        family, place = self._family, self._target._place
         made = [cast("Item[Any]", item) if isinstance(item, Item) else Item(item) for item in items]
         with PutSpan(family.store.reporter, place.key, len(made)) as span:
             tasks: dict[str, NewTask] = {}
@@ -239,16 +240,16 @@ class Children(AsyncBlock, Generic[P]):
         return [self._children[name] for name in tasks]
 
     def _task_of(self, item: Item[Any], span_meta: Mapping[str, str]) -> NewTask:
-        called = self._target.call(item)
+        called = self._target._call(item)
         if wrong := sorted(name for name in _OF_ROOTS if called.options.get(name) is not None):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
         options: PutOptions = {"priority": self._parent.priority, **called.options}
-        task = new_task(self._target.place, called.payload, span_meta, **options)
+        task = new_task(self._target._place, called.payload, span_meta, **options)
         return replace(task, group=group_of_children(task.group))
 
     def _name_of(self, name: str | None, task: NewTask) -> str:
         if name is None:
-            place = self._target.place.key.encode()
+            place = self._target._place.key.encode()
             digest = sha256(b"%d %b%b" % (len(place), place, task.payload)).hexdigest()[:32]
             number = self._same.get(digest, 0) + 1
             while (name := f"{digest}-{number}") in self._used:
@@ -285,7 +286,7 @@ class Children(AsyncBlock, Generic[P]):
                 entry = Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
                 self._children[name] = Child(family.codec, name, entry, self._target)
         else:
-            self._parent.check_answer(answer)
+            self._parent._check_answer(answer)
 
     def _raise_failures(self) -> None:
         failed = [child for child in self if child.failure is not None]

@@ -1,5 +1,6 @@
 """Completing many tasks at once in the user's transaction: one statement, which may refuse single tasks."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ def completing(
     for task in listed:
         if not isinstance(task, Task):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"tasks must be tasks, not {task!r}")
-    held = [(task, *completion) for task in listed if (completion := task.completion(key)) is not None]
+    held = [(task, *completion) for task in listed if (completion := task._completion(key)) is not None]
     if not held:
         return None
     # a process has one session at a time for a queue
@@ -38,7 +39,7 @@ def completing(
             return []
         done = [task for task, _ in joined if task.token not in answer]
         for task in done:
-            task.on_completed()
+            task._on_completed()
         return done
 
     operation = CompleteAll(session.id, key, tuple(settle for _, settle in joined))

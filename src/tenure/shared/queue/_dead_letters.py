@@ -24,7 +24,7 @@ from tenure.errors import (
     StoreClosed,
     StoreUnavailable,
 )
-from tenure.store import Codec, JsonCodec, StoreHandle, read_pages
+from tenure.store import Codec, JsonCodec, StoreHandle, handle_of, read_pages
 from tenure.upkeep import unwrapped_task_group
 
 from ._as_json import bytes_of, readable
@@ -55,7 +55,7 @@ class RecordCodec:
 
     def __init__(self, queue: WorkQueue[Any]) -> None:
         self._payloads: Codec[Any] = queue.codec
-        self._store: StoreHandle = queue.takers.store
+        self._store: StoreHandle = handle_of(queue.store)
 
     def encode(self, value: object, /) -> bytes:
         """Return the bytes of a dead letter as the engine has it. Raises `TypeError` for anything else."""
@@ -174,12 +174,12 @@ class DeadLetters:
         queue = self._queue
         before: int | None = (await self._own.cursors()).get(_CURSOR)
         scan = Scan(TASKS["dead"], queue.key, str(before or 0))
-        records = (await read_pages(queue.takers.store, scan, _PORTION)).rows
+        records = (await read_pages(handle_of(queue.store), scan, _PORTION)).rows
         if records:
             items = [self._item(record) for record in records]
             await self._own.put_many(items, cursor=(_CURSOR, records[-1].seq), expected=before)
         return bool(records)
 
     def _item(self, record: Record) -> Item[Any]:
-        letter = record_of(record, self._queue.codec, self._queue.store.codec, self._queue.takers.store)
+        letter = record_of(record, self._queue.codec, self._queue.store.codec, handle_of(self._queue.store))
         return Item(record, priority=letter.priority, meta=letter.meta, group=letter.group)

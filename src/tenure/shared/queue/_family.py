@@ -8,10 +8,8 @@ from typing import Any, Protocol
 from anyio import CancelScope
 
 from tenure.engine import ENTRIES, Entry, Page, Reply, Scan, SetEntry, Settle, TooMany
-from tenure.store import Codec, Store, StoreHandle
+from tenure.store import Codec, Store, StoreHandle, handle_of
 from tenure.waiting import checkpoint, this_task
-
-from ._takes import Takers
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
@@ -24,7 +22,6 @@ class Source(Protocol):
 
     store: Store
     key: str
-    takers: Takers
 
 
 class HandlerScope:
@@ -61,8 +58,8 @@ class Family:
     )
 
     def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
-        queue.takers.store.check_families()
-        self.store: StoreHandle = queue.takers.store
+        self.store: StoreHandle = handle_of(queue.store)
+        self.store.check_families()
         self.codec: Codec[Any] = queue.store.codec
         self.key: str = queue.key
         self.id: int = task_id

@@ -83,8 +83,8 @@ class QueueFigures:
         """The figures as they were last read, for collectors. Works from any thread."""
         return self._samples
 
-    def templates(self) -> tuple[Sample, ...]:
-        """A sample of each name, also while there is no queue. For the observers alone."""
+    def _templates(self) -> tuple[Sample, ...]:
+        """A sample of each name, also while there is no queue."""
         return tuple(_samples({"": _NOTHING}))
 
 

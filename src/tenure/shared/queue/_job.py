@@ -127,29 +127,29 @@ class Job(Target[Any], Generic[Params, R]):
         """
         value = await self.queue.result(task_id)
         try:
-            return cast("R", self.result_in(value))
+            return cast("R", self._result_in(value))
         except (TypeError, ValueError) as problem:
             raise ValueError(f"the result of task {task_id} of {self._name} {problem}") from problem
 
-    def result_in(self, value: Any) -> Any:
-        """The result that a plain value stands for. For the children alone."""
+    def _result_in(self, value: Any) -> Any:
+        """The result that a plain value stands for."""
         return value if value is None or self._result is None else self._result.decode(value)
 
     @property
-    def place(self) -> WorkQueue[dict[str, Any]]:
-        """The queue of the job. For `Children` alone."""
+    def _place(self) -> WorkQueue[dict[str, Any]]:
+        """The queue of the job."""
         return self.queue
 
-    def call(self, item: Item[Any]) -> Item[Any]:
-        """The call with this only argument, or that `item` has made, with the job's options. For `Children` alone."""
+    def _call(self, item: Item[Any]) -> Item[Any]:
+        """The call with this only argument, or that `item` has made, with the job's options."""
         if isinstance(item, _Call):
             return item
         given = item.payload
         payload = given.payload if isinstance(given, _Call) else self._arguments((given,), {})
         return Item(payload, **{**self._options, **item.options})
 
-    def handler(self, instead: Callable[..., Any] | None = None) -> Callable[[Task[Any]], Any]:
-        """A handler of tasks that calls the function, or `instead` in its place. For the worker alone.
+    def _handler(self, instead: Callable[..., Any] | None = None) -> Callable[[Task[Any]], Any]:
+        """A handler of tasks that calls the function, or `instead` in its place.
 
         Raises `TypeError` for a function with the task that `instead` would call in another process.
         """

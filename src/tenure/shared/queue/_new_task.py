@@ -9,7 +9,7 @@ from time import time
 from typing import Any, Protocol, TypeVar, cast
 
 from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_name, check_seconds, check_timeout
-from tenure.engine import NewTask, OnDuplicate, Settings
+from tenure.engine import NewTask, OnDuplicate
 from tenure.store import Codec
 
 from ._groups import check_group
@@ -19,6 +19,7 @@ from ._options import Item, check_options
 from ._own_options import with_options
 from ._payload import encode
 from ._retry import Retry
+from ._takes import Takers
 
 T = TypeVar("T")
 
@@ -40,9 +41,7 @@ class Encoding(Protocol[T]):
     key: str
     codec: Codec[T]
     max_payload: int
-
-    @property
-    def record(self) -> Settings: ...
+    _takers: Takers
 
 
 def new_task(
@@ -80,7 +79,8 @@ def new_task(
             key_ttl, within = cast("tuple[float | None, float | None]", (key.ttl, key.within))
         else:
             text, on_duplicate = check_name("key", key), check_on_duplicate(_text_key)
-        key_ttl = queue.record.keys if key_ttl is None else key_ttl
+        takers = queue._takers  # pyright: ignore[reportPrivateUsage]
+        key_ttl = takers.record.current.keys if key_ttl is None else key_ttl
         if within is not None and within < seconds:
             raise ValueError(
                 f"within of the key must be at least the delay, {seconds:g} seconds, not {within:g}"

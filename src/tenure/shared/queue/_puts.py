@@ -43,8 +43,8 @@ class _Request(Held):
         tasks = (task.sent_now() if isinstance(task, DatedTask) else task for task in self.request.tasks)
         return replace(self.request, tasks=tuple(tasks))
 
-    def lose(self, reason: str) -> None:
-        """Join the line again, since the place is lost with the session. For the session alone."""
+    def _lose(self, reason: str) -> None:
+        """Join the line again, since the place is lost with the session."""
         del reason
         self.again(self)
 

@@ -43,7 +43,6 @@ from tenure.engine import (
     Scan,
     SetEntry,
     SetPaused,
-    Settings,
     TooMany,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
@@ -154,12 +153,12 @@ class WorkQueue(Target[P], Generic[P]):
         self.max_payload: int = check_count("max_payload", max_payload)
         changes = changes_of(settings)
         self._client = client = inside.listen(self.key, lambda: QueueClient(inside, self.key))
-        self.takers: Takers = client.takers
+        self._takers: Takers = client.takers
         client.takers.user = ref(self)
         client.record.name(changes)
 
     def __repr__(self) -> str:
-        return f"<WorkQueue {self.name!r} taking={len(self.takers)}>"
+        return f"<WorkQueue {self.name!r} taking={len(self._takers)}>"
 
     # putting
 
@@ -292,7 +291,7 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> tuple[Enlistment[int | Duplicate | Reply], Callable[[int | Duplicate | Reply], int]]:
         def judge(answer: int | Duplicate | Reply) -> int:
             if isinstance(answer, Reply):
-                raise QueueFull(self.key, self.record.max_size, task.group or None)
+                raise QueueFull(self.key, self._client.record.current.max_size, task.group or None)
             return self._id(task, answer)
 
         return self._store.enlist(PutOne(self.key, task)), judge
@@ -512,7 +511,9 @@ class WorkQueue(Target[P], Generic[P]):
                 raise TypeError("cancel takes a task_id alone, or a state")
             task_id = check_task_id("task_id", task_id)
             return (
-                await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.record.results))
+                await self._move(
+                    Move(self.key, (task_id,), "cancelled", ttl=self._client.record.current.results)
+                )
             ).count > 0
         if task_id != 0:
             raise TypeError("cancel takes a task_id or a state, not both")
@@ -662,22 +663,15 @@ class WorkQueue(Target[P], Generic[P]):
         """
         await self._store.call(SetPaused(self.key, paused=False))
 
-    # for tasks
-
-    @property
-    def record(self) -> Settings:
-        """The settings as this process knows them. For new tasks alone."""
-        return self._client.record.current
-
     # for the children of tasks
 
     @property
-    def place(self) -> Self:
-        """The queue itself. For `Children` alone."""
+    def _place(self) -> Self:
+        """The queue itself."""
         return self
 
-    def call(self, item: Item[Any]) -> Item[Any]:
-        """The item as it is. For `Children` alone."""
+    def _call(self, item: Item[Any]) -> Item[Any]:
+        """The item as it is."""
         return item
 
     # inside
@@ -700,7 +694,10 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> int:
         self._client.record.announce()
         return await move_selected(
-            *(self._store, self.key, states, to, where), ttl=self.record.results, most=limit, dry_run=dry_run
+            *(self._store, self.key, states, to, where),
+            ttl=self._client.record.current.results,
+            most=limit,
+            dry_run=dry_run,
         )
 
     async def _move(self, operation: Move) -> MovedCount:

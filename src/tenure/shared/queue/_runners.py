@@ -5,6 +5,7 @@ each task would cost as much as all the rest. Its verdicts are not waited for on
 exchange, which also brings the next tasks.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections import Counter
@@ -71,7 +72,7 @@ class Runners:
         self.counts: Counter[str] = Counter()
         """The outcomes of the tasks, by the names of events."""
         self._queue = queue
-        traces = queue.takers.store.reporter.tracing is not None
+        traces = queue._takers.store.reporter.tracing is not None
         self._handlers: Sequence[Handle] = (
             [partial(_traced, handle) for handle in handlers] if traces else handlers
         )
@@ -89,12 +90,12 @@ class Runners:
         self._pausing: set[CancelScope] = set()
         self._problem: Exception | None = None
         self._ended: Line[None, None] = Line(lambda _: None)
-        self._crew = Crew(queue.takers.store, queue.key, len(handlers), self.counts.total)
+        self._crew = Crew(queue._takers.store, queue.key, len(handlers), self.counts.total)
 
     @property
     def stalled(self) -> str | None:
         """The reason why these runners take nothing although the engine can be reached, as in `Takers` and `Crew`."""
-        waits = self._queue.takers.stalled if self.running and not self.draining else None
+        waits = self._queue._takers.stalled if self.running and not self.draining else None
         return waits or self._crew.stuck
 
     async def run(self) -> None:
@@ -115,7 +116,7 @@ class Runners:
             self._set_prefetch(0)
             try:
                 with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
-                    await self._queue.takers.until_idle()
+                    await self._queue._takers.until_idle()
             finally:
                 self.running = False
                 for waiter in self._ended:
@@ -141,10 +142,10 @@ class Runners:
 
     def recheck(self) -> None:
         """Have runners that wait for a task ask first whether they have to pause."""
-        self._queue.takers.dismiss(self)
+        self._queue._takers.dismiss(self)
 
     def _set_prefetch(self, count: int) -> None:
-        self._queue.takers.prefetch(count - self._allowed)
+        self._queue._takers.prefetch(count - self._allowed)
         self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
@@ -160,7 +161,7 @@ class Runners:
             everybody.cancel()
 
     async def _take_tasks(self, number: int, handle: Handle) -> None:
-        takers, pause = self._queue.takers, self._pause
+        takers, pause = self._queue._takers, self._pause
         with CancelScope() as scope:
             handler_scope = HandlerScope(scope)
             while not (self.draining or scope.cancel_called):
@@ -208,7 +209,7 @@ class Runners:
                 failure = TimeoutError(out_of_time(timeout))
                 failure.__cause__ = interruption  # its traceback says where the handler was
             settle = self._verdict(task, failure, interruption)
-            task.settle(settle, self._settled, failure)
+            task._settle(settle, self._settled, failure)
             if interruption is not None:
                 raise interruption
         finally:
@@ -231,16 +232,16 @@ class Runners:
         self, task: Task, failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
         if failure is None and interruption is None:
-            return task.verdict(None)
+            return task._verdict(None)
         if isinstance(failure, NotKept):
             failure = Dead(f"{self._name} returned {failure.kind}, {CANNOT_BE_RESULT}: {failure.reason}")
         if failure is not None and self._judge is not None:
             failure = self._judge(task, failure)
-        return task.interrupted() if failure is None else task.verdict(failure)
+        return task._interrupted() if failure is None else task._verdict(failure)
 
     def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if refused is not None:
-            task.report_loss(refused)
+            task._report_loss(refused)
         self.counts[event_of(task, settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)
@@ -249,18 +250,18 @@ class Runners:
 def _is_timed_out(task: Task, scope: CancelScope) -> bool:
     if not scope.cancel_called or task.lost is not None:
         return False
-    return not (task.cancelled or task.suspended or task.late)
+    return not (task.cancelled or task._suspended or task._late)
 
 
 async def _traced(handle: Handle, task: Task) -> Any:
-    task.begin_trying()
+    task._begin_trying()
     try:
         result = await handle(task)
     except BaseException as error:
         if is_closing(error):  # in a context of its own
-            task.abandon_trying(error)
+            task._abandon_trying(error)
         else:
-            task.leave_trying()
+            task._leave_trying()
         raise
-    task.leave_trying()
+    task._leave_trying()
     return result

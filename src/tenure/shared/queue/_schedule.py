@@ -1,5 +1,6 @@
 """The schedule: a task at each tick, put once on record, by whichever process is first."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import random
@@ -17,7 +18,7 @@ import anyio
 from tenure.arguments import LONGEST, LONGEST_NAME, Seconds, check_seconds, check_text, shows_options
 from tenure.engine import Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
-from tenure.store import Codec, Session, decoded, read_counts
+from tenure.store import Codec, Session, decoded, handle_of, read_counts
 from tenure.waiting import Line
 
 from ._as_json import bytes_of, readable
@@ -27,7 +28,6 @@ from ._new_task import new_task
 from ._options import Item, PutOptions, check_options
 from ._payload import P
 from ._portions import StoredCursor
-from ._takes import Takers
 from ._ticks import Ticks, ticks
 
 CURSOR = "schedule/"
@@ -72,7 +72,6 @@ class ScheduledQueue(TargetQueue, Protocol[P]):
 
     name: str
     codec: Codec[P]
-    takers: Takers
 
     @property
     def put(self) -> Callable[..., Awaitable[int]]: ...
@@ -192,7 +191,7 @@ class Schedule(Generic[P]):
         payload: P | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        if not isinstance(queue, Target) or queue.place is not queue:
+        if not isinstance(queue, Target) or queue._place is not queue:
             raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
         name = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
         missed = options.get("missed", "one")
@@ -212,7 +211,7 @@ class Schedule(Generic[P]):
         put = {option: value for option, value in options.items() if option not in own}
         self._set(queue, name, said, 0.0)
         self.payload, self.options = payload, put
-        self._encoded = self.check()
+        self._encoded = self._check()
 
     def _set(self, queue: ScheduledQueue[P], name: str, said: Mapping[str, Any], now: float) -> None:
         """Set the attributes to what a cursor says."""
@@ -230,10 +229,10 @@ class Schedule(Generic[P]):
         self.paused, self.kept_in_store = bool(said.get("paused")), bool(said.get("kept"))
 
     @classmethod
-    def on_record(
+    def _on_record(
         cls, queue: ScheduledQueue[P], name: str, cursor: object, now: float, payloads: Codec[P]
     ) -> Schedule[P] | None:
-        """The schedule that a cursor describes; None for a cursor of anything else. For the schedules alone."""
+        """The schedule that a cursor describes; None for a cursor of anything else."""
         match cursor:
             case {"tick": float() | int(), "tz": str(), "every": float() | int()}:
                 pass
@@ -266,14 +265,14 @@ class Schedule(Generic[P]):
         """
         if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")
-        store = self.queue.takers.store
+        store = handle_of(self.queue.store)
         alarm = store.listen(store.key("schedule", f"{self.queue.name}/{self.name}"), Alarm)
         try:
             with anyio.CancelScope() as self._scope:
                 while not self._drained:
                     # another process was first, or perhaps this one: the cursor says so
                     with suppress(CursorConflict, OutcomeUnknown):
-                        if (seconds := await self.step()) > 0:
+                        if (seconds := await self._step()) > 0:
                             await alarm.sleep(seconds)
         finally:
             self._scope = None
@@ -320,14 +319,14 @@ class Schedule(Generic[P]):
 
     # for the schedules
 
-    def check(self) -> bytes:
-        """Raise what would fail at each tick; the encoded payload. For the schedules alone."""
+    def _check(self) -> bytes:
+        """Raise what would fail at each tick; the encoded payload."""
         if check_options(self.options).get("at") is not None:
             raise ValueError("a schedule has no at: its tasks are put at its ticks")
         return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
-    async def step(self, state: State | None = None) -> float:
-        """Put a tick that is due; return the seconds after which to look again. For the schedules alone.
+    async def _step(self, state: State | None = None) -> float:
+        """Put a tick that is due; return the seconds after which to look again.
 
         Without a state, it is read anew. Raises `CursorConflict`, `OutcomeUnknown` and what `run` raises.
         """
@@ -355,8 +354,8 @@ class Schedule(Generic[P]):
         await self._put(item, tick, state)
         return 0.0
 
-    def document(self, tick: float, *, paused: bool) -> dict[str, Any]:
-        """The value of the cursor; defaults are left out. For the schedules alone."""
+    def _document(self, tick: float, *, paused: bool) -> dict[str, Any]:
+        """The value of the cursor; defaults are left out."""
         said: dict[str, Any] = {"tick": tick, **self._ticks.described(), "tz": self.tz}
         if self.missed != "one":
             said["missed"] = self.missed
@@ -387,7 +386,7 @@ class Schedule(Generic[P]):
         return takewhile(lambda time: time <= end, self._ticks.after(max(moment, start)))
 
     async def _look(self, *, patient: bool = True) -> State:
-        counts = await read_counts(self.queue.takers.store, self.queue.key, patient=patient)
+        counts = await read_counts(handle_of(self.queue.store), self.queue.key, patient=patient)
         stored = dict(counts.cursors).get(CURSOR + self.name)
         if stored is None:
             return State(None, None, False, counts.now)
@@ -397,7 +396,7 @@ class Schedule(Generic[P]):
     async def _put(self, item: Item[P] | None, tick: float, state: State) -> None:
         await self.queue.put_many(
             [] if item is None else [item],
-            cursor=(CURSOR + self.name, self.document(tick, paused=state.paused)),
+            cursor=(CURSOR + self.name, self._document(tick, paused=state.paused)),
             expected=state.cursor,
         )
 
@@ -431,7 +430,7 @@ def schedules_in(
     Without a `queue`, they only say what they are.
     """
     records = (
-        Schedule.on_record(cast("Any", queue), name[len(CURSOR) :], cursor, counts.now, payloads or codec)
+        Schedule._on_record(cast("Any", queue), name[len(CURSOR) :], cursor, counts.now, payloads or codec)
         for name, stored in counts.cursors
         if name.startswith(CURSOR) and (cursor := _read(codec, name, stored)) is not None
     )

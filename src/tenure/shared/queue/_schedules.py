@@ -1,5 +1,6 @@
 """Schedules that are kept in the store: set, listed, paused, resumed and removed from any process."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import builtins
@@ -17,7 +18,7 @@ from tenure.engine import QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
 from tenure.shared._listing import Listing, listing_of
-from tenure.store import decoded, outcome_of, read_counts
+from tenure.store import decoded, handle_of, outcome_of, read_counts
 
 from ._payload import P
 from ._portions import StoredCursor
@@ -56,7 +57,8 @@ class Schedules(Generic[P]):
 
     def __init__(self, queue: ScheduledQueue[P]) -> None:
         self.queue: ScheduledQueue[P] = queue
-        self._alarm = queue.takers.store.listen(queue.takers.store.key("schedules", queue.name), Alarm)
+        self._store = store = handle_of(queue.store)
+        self._alarm = store.listen(store.key("schedules", queue.name), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
         self._unreadable: set[str] = set()
@@ -93,7 +95,7 @@ class Schedules(Generic[P]):
             if value is not None and plain(value) is None:
                 raise TypeError(f"{option} cannot be kept with a schedule in the store: {value!r}")
         made.kept_in_store = True
-        document = made.document(0.0, paused=False)
+        document = made._document(0.0, paused=False)
         if payload is not None and not {"payload", "payload_base64"} & document.keys():
             raise ValueError(
                 f"payload must have at most {LARGEST_PAYLOAD:,} bytes in a schedule in the store"
@@ -101,12 +103,12 @@ class Schedules(Generic[P]):
 
         def change(before: dict[str, Any] | None, now: float) -> dict[str, Any]:
             if before is None:
-                return made.document(now, paused=False)
+                return made._document(now, paused=False)
             if not before.get("kept"):
                 raise ValueError(
                     f"name must be of no schedule that code keeps, and {name!r} is: change it there, or remove it first"
                 )
-            return made.document(before["tick"], paused=bool(before.get("paused")))
+            return made._document(before["tick"], paused=bool(before.get("paused")))
 
         await self._change(made.name, change)
         self._alarm.ring()
@@ -115,7 +117,7 @@ class Schedules(Generic[P]):
         """The schedules of the queue as they are on record, by name."""
 
         async def read() -> builtins.list[Schedule[P]]:
-            return self._in(await read_counts(self.queue.takers.store, self.queue.key))
+            return self._in(await read_counts(self._store, self.queue.key))
 
         return listing_of(read, attrgetter("name"))
 
@@ -181,13 +183,13 @@ class Schedules(Generic[P]):
 
     async def _step(self) -> float:
         """Put what is due; return the seconds after which to check again."""
-        soonest, counts = _PERIOD, await read_counts(self.queue.takers.store, self.queue.key, patient=True)
+        soonest, counts = _PERIOD, await read_counts(self._store, self.queue.key, patient=True)
         stored = dict(counts.cursors)
         for schedule in self._in(counts):
             if not schedule.kept_in_store or schedule.paused:
                 continue
             try:
-                schedule.check()
+                schedule._check()
             except (ValueError, TypeError, ModuleNotFoundError) as problem:
                 if schedule.name not in self._unreadable:
                     self._unreadable.add(schedule.name)
@@ -197,7 +199,7 @@ class Schedules(Generic[P]):
             # another process was first, or perhaps this one: the cursor says so
             with suppress(CursorConflict, OutcomeUnknown):
                 cursor = StoredCursor(stored[CURSOR + schedule.name])
-                soonest = min(soonest, await schedule.step(State(cursor, schedule.tick, False, counts.now)))
+                soonest = min(soonest, await schedule._step(State(cursor, schedule.tick, False, counts.now)))
                 continue
             soonest = 0.0
         return soonest
@@ -225,9 +227,9 @@ class Schedules(Generic[P]):
 
     async def _change(self, name: str, change: Callable[[dict[str, Any] | None, float], Any]) -> bool:
         """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
-        store, cursor, unsure = self.queue.takers.store, CURSOR + _checked(name), False
+        store, cursor, unsure = self._store, CURSOR + _checked(name), False
         while True:
-            counts = await read_counts(self.queue.takers.store, self.queue.key)
+            counts = await read_counts(store, self.queue.key)
             stored = dict(counts.cursors).get(cursor)
             before = None if stored is None else decoded(store.codec, f"{self.queue.key}: {cursor}", stored)
             after = change(before, counts.now)

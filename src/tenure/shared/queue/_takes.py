@@ -6,6 +6,7 @@ the verdicts that have to reach the engine, and the tasks that were prefetched: 
 needs no exchange.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections import deque
@@ -44,7 +45,7 @@ class Dismissed(Exception):
 class Holder(Protocol):
     """The holder of a task."""
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """The cancellation of the task was requested."""
         ...
 
@@ -185,7 +186,7 @@ class Takers(Held):
         """The task has reached its taker."""
         self._holders[token] = holder
         if token in self._stopped:
-            holder.stop()
+            holder._stop()
 
     def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
@@ -309,7 +310,7 @@ class Takers(Held):
         """Do nothing: a caller that waits for a verdict has its own deadline."""
 
     def send_again(self) -> None:
-        """Try once more what the engine has refused. For the session alone."""
+        """Try once more what the engine has refused."""
         self._batcher.schedule()
 
     # hints
@@ -342,7 +343,7 @@ class Takers(Held):
         if holder is None:
             self._stopped.add(token)  # it may still be on its way
         else:
-            holder.stop()
+            holder._stop()
 
     def on_found(self, session: Session, settle: Settle) -> None:
         """The engine says that this process has a task; a task that no taker here has is given back."""
@@ -363,8 +364,8 @@ class Takers(Held):
         self._give_back_suspects()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
-    def lose(self, reason: str) -> None:
-        """The session under which takers are registered is lost, or the store closes. For the session alone."""
+    def _lose(self, reason: str) -> None:
+        """The session under which takers are registered is lost, or the store closes."""
         del reason
         self._demand.session_lost()
         self._register(None)

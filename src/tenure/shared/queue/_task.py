@@ -1,5 +1,6 @@
 """A task that was taken: leased for as long as its block lasts, and settled when it ends, however it ends."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -84,7 +85,7 @@ def event_of(task: Task[Any], settle: Settle, refused: str | None) -> str:
     """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
     if refused:
         return "task.lost"
-    return "task.expired" if task.expires_by(settle) else _EVENTS[settle.verdict]
+    return "task.expired" if task._expires_by(settle) else _EVENTS[settle.verdict]
 
 
 class Source(Protocol):
@@ -94,7 +95,7 @@ class Source(Protocol):
     name: str
     key: str
     codec: Codec
-    takers: Takers
+    _takers: Takers
     retry: Retry
     max_payload: int
 
@@ -175,7 +176,7 @@ class Task(Guarded, Held, Generic[P_co]):
             None  # the error by which a value was refused, the reason
         )
         session.add(self)
-        queue.takers.hold(self.token, self)
+        queue._takers.hold(self.token, self)
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "held" if self._scope is not None else "settled"
@@ -216,11 +217,11 @@ class Task(Guarded, Held, Generic[P_co]):
         try:
             return self._encoded(what, value)
         except Exception as problem:
-            self.unkept(problem, f"the {what}, of type {type(value).__name__}, {CANNOT_BE_KEPT}")
+            self._note_unkept(problem, f"the {what}, of type {type(value).__name__}, {CANNOT_BE_KEPT}")
             raise
 
-    def unkept(self, problem: Exception, reason: str) -> Exception:
-        """Return the exception, with which the task is not tried again. For the worker and the steps alone."""
+    def _note_unkept(self, problem: Exception, reason: str) -> Exception:
+        """Return the exception, with which the task is not tried again."""
         self._unkept = problem, reason
         problem.add_note(reason)
         return problem
@@ -253,11 +254,13 @@ class Task(Guarded, Held, Generic[P_co]):
         queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
-        answer = await queue.takers.store.call(Progress(queue.key, self.id, self.token, report), patient=True)
+        answer = await queue._takers.store.call(
+            Progress(queue.key, self.id, self.token, report), patient=True
+        )
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
-            self.stop()
+            self._stop()
 
     @overload
     async def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R: ...
@@ -283,10 +286,10 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         self.check()
         family = self._opened_family()
-        made = await step(family, name, self.check, function, self._encoded, self.unkept)
+        made = await step(family, name, self.check, function, self._encoded, self._note_unkept)
         if family.progressed:
             self.attempt = 1
-        self.check_answer(made)
+        self._check_answer(made)
         return made
 
     @overload
@@ -340,7 +343,7 @@ class Task(Guarded, Held, Generic[P_co]):
         target = cast("Target[Any]", self._queue) if queue is None else queue
         if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"queue must be a WorkQueue or a Job, not {type(target).__name__}")
-        if target.place.store is not self._queue.store:
+        if target._place.store is not self._queue.store:
             raise ValueError(f"queue must be of the task's own store {self._queue.store!r}, not {target!r}")
         self._check_place("children")
         return Children(self, self._opened_family(), target, name, on_failure, max_children)
@@ -365,7 +368,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.check()
         if entry is None:
             # the contract has 0 for no timeout
-            await self.suspend(
+            await self._suspend(
                 Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
             )
         if entry.state == "expired":
@@ -379,17 +382,12 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         if self._scope is None:
             raise LeaseLost(self._name, self.lost or "released")
-        if self.is_over():
+        if self._is_over():
             raise LeaseLost(self._name, self.lost or "expired")
 
-    def is_over(self) -> bool:
-        """True if the time of the lease has passed. From any thread, without effect. For those who begin a body."""
+    def _is_over(self) -> bool:
+        """True if the time of the lease has passed. From any thread, without effect."""
         return self.lost is not None or self._session.is_over()
-
-    def begin(self) -> None:
-        """Raise `NotBegun` if the lease has passed already. From any thread. For the handler's convention alone."""
-        if self.is_over():
-            raise NotBegun(f"the lease of {self._name} had passed before its handler began")
 
     def _check_place(self, what: str) -> None:
         """Refuse a wait for which the handler cannot be interrupted and run again."""
@@ -433,7 +431,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def _joining(self) -> Enlistment[Reply]:
         self.check()
         queue = self._queue
-        return queue.takers.store.enlist(Complete(self._session.id, queue.key, self._done()))
+        return queue._takers.store.enlist(Complete(self._session.id, queue.key, self._done()))
 
     def _completed(self, answer: Reply) -> None:
         if answer is Reply.CHILDREN:
@@ -444,7 +442,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     def _done(self) -> Settle:
         return Settle(
-            self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.takers.record.current.results
+            self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue._takers.record.current.results
         )
 
     def _fence(self) -> tuple[str, int]:
@@ -456,16 +454,16 @@ class Task(Guarded, Held, Generic[P_co]):
 
     # for its family
 
-    def check_answer(self, answer: object) -> None:
-        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`. For the family alone."""
+    def _check_answer(self, answer: object) -> None:
+        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`."""
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
-            self.stop()
+            self._stop()
             raise TaskCancelled(self._queue.key, self.id)
 
-    async def suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
-        """Interrupt the handler, so that the task waits and is delivered again. For the family alone.
+    async def _suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
+        """Interrupt the handler, so that the task waits and is delivered again.
 
         Raises `RuntimeError` if a shield keeps the handler from being interrupted.
         """
@@ -478,44 +476,44 @@ class Task(Guarded, Held, Generic[P_co]):
         raise RuntimeError(f"{self._name}: a task cannot be suspended within a shielded cancel scope")
 
     @property
-    def suspended(self) -> bool:
-        """True if its handler was interrupted so that the task waits. For the worker alone."""
+    def _suspended(self) -> bool:
+        """True if its handler was interrupted so that the task waits."""
         return not isinstance(self._family, int) and self._family.wait is not None
 
     # for the session and the takers
 
     @property
-    def granted_as(self) -> tuple[str, int] | None:
-        """The name and the token; None once the user's transaction may have done the task. For the store alone."""
+    def _granted_as(self) -> tuple[str, int] | None:
+        """The name and the token; None once the user's transaction may have done the task."""
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
-    def lose(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         """Cancel the body because the task or its session is lost, or the store closes."""
         if self.lost is None:
             self.lost = reason
             if self._scope is not None:
                 self._scope.cancel(f"task {self.id} lost: {reason}")
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Cancel the body, since the cancellation of the task was requested."""
         if not self.cancelled and self.lost is None and self._scope is not None:
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
 
-    def fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
-        """The verdict that the handler has failed; None for a settled task. From any thread. For the store alone."""
+    def _fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+        """The verdict that the handler has failed; None for a settled task. From any thread."""
         if self._scope is None or self._joined:
             return None
-        settle = self.verdict(problem)
+        settle = self._verdict(problem)
         return Exchange(self._session.id, next(numbers), self._queue.key, (settle,), wait=False)
 
     # for completing many at once
 
-    def completion(self, key: str) -> tuple[Session, Settle] | None:
+    def _completion(self, key: str) -> tuple[Session, Settle] | None:
         """The operation that completes the task, and its session; None if the task is not held, or will end in
         another way.
 
-        Raises `ValueError` if its queue has another key. For the queue alone.
+        Raises `ValueError` if its queue has another key.
         """
         if self._queue.key != key:
             raise ValueError(f"tasks must be of {key}, not {self!r}")
@@ -526,38 +524,38 @@ class Task(Guarded, Held, Generic[P_co]):
             return None
         return session, self._done()
 
-    def on_completed(self) -> None:
-        """A transaction of the user's completes it. For the queue alone."""
+    def _on_completed(self) -> None:
+        """A transaction of the user's completes it."""
         self._joined = True
 
     # for the block and the worker
 
     @property
-    def late(self) -> bool:
-        """True once the deadline has passed. For the worker alone."""
+    def _late(self) -> bool:
+        """True once the deadline has passed."""
         return self.deadline is not None and now() >= self.deadline
 
-    def limit_to_deadline(self) -> None:
-        """Let nothing but its deadline limit the time of the try. For the worker alone."""
+    def _limit_to_deadline(self) -> None:
+        """Let nothing but its deadline limit the time of the try."""
         assert isinstance(self._scope, HandlerScope)
         self._scope.scope.deadline = inf if self.deadline is None else self.deadline
 
-    def expires_by(self, settle: Settle) -> bool:
-        """Return True if the task ends as expired by this verdict, since it is late. For the worker alone."""
-        return settle.verdict is not Verdict.DONE and self.late
+    def _expires_by(self, settle: Settle) -> bool:
+        """Return True if the task ends as expired by this verdict, since it is late."""
+        return settle.verdict is not Verdict.DONE and self._late
 
-    def verdict(self, failure: BaseException | None) -> Settle:
+    def _verdict(self, failure: BaseException | None) -> Settle:
         """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
-                self._if_uncommitted = self.verdict(problem)
+                self._if_uncommitted = self._verdict(problem)
             elif not isinstance(self._family, int) and (wait := self._waiting(self._family)):
                 return wait
             return self._done()
         if isinstance(failure, NotBegun):
             return Settle(self.id, self.token, Verdict.GIVE_BACK)
-        settings = self._queue.takers.record.current
+        settings = self._queue._takers.record.current
         record = recorded(failure, self.attempt, self._failure, with_traceback=settings.tracebacks)
         message = decisive(failure)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
@@ -597,16 +595,16 @@ class Task(Guarded, Held, Generic[P_co]):
             return Settle(self.id, self.token, Verdict.WAIT)
         return family.wait
 
-    def interrupted(self) -> Settle:
+    def _interrupted(self) -> Settle:
         """The verdict on the task after its body was interrupted, or did not start."""
-        if self.late and not self.cancelled:
+        if self._late and not self.cancelled:
             return Settle(self.id, self.token, Verdict.POSTPONE, delay=_LATE_PAUSE)
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
             return wait
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
-        return Settle(self.id, self.token, verdict, ttl=self._queue.takers.record.current.results)
+        return Settle(self.id, self.token, verdict, ttl=self._queue._takers.record.current.results)
 
-    def settle(
+    def _settle(
         self,
         settle: Settle,
         on_settled: Callable[[Task[Any], Settle, str | None], object],
@@ -615,7 +613,7 @@ class Task(Guarded, Held, Generic[P_co]):
         """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
 
         `on_settled(task, settle, refused)` is called once the engine has answered, or when it will no longer answer. If
-        it is refused, that function calls `report_loss`: most tasks are done, and nothing need be said of them.
+        it is refused, that function calls `_report_loss`: most tasks are done, and nothing need be said of them.
         """
         self._scope = None
         if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:
@@ -625,10 +623,10 @@ class Task(Guarded, Held, Generic[P_co]):
             answered = partial(self._report, settle, self._seconds(), on_settled)
         if self._if_uncommitted is not None:
             settle, answered = self._if_uncommitted, partial(_refused_if_committed, answered)
-        self._queue.takers.settle(self._session, settle, answered)
+        self._queue._takers.settle(self._session, settle, answered)
         self._session.drop(self)
 
-    def report_loss(self, refused: str) -> None:
+    def _report_loss(self, refused: str) -> None:
         """Report the reason why the verdict was not accepted."""
         error, self._error = self._error or LeaseLost(self._name, refused), None
         self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
@@ -661,22 +659,19 @@ class Task(Guarded, Held, Generic[P_co]):
 
     # for tracing
 
-    def begin_trying(self) -> None:
-        """Trace the try that begins, if the observer traces: in the task of its handler or block.
-
-        For the worker and the block alone.
-        """
+    def _begin_trying(self) -> None:
+        """Trace the try that begins, if the observer traces: in the task of its handler or block."""
         reporter = self._session.reporter
         if reporter.tracing is not None:
             self._trying = reporter.attempt(reporter.tracing.trying, self._queue.key, self)
 
-    def leave_trying(self) -> None:
-        """The handler or block has ended: in the same task. For the worker and the block alone."""
+    def _leave_trying(self) -> None:
+        """The handler or block has ended: in the same task."""
         if self._trying is not None:
             self._session.reporter.attempt(self._trying.leave)
 
-    def abandon_trying(self, error: BaseException) -> None:
-        """The handler's coroutine is being closed, and the engine is not asked. For the worker alone."""
+    def _abandon_trying(self, error: BaseException) -> None:
+        """The handler's coroutine is being closed, and the engine is not asked."""
         self._end_trying("task.lost", error)
 
     def _end_trying(self, event: str, error: BaseException | None) -> None:
@@ -696,7 +691,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
 
     def __init__(self, queue: Source, timeout: Seconds | None) -> None:
-        super().__init__(queue.takers.store, queue.key)
+        super().__init__(queue._takers.store, queue.key)
         self._queue = queue
         self._timeout = None if timeout is None else check_timeout("timeout", timeout)
         self._taken: tuple[Session, Taken] | None = None
@@ -709,7 +704,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         return f"{self._key} task" if self._taken is None else f"{self._key} task {self._taken[1].id}"
 
     async def _obtain(self) -> tuple[Session, Taken]:
-        takers = self._queue.takers
+        takers = self._queue._takers
         if self._timeout is None:
             self._taken = await takers.take()
             return self._taken
@@ -726,25 +721,25 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         if task.deadline is not None:
             scope.deadline = task.deadline
         if self._store.reporter.tracing is not None:
-            task.begin_trying()
+            task._begin_trying()
         return task
 
     def _give_back(self, held: Task[P], error: BaseException | None) -> None:
         if self._store.reporter.tracing is not None and this_task() is self._task:
-            held.leave_trying()
+            held._leave_trying()
         failure, interruption = (None, None) if error is None else split_failure(error)
         interrupted = failure is None and interruption is not None
-        settle = held.interrupted() if interrupted else held.verdict(failure)
-        held.settle(settle, self._on_settled, failure)
+        settle = held._interrupted() if interrupted else held._verdict(failure)
+        held._settle(settle, self._on_settled, failure)
         if held.deadline is not None and self._scope is not None:
             self._scope.deadline = inf  # it does not limit the wait for the engine's answer
 
     def _abandon(self, held: Task[P]) -> None:
-        held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
+        held._settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
 
     def _on_settled(self, task: Task[Any], _: Settle, problem: str | None) -> None:
         if problem is not None:
-            task.report_loss(problem)
+            task._report_loss(problem)
         self._answered = True
         self._problem = problem
         if self._parked is not None:

@@ -296,7 +296,7 @@ class Worker(AnyWorker):
         def adapt(instead: Callable[..., Any] | None) -> Callable[..., Any]:
             assert handler is not None
             if job is not None:
-                return adapted(job.handler(instead), around=bool(around))
+                return adapted(job._handler(instead), around=bool(around))  # pyright: ignore[reportPrivateUsage]
             return adapted(handler, around=bool(around), instead=instead)
 
         super().__init__(
