@@ -200,7 +200,8 @@ class KindWorker(Worker):
 
     async def _call(self, handle: Any, task: Task) -> Any:
         """Handle a task without any part, which is what most of the costs would be."""
-        tried = Try(self.meter.taken())
+        self.meter.depth -= 1
+        tried = Try(now())
         tried.started = tried.taken
         self.meter.change("workers", 1)
         try:
@@ -220,7 +221,8 @@ class KindWorker(Worker):
     async def _handle(self, number: int, handle: Any, task: Task) -> Any:
         meter = self.meter
         self._taking.discard(number)
-        tried = self._tries[task.token] = Try(meter.taken())
+        meter.depth -= 1
+        tried = self._tries[task.token] = Try(now())
         self._starting += 1
         if not self._parts.scarce:
             self._use(tried, "workers", None)
@@ -356,4 +358,4 @@ class KindWorker(Worker):
             if outcome == "expired":
                 return
         if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
-            self.meter.queued(1)
+            self.meter.depth += 1

@@ -131,6 +131,6 @@ class Metrics:
     kinds: Mapping[str | None, Metrics] = field(default_factory=dict["str | None", "Metrics"])
 
 
-def times_of(kind: type[T], tally: Tally, prefix: str = "") -> T:
+def times_of(kind: type[T], tally: Tally) -> T:
     """The times in a tally that have the names of the fields of `kind`."""
-    return kind(*(Latency.of(tally.sketches[prefix + each.name]) for each in fields(kind)))
+    return kind(*(Latency.of(tally.sketches[each.name]) for each in fields(kind)))

@@ -280,16 +280,16 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             throughput=tally.rate("done"),
             latency=times_of(Latencies, tally),
             waits=times_of(Waits, tally),
-            queue_depth=sum(each.depth for each in meters),
+            queue_depth=sum(max(0, each.depth) for each in meters),
             queue_suspended=sum(each.suspended for each in meters),
             queue_ending=sum(each.ending for each in meters),
             oldest=max(each.oldest for each in meters),
-            figures_age=max(each.since_poll for each in meters),
+            figures_age=now() - min(each.polled_at for each in meters),
             utilisation=Utilisation(
                 **{name: tally.mean(name) / most if most else 0.0 for name, most in capacity.items()}
             ),
             errors=Errors(*(60 * tally.rate(name) for name in Errors.__dataclass_fields__)),
-            locks=times_of(LockTimes, tally, "lock_"),
+            locks=times_of(LockTimes, tally),
             heartbeats_late=tally.counts["heartbeats_late"],
             totals=tally.totals,
             kinds=MappingProxyType(kinds),
@@ -365,7 +365,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     def _submitted(self, kind: str | None, tasks: int) -> None:
         if kind in self._workers:
-            self._workers[kind].meter.queued(tasks)
+            self._workers[kind].meter.depth += tasks
 
     def _check_entered(self) -> None:
         if not self._workers:
