@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import anyio
 
 from tenure.engine import HOLDERS, Scan, SetValue
-from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
+from tenure.errors import LeaseLost
 from tenure.shared import (
     Hold,
     HoldRequest,
@@ -79,13 +80,8 @@ class Report:
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
         sketches = {name: self.tally.sketches[name].to_data() for name in Latencies.__dataclass_fields__}
-        return {
-            "workers": self.workers,
-            "busy": self.busy,
-            "throughput": self.throughput,
-            "sketches": sketches,
-            "minutes": self.minutes,
-        }
+        figures = {name: getattr(self, name) for name in ("workers", "busy", "throughput", "minutes")}
+        return {**figures, "sketches": sketches}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Report:
@@ -106,19 +102,18 @@ class Fleets:
         self._report = report
 
     async def belong(self, every: float) -> None:
-        """Hold the place and report every `every` seconds, until cancelled or the store is closed.
+        """Hold the place and report every `every` seconds. Raises `StoreClosed`, `StoreUnavailable`, `EngineError`.
 
         Cancellation: this is how it ends; the place is given up.
         """
+        store = self._store
         while True:
-            try:
-                await self._hold_and_tell(every)
-            except LeaseLost:
-                pass
-            except StoreClosed:
-                return
-            except (EngineError, StoreUnavailable):
-                await anyio.sleep(every)
+            request = HoldRequest(self._key, _MOST, value=self._value())
+            with suppress(LeaseLost):
+                async with (hold := Hold(Lease, store, request, ttl=store.ttl, timeout=None)) as lease:
+                    while True:
+                        await anyio.sleep(every)
+                        await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
         """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
@@ -136,15 +131,6 @@ class Fleets:
             throughput=sum(report.throughput for report in reports),
             latency=times_of(Latencies, total_of(report.tally for report in reports)),
         )
-
-    async def _hold_and_tell(self, every: float) -> None:
-        store = self._store
-        request = HoldRequest(self._key, _MOST, value=self._value())
-        hold = Hold(Lease, store, request, ttl=store.ttl, timeout=None)
-        async with hold as lease:
-            while True:
-                await anyio.sleep(every)
-                await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     def _value(self) -> bytes:
         return json.dumps(self._report().to_data(), separators=(",", ":")).encode()

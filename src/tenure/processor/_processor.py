@@ -47,7 +47,7 @@ from ._meter import Meter
 from ._metrics import Errors, Latencies, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._minutes import Minutes
 from ._monitor import Monitor
-from ._polling import EVERY, poll, watch_heartbeats
+from ._polling import EVERY, repeat, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
 from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
@@ -314,8 +314,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))
-                upkeep.start(f"processor {self.name} polls", poll, self._poll, EVERY)
-                upkeep.start(f"processor {self.name} reports", self._fleets.belong, EVERY)
+                upkeep.start(f"processor {self.name} polls", repeat, self._poll)
+                upkeep.start(f"processor {self.name} reports", repeat, partial(self._fleets.belong, EVERY))
                 upkeep.start(
                     f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
                 )
