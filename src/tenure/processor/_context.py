@@ -20,11 +20,11 @@ class Context:
 
     __slots__ = ("_held", "_meter", "_store", "kind")
 
-    def __init__(self, store: Store, kind: str | None, meter: Meter, held: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, meter: Meter, held: Mapping[str, Any]) -> None:
         self._store = store
         self._meter = meter
         self._held = held
-        self.kind: str | None = kind
+        self.kind: str | None = meter.kind
 
     @property
     def claim(self) -> Claim:

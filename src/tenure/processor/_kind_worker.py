@@ -51,7 +51,7 @@ _PAUSES = (0.0, 0.02, 0.1, 1.0)
 """Seconds before a limit is asked, again if its number of permits was another one: it may be being resized."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parts:
     """The parts of the processor that tasks of all kinds enter; None for a missing part."""
 
@@ -107,7 +107,6 @@ class KindWorker(Worker):
         self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
-        self._starting = 0
         self._resting: Line[None, None] = Line(lambda _: None)
         self._problem: CapacityMismatch | None = None
         around = [self._enter if parts.scarce else self._give, *parts.around, self._start]
@@ -130,29 +129,10 @@ class KindWorker(Worker):
         """The number of tasks with a place and a permit, which enter the other managers or run."""
         return self.meter.levels["workers"]
 
-    @property
-    def stalled(self) -> str | None:
-        """The reason why nothing is taken although the engine can be reached; None if there is none."""
-        return self._runners.stalled or self._hanging
-
     async def run(self) -> None:
-        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`, `CapacityMismatch`.
-
-        Cancellation: as with a `Worker`.
-        """
-        unregister = None if self.breaker is None else self.breaker.on_change(self._on_breaker)
-        try:
-            with self.scope:
-                await super().run()
-        finally:
-            if unregister is not None:
-                unregister()
-
-    def begin_draining(self) -> None:
-        """Take no more tasks, and give back those whose handlers have not begun. Synchronous."""
-        if self._surroundings is not None:
-            self._surroundings.drain()
-        self._runners.begin_draining()
+        """Work until cancelled or drained, or until the `scope` is. Raises also `CapacityMismatch`."""
+        with self.scope:
+            await super().run()
 
     # before a task is taken
 
@@ -171,9 +151,10 @@ class KindWorker(Worker):
         room = self.allowed - in_hand
         if parts.places is not None or parts.limit is not None:
             own = self.size if parts.limit is None else 0
-            room = min(room, max(own - in_hand, self.busy + AHEAD - in_hand))
+            room = min(room, max(own, self.busy + AHEAD) - in_hand)
         if breaker is not None and breaker.state in ("open", "half_open", "forced_open"):
-            room = min(room, 0 if breaker.retry_after() > 0 else 1 - self._starting)
+            starting = any(tried.started is None for tried in self._tries.values())
+            room = min(room, 0 if starting or breaker.retry_after() > 0 else 1)
         return room
 
     async def _rest(self) -> None:
@@ -190,8 +171,8 @@ class KindWorker(Worker):
                 break
             self._resting.grant(runner, None)
 
-    def _on_breaker(self, old: object, new: object) -> None:
-        del old
+    def on_breaker(self, _: object, new: object) -> None:
+        """The breaker has changed its state: runners that rest or wait for a task ask again."""
         self.meter.report("breaker", state=new)
         self._runners.recheck()
         self._changed()
@@ -201,17 +182,15 @@ class KindWorker(Worker):
     async def _call(self, handle: Any, task: Task) -> Any:
         """Handle a task without any part, which is what most of the costs would be."""
         self.meter.depth -= 1
-        tried = Try(now())
-        tried.started = tried.taken
+        at = now()
+        tried = Try(at, at)
         self.meter.change("workers", 1)
         try:
             result = await handle(task, (self._context(tried),))
         except BaseException as error:
             seconds = self._seconds_of(task)
-            if seconds is not None and now() - tried.taken >= seconds:  # it was cancelled for that
-                self._ended(task, tried)
-            else:
-                self._failed(error, task, tried)
+            is_late = seconds is not None and now() - at >= seconds  # it was cancelled for that
+            self._ended(task, tried, None if is_late else error)
             raise
         finally:
             self.meter.change("workers", -1)
@@ -223,7 +202,6 @@ class KindWorker(Worker):
         self._taking.discard(number)
         meter.depth -= 1
         tried = self._tries[task.token] = Try(now())
-        self._starting += 1
         if not self._parts.scarce:
             self._use(tried, "workers", None)
         try:
@@ -244,8 +222,6 @@ class KindWorker(Worker):
             raise
         finally:
             del self._tries[task.token]
-            if tried.started is None:
-                self._starting -= 1
             for level in tried.held:
                 meter.change(level, -1)
             self._changed()
@@ -254,7 +230,7 @@ class KindWorker(Worker):
         return nullcontext(self._context(self._tries[task.token]))
 
     def _context(self, tried: Try) -> Context:
-        return Context(self._store, self.meter.kind, self.meter, tried.held)
+        return Context(self._store, self.meter, tried.held)
 
     @asynccontextmanager
     async def _enter(self, task: Task) -> AsyncGenerator[Context]:
@@ -309,20 +285,18 @@ class KindWorker(Worker):
             raise NotBegun(f"{lost.key} was lost before the handler began") from lost
         async with self.breaker or nullcontext():
             tried.started = now()
-            self._starting -= 1
             self._changed()
             try:
                 yield
             except BaseException as error:
-                self._failed(error, task, tried)
+                self._ended(task, tried, error)
                 raise
             self._ended(task, tried)
 
-    def _failed(self, error: BaseException, task: Task, tried: Try) -> None:
-        if not is_closing(error) and split_failure(error)[0] is not None:
-            self._ended(task, tried)
-
-    def _ended(self, task: Task, tried: Try) -> None:
+    def _ended(self, task: Task, tried: Try, error: BaseException | None = None) -> None:
+        """Measure a handler that has ended, unless it was interrupted."""
+        if error is not None and (is_closing(error) or split_failure(error)[0] is None):
+            return
         at, started = now(), tried.started or 0.0
         self.meter.ran(at, task.waited + started - tried.taken, at - started)
         if self._adaptive is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -140,19 +139,19 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self._options = worker_options
         for queue in self._queues.values():  # a worker refuses what does not fit
             Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
-        self._observer = store.observer or LoggingObserver()
         self._workers: dict[str | None, KindWorker] = {}
         self._resources = self._polls = 0
         self._fleets = Fleets(handle_of(store), name, self._report)
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
-        self._closed = anyio.Event()
         self._draining = anyio.Event()
-        self._state = "new"
+        self._ended = anyio.Event()
 
     def __repr__(self) -> str:
-        busy = sum(workers.busy for workers in self._workers.values())
-        return f"<Processor {self.name!r} {self._state} busy={busy}/{self.workers}>"
+        state = "draining" if self._draining.is_set() else "running" if self._workers else "new"
+        state = "ended" if self._ended.is_set() else state
+        busy = sum(worker.busy for worker in self._workers.values())
+        return f"<Processor {self.name!r} {state} busy={busy}/{self.workers}>"
 
     # submitting
 
@@ -199,9 +198,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     @property
     def unready(self) -> str | None:
         """The reason why the processor cannot take tasks, in words; None if the store and its exchanges work."""
-        if (reason := self._store.unready) is not None:
-            return reason
-        return next((reason for each in self._workers.values() if (reason := each.stalled) is not None), None)
+        reasons = [worker.unready for worker in self._workers.values()] or [self._store.unready]
+        return next(filter(None, reasons), None)
 
     async def run(self) -> None:
         """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
@@ -220,21 +218,14 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         Cancellation: it goes on draining.
         """
         grace = check_timeout("grace", grace)
-        if self._state == "new":
-            self._check_entered()
-        self._state = "draining"
+        self._check_entered()
         self._draining.set()
-        all_workers = list(self._workers.values())
-        for workers in all_workers:
-            workers.begin_draining()
         with anyio.move_on_after(grace) as limit:
-            for workers in all_workers:
-                await workers.drain()
+            await self._drain_workers()
         if limit.cancelled_caught:
-            for workers in all_workers:
-                workers.scope.cancel("the grace is over")
-            for workers in all_workers:
-                await workers.drain()
+            for worker in self._workers.values():
+                worker.scope.cancel("the grace is over")
+            await self._drain_workers()
 
     # looking
 
@@ -259,7 +250,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def monitor(self, every: Seconds = 10.0) -> Monitor:
         """The metrics every `every` seconds, until the processor ends: `async for metrics in processor.monitor()`."""
         self._check_entered()
-        return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))
+        return Monitor(self.metrics, self._ended, check_seconds("every", every, least=None))
 
     def _metrics(
         self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
@@ -299,18 +290,17 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        if self._state != "new":
+        if self._workers:
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         handle_of(self._store).home.check()
-        self._state = "running"
         if self._parts.limit is not None:
             await _agree_on(self._parts.limit)
         async with AsyncExitStack() as stack:
             if self._make_pool is not None:
-                self._parts = replace(self._parts, pool=await stack.enter_async_context(self._make_pool()))
-            self._make_workers()
+                self._parts.pool = await stack.enter_async_context(self._make_pool())
+            self._make_workers(stack)
             self._samples = samples_of(self.name, self.metrics())
-            stack.callback(self._end)
+            stack.callback(self._ended.set)
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))
@@ -320,26 +310,30 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
                 )
                 try:
-                    for workers in self._workers.values():
-                        group.start_soon(workers.run, name=f"tenure processor {workers.queue.name}")
+                    for worker in self._workers.values():
+                        group.start_soon(worker.run, name=f"tenure processor {worker.queue.name}")
                     yield self
                     await self.drain()
                 finally:
                     upkeep.cancel()
 
-    def _make_workers(self) -> None:
+    def _make_workers(self, stack: AsyncExitStack) -> None:
+        observer = self._store.observer or LoggingObserver()
         for kind, size in self._shares.items():
             queue = self._queues[kind]
-            self._workers[kind] = KindWorker(
-                *(queue, self._handler, size, self._parts, Meter(self.name, kind, self._observer)),
+            self._workers[kind] = worker = KindWorker(
+                *(queue, self._handler, size, self._parts, Meter(self.name, kind, observer)),
                 workers=self.workers if self._parts.places else size,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
                 options=self._options,
             )
+            if worker.breaker is not None:
+                stack.callback(worker.breaker.on_change(worker.on_breaker))
 
-    def _end(self) -> None:
-        self._state = "ended"
-        self._closed.set()
+    async def _drain_workers(self) -> None:
+        async with anyio.create_task_group() as group:
+            for worker in self._workers.values():
+                group.start_soon(worker.drain)
 
     async def _poll(self) -> None:
         try:
