@@ -31,7 +31,7 @@ from tenure.store import StoreHandle, read_pages
 from ._metrics import Latencies, times_of
 from ._minutes import Minute
 from ._sketch import Sketch
-from ._window import Tally, total_of
+from ._window import Tally
 
 _MOST = 2**20
 
@@ -129,7 +129,7 @@ class Fleets:
             workers=sum(report.workers for report in reports),
             busy=sum(report.busy for report in reports),
             throughput=sum(report.throughput for report in reports),
-            latency=times_of(Latencies, total_of(report.tally for report in reports)),
+            latency=times_of(Latencies, Tally(report.tally for report in reports)),
         )
 
     def _value(self) -> bytes:

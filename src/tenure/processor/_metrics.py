@@ -27,7 +27,7 @@ class Latency:
     def of(cls, sketch: Sketch) -> Latency:
         """The latencies of a sketch."""
         mean = sketch.total / sketch.count if sketch.count else 0.0
-        p50, p95, p99 = (sketch.quantile(share) for share in (0.5, 0.95, 0.99))
+        p50, p95, p99 = map(sketch.quantile, (0.5, 0.95, 0.99))
         return cls(sketch.count, mean, p50, p95, p99, sketch.greatest)
 
 

@@ -50,7 +50,7 @@ from ._polling import EVERY, repeat, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
 from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
-from ._window import Tally, total_of
+from ._window import Tally
 
 
 class Processor(AsyncBlock, AsyncContextManagerMixin):
@@ -233,10 +233,9 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """The metrics of this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
         self._check_entered()
         at = now()
-        tallies = {kind: workers.meter.tally(at) for kind, workers in self._workers.items()}
-        whole = total_of(tallies.values())
-        kinds = {kind: self._metrics(tallies[kind], [workers], {}) for kind, workers in self._workers.items()}
-        return self._metrics(whole, list(self._workers.values()), kinds)
+        tallies = {kind: worker.meter.tally(at) for kind, worker in self._workers.items()}
+        kinds = {kind: self._metrics(tallies[kind], [worker], {}) for kind, worker in self._workers.items()}
+        return self._metrics(Tally(tallies.values()), list(self._workers.values()), kinds)
 
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
@@ -348,7 +347,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     def _report(self) -> Report:
         at = now()
-        tally = total_of(workers.meter.tally(at) for workers in self._workers.values())
+        tally = Tally(worker.meter.tally(at) for worker in self._workers.values())
         return Report(
             self.workers,
             sum(workers.busy for workers in self._workers.values()),

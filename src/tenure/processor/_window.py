@@ -16,14 +16,14 @@ class Tally:
     `counts`, `sketches`, and the `areas` under levels are over that time, `totals` since the beginning.
     """
 
-    __slots__ = ("areas", "counts", "seconds", "sketches", "totals")
-
-    def __init__(self) -> None:
+    def __init__(self, parts: Iterable[Tally] = ()) -> None:
         self.seconds: float = 0.0
         self.counts: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.areas: defaultdict[str, float] = defaultdict(float)
         self.sketches: defaultdict[str, Sketch] = defaultdict(Sketch)
+        for part in parts:
+            self.add(part)
 
     def add(self, other: Tally) -> None:
         """Add the sums of another time."""
@@ -42,14 +42,6 @@ class Tally:
     def rate(self, name: str) -> float:
         """The events per second."""
         return self.counts[name] / self.seconds if self.seconds else 0.0
-
-
-def total_of(tallies: Iterable[Tally]) -> Tally:
-    """Add tallies up."""
-    whole = Tally()
-    for tally in tallies:
-        whole.add(tally)
-    return whole
 
 
 class Window:
@@ -104,7 +96,7 @@ class Window:
     def tally(self, now: float) -> Tally:
         """Add up the slices in the window."""
         self.at(now)
-        tally = total_of(self._slices)
+        tally = Tally(self._slices)
         tally.seconds = now - self._born - (self._number + 1 - len(self._slices)) * self._width
         tally.totals.update(self.totals)
         for name, level in self.levels.items():
