@@ -109,7 +109,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         sizes = preset_of(preset)
         settings: QueueOptions = {}
         if sizes is not None:
-            workers, rate = workers or sizes.workers, rate or sizes.rate
+            workers = sizes.workers if workers is None else workers
+            rate = sizes.rate if rate is None else rate
             settings = {"max_size": sizes.queue_size}
             pool = pool and partial(pool, max_size=sizes.connections)
         self.name = name
@@ -119,17 +120,16 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self.workers: int = sum(self._shares.values())
         if check_flag("lend", lend) and not kinds:
             raise ValueError("lend needs kinds=: without them there is no kind to lend to")
-        start_rate = None if rate in (None, inf) else Limit(check_number("rate", rate))
-        self._parts = Parts(
-            places=Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
-            if lend
-            else None,
+        self._parts = parts = Parts(
             limit=limit,
             claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
-            limiter=start_rate and RateLimiter(store, name, start_rate),
             adaptive=Adaptive() if adaptive is True else adaptive or None,
             around=check_around(around),
         )
+        if lend:
+            parts.places = Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
+        if rate not in (None, inf):
+            parts.limiter = RateLimiter(store, name, Limit(check_number("rate", rate)))
         self._queues = {
             kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
             for kind in self._shares
@@ -256,11 +256,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     ) -> Metrics:
         size = sum(each.size for each in workers)
         meters = [each.meter for each in workers]
+        pool, limit = self._parts.pool, self._parts.limit
         capacity = {
             "workers": size,
             "claims": self._resources,
-            "connections": 0 if (pool := self._parts.pool) is None else pool.statistics().max_size,
-            "limit": 0 if (limit := self._parts.limit) is None else limit.permits,
+            "connections": pool and pool.statistics().max_size,
+            "limit": limit and limit.permits,
         }
         return Metrics(
             seconds=tally.seconds,
@@ -293,7 +294,9 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         handle_of(self._store).home.check()
         if self._parts.limit is not None:
-            await _agree_on(self._parts.limit)
+            with suppress(AcquireTimeout):  # but no `CapacityMismatch`
+                async with self._parts.limit.hold(timeout=0):
+                    pass
         async with AsyncExitStack() as stack:
             if self._make_pool is not None:
                 self._parts.pool = await stack.enter_async_context(self._make_pool())
@@ -363,10 +366,3 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def _check_entered(self) -> None:
         if not self._workers:
             raise RuntimeError(f"{self!r}: use `async with` to enter it first")
-
-
-async def _agree_on(limit: Semaphore) -> None:
-    """Raise `CapacityMismatch` if others use another number of permits; `StoreClosed`, `EngineError`."""
-    with suppress(AcquireTimeout):
-        async with limit.hold(timeout=0):
-            pass
