@@ -21,7 +21,7 @@ import anyio
 from anyio import CancelScope
 
 from tenure.arguments import seconds_of
-from tenure.engine import Settle, Verdict
+from tenure.engine import Settle
 from tenure.errors import AcquireTimeout, BulkheadFull, CapacityMismatch, LeaseLost, PoolTimeout
 from tenure.handlers import NotBegun, describe, is_closing, split_failure
 from tenure.local import Bulkhead, CircuitBreaker, Pool
@@ -323,13 +323,9 @@ class KindWorker(Worker):
     def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if self._tell_dead is not None:
             self._tell_dead(task, settle, refused)
-        if refused:
+        outcome = event_of(task, settle, refused).removeprefix("task.")
+        self.meter.count("retried" if outcome == "retry" else outcome)
+        if outcome == "lost":
             self.meter.count("leases_lost")  # the event is `task.lost`
-            self.meter.count("lost")
-        else:
-            outcome = event_of(task, settle, None).removeprefix("task.")
-            self.meter.count("retried" if outcome == "retry" else outcome)
-            if outcome == "expired":
-                return
-        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
+        if outcome in ("retry", "given_back", "postponed", "lost"):
             self.meter.depth += 1
