@@ -17,15 +17,7 @@ import anyio
 
 from tenure.engine import HOLDERS, Scan, SetValue
 from tenure.errors import LeaseLost
-from tenure.shared import (
-    Hold,
-    HoldRequest,
-    Lease,
-    QueueStatistics,
-    ResourcePool,
-    ResourcePoolStatistics,
-    WorkQueue,
-)
+from tenure.shared import Hold, HoldRequest, Lease, QueueStatistics, ResourcePoolStatistics
 from tenure.store import StoreHandle, read_pages
 
 from ._metrics import Latencies, times_of
@@ -115,8 +107,10 @@ class Fleets:
                         await anyio.sleep(every)
                         await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
-    async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
-        """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
+    async def read(
+        self, queues: Mapping[str | None, QueueStatistics], claims: ResourcePoolStatistics | None
+    ) -> Fleet:
+        """The fleet at this moment, with the engine's figures. Raises `StoreClosed`, `EngineError`."""
         answer = await read_pages(self._store, Scan(HOLDERS, self._key))
         reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
         return Fleet(
@@ -124,8 +118,8 @@ class Fleets:
                 Member(holder.process, holder.age, report.workers, report.busy, report.throughput)
                 for holder, report in zip(answer.holders, reports, strict=True)
             ),
-            queues=MappingProxyType({kind: await queue.statistics() for kind, queue in queues.items()}),
-            claims=claims and await claims.statistics(),
+            queues=MappingProxyType(queues),
+            claims=claims,
             workers=sum(report.workers for report in reports),
             busy=sum(report.busy for report in reports),
             throughput=sum(report.throughput for report in reports),

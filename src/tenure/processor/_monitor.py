@@ -7,6 +7,8 @@ from typing import Self
 
 import anyio
 
+from tenure.arguments import Seconds, check_seconds
+
 from ._metrics import Metrics
 
 
@@ -16,11 +18,11 @@ class Monitor:
     Ends with the processor.
     """
 
-    def __init__(self, read: Callable[[], Metrics], ended: anyio.Event, every: float) -> None:
+    def __init__(self, read: Callable[[], Metrics], ended: anyio.Event, every: Seconds) -> None:
         self._read = read
         self._ended = ended
-        self._every = every
-        self._due = anyio.current_time() + every
+        self._every = check_seconds("every", every, least=None)
+        self._due = anyio.current_time() + self._every
 
     def __aiter__(self) -> Self:
         return self

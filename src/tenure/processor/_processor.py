@@ -12,29 +12,12 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import (
-    AsyncBlock,
-    Seconds,
-    check_flag,
-    check_number,
-    check_seconds,
-    check_timeout,
-    shows_options,
-)
+from tenure.arguments import AsyncBlock, Seconds, check_flag, check_number, check_timeout, shows_options
 from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
-from tenure.shared import (
-    PutOptions,
-    QueueOptions,
-    RateLimiter,
-    ResourcePool,
-    Semaphore,
-    Worker,
-    WorkQueue,
-    check_around,
-)
+from tenure.shared import PutOptions, QueueOptions, RateLimiter, ResourcePool, Semaphore, Worker, WorkQueue
 from tenure.store import Store, handle_of
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -120,25 +103,25 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         self.workers: int = sum(self._shares.values())
         if check_flag("lend", lend) and not kinds:
             raise ValueError("lend needs kinds=: without them there is no kind to lend to")
+        self._queues = {
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
+            for kind in self._shares
+        }
+        for queue in self._queues.values():  # a worker refuses what does not fit
+            Worker(queue, handler, around=around or [lambda _: nullcontext()], **worker_options)
         self._parts = parts = Parts(
             limit=limit,
             claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
             adaptive=Adaptive() if adaptive is True else adaptive or None,
-            around=check_around(around),
+            around=tuple(around),
         )
         if lend:
             parts.places = Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
         if rate not in (None, inf):
             parts.limiter = RateLimiter(store, name, Limit(check_number("rate", rate)))
-        self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
-            for kind in self._shares
-        }
         self._make_pool = pool
         self._make_breaker = breaker
         self._options = worker_options
-        for queue in self._queues.values():  # a worker refuses what does not fit
-            Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
         self._workers: dict[str | None, KindWorker] = {}
         self._resources = self._polls = 0
         self._fleets = Fleets(handle_of(store), name, self._report)
@@ -240,7 +223,9 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.read(self._queues, self._parts.claims and self._parts.claims.pool)
+        queues = {kind: await queue.statistics() for kind, queue in self._queues.items()}
+        claims = self._parts.claims
+        return await self._fleets.read(queues, claims and await claims.pool.statistics())
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
@@ -249,7 +234,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def monitor(self, every: Seconds = 10.0) -> Monitor:
         """The metrics every `every` seconds, until the processor ends: `async for metrics in processor.monitor()`."""
         self._check_entered()
-        return Monitor(self.metrics, self._ended, check_seconds("every", every, least=None))
+        return Monitor(self.metrics, self._ended, every)
 
     def _metrics(
         self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
