@@ -17,12 +17,12 @@ import anyio
 
 from tenure.engine import HOLDERS, Scan, SetValue
 from tenure.errors import LeaseLost
+from tenure.observe import Sketch
 from tenure.shared import Hold, HoldRequest, Lease, QueueStatistics, ResourcePoolStatistics
 from tenure.store import StoreHandle, read_pages
 
 from ._metrics import Latencies, times_of
 from ._minutes import Minute
-from ._sketch import Sketch
 from ._window import Tally
 
 _MOST = 2**20

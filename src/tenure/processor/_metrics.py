@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
-from ._sketch import Sketch
+from tenure.observe import Sketch
+
 from ._window import Tally
 
 T = TypeVar("T", "Latencies", "Waits", "LockTimes")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 
+from tenure.observe import Sketch
 from tenure.waiting import now
-
-from ._sketch import Sketch
 
 
 class Tally:
