@@ -41,14 +41,14 @@ class Adaptive:
 
 
 class Limit:
-    """The concurrency that is allowed at present, for up to `most` workers.
+    """The concurrency that is allowed at present, for up to `most` workers, from a first window that begins at `now`.
 
     Thread safety: none. Source: additive increase, multiplicative decrease (Chiu, Jain 1989), with slow start (Jacobson
     1988); the measure is the ratio to the least latency, as in TCP Vegas (Brakmo, Peterson 1995), but of medians, since
     tasks are not all of one size; the least is measured anew as in BBR (Cardwell et al. 2016).
     """
 
-    def __init__(self, settings: Adaptive, most: int, now: float) -> None:
+    def __init__(self, settings: Adaptive, most: int, now: float = -inf) -> None:
         self._settings = settings
         self._most = most
         self._set(_AT_FIRST)

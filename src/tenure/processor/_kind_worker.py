@@ -10,7 +10,7 @@ A task that waits for a part is leased, so how many do is bounded: a runner that
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +34,7 @@ from tenure.shared import (
     Task,
     Worker,
     WorkQueue,
+    check_around,
     event_of,
     is_failure,
     out_of_time,
@@ -58,15 +59,19 @@ class Parts:
     places: Bulkhead | None = None
     limit: Semaphore | None = None
     claims: Claims | None = None
+    make_pool: Callable[..., Pool[Any]] | None = None
     pool: Pool[Any] | None = None
     limiter: RateLimiter | None = None
     adaptive: Adaptive | None = None
     around: Sequence[Around] = ()
 
+    def __post_init__(self) -> None:
+        self.around = check_around(self.around)
+
     @property
     def scarce(self) -> bool:
         """True if a task may wait for a part before the user's managers are entered."""
-        return any((self.places, self.limit, self.claims, self.pool))
+        return any((self.places, self.limit, self.claims, self.make_pool))
 
 
 @dataclass(slots=True, eq=False)
@@ -98,11 +103,11 @@ class KindWorker(Worker):
         self.queue = queue
         self.size = size
         self.meter = meter
-        self.scope = CancelScope()
+        self.scope: CancelScope | None = None
         most = size if parts.places is None else workers + AHEAD
         self._parts = parts
         self.breaker = breaker
-        self._adaptive = parts.adaptive and Limit(parts.adaptive, workers, now())
+        self._adaptive = parts.adaptive and Limit(parts.adaptive, workers)
         self.allowed = most if self._adaptive is None else self._adaptive.allowed
         self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
@@ -131,7 +136,7 @@ class KindWorker(Worker):
 
     async def run(self) -> None:
         """Work until cancelled or drained, or until the `scope` is. Raises also `CapacityMismatch`."""
-        with self.scope:
+        with CancelScope() as self.scope:
             await super().run()
 
     # before a task is taken

@@ -29,7 +29,7 @@ class Meter(Window):
         self.kind = kind
         self._names = {"processor": processor, "kind": kind}
         self._observer = observer
-        self.polled_at = self._born
+        self.polled_at: float = -inf
         self.depth: int = 0
         """The number of tasks that wait in the queue: the engine's, with what this process has changed since."""
         self.suspended: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
-from tenure.shared import PutOptions, QueueOptions, RateLimiter, ResourcePool, Semaphore, Worker, WorkQueue
+from tenure.shared import PutOptions, QueueOptions, RateLimiter, ResourcePool, Semaphore, WorkQueue
 from tenure.store import Store, handle_of
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -89,49 +89,48 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         check_type("claims", claims, ResourcePool, Claims)
         if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
-        sizes = preset_of(preset)
         settings: QueueOptions = {}
-        if sizes is not None:
-            workers = sizes.workers if workers is None else workers
-            rate = sizes.rate if rate is None else rate
-            settings = {"max_size": sizes.queue_size}
-            pool = pool and partial(pool, max_size=sizes.connections)
+        if (preset := preset_of(preset)) is not None:
+            workers = preset.workers if workers is None else workers
+            rate = preset.rate if rate is None else rate
+            settings = {"max_size": preset.queue_size}
+            pool = pool and partial(pool, max_size=preset.connections)
         self.name = name
         self._store = store
-        self._handler = handler
-        self._shares = shares(workers, kinds or {})
-        self.workers: int = sum(self._shares.values())
+        sizes = shares(workers, kinds or {})
+        self.workers: int = sum(sizes.values())
         if check_flag("lend", lend) and not kinds:
             raise ValueError("lend needs kinds=: without them there is no kind to lend to")
-        self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
-            for kind in self._shares
-        }
-        for queue in self._queues.values():  # a worker refuses what does not fit
-            Worker(queue, handler, around=around or [lambda _: nullcontext()], **worker_options)
         self._parts = parts = Parts(
             limit=limit,
             claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
+            make_pool=pool,
             adaptive=Adaptive() if adaptive is True else adaptive or None,
-            around=tuple(around),
+            around=around,
         )
         if lend:
-            parts.places = Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
+            parts.places = Bulkhead(self.workers, shares=dict[Hashable, float](sizes.items()))
         if rate not in (None, inf):
             parts.limiter = RateLimiter(store, name, Limit(check_number("rate", rate)))
-        self._make_pool = pool
-        self._make_breaker = breaker
-        self._options = worker_options
         self._workers: dict[str | None, KindWorker] = {}
+        for kind, size in sizes.items():
+            queue = WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
+            self._workers[kind] = KindWorker(
+                *(queue, handler, size, parts, Meter(name, kind, store.observer or LoggingObserver())),
+                workers=self.workers if lend else size,
+                breaker=breaker and breaker(name=queue.name),
+                options=worker_options,
+            )
         self._resources = self._polls = 0
         self._fleets = Fleets(handle_of(store), name, self._report)
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
+        self._entered = False
         self._draining = anyio.Event()
         self._ended = anyio.Event()
 
     def __repr__(self) -> str:
-        state = "draining" if self._draining.is_set() else "running" if self._workers else "new"
+        state = "draining" if self._draining.is_set() else "running" if self._entered else "new"
         state = "ended" if self._ended.is_set() else state
         busy = sum(worker.busy for worker in self._workers.values())
         return f"<Processor {self.name!r} {state} busy={busy}/{self.workers}>"
@@ -147,7 +146,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         task_id = await self.queue(kind).put(payload, **options)
-        self._submitted(kind, 1)
+        self._workers[kind].meter.depth += 1
         return task_id
 
     async def submit_many(self, items: Iterable[Any], kind: str | None = None) -> list[int | DuplicateTask]:
@@ -156,33 +155,31 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         As `WorkQueue.put_many`. Cancellation: portions that were put stay.
         """
         outcomes = await self.queue(kind).put_many(items)
-        self._submitted(kind, sum(isinstance(outcome, int) for outcome in outcomes))
+        self._workers[kind].meter.depth += sum(isinstance(outcome, int) for outcome in outcomes)
         return outcomes
 
     def queue(self, kind: str | None = None) -> WorkQueue:
         """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
-        if kind not in self._queues:
-            names = ", ".join(repr(each) for each in self._queues)
+        if kind not in self._workers:
+            names = ", ".join(repr(each) for each in self._workers)
             raise ValueError(f"kind must be one of {names}, not {kind!r}")
-        return self._queues[kind]
+        return self._workers[kind].queue
 
     async def join(self) -> None:
         """Wait until no task of any kind is unfinished, in no process. Raises `StoreClosed`."""
+        queues = [worker.queue for worker in self._workers.values()]
         while True:
-            for queue in self._queues.values():
+            for queue in queues:
                 await queue.join()
             # the last to end may have submitted to a queue that was seen empty before
             with suppress(StoreUnavailable):  # `join` waits for the store
-                if len(self._queues) == 1 or not any(
-                    [(await queue.statistics()).unfinished for queue in self._queues.values()]
-                ):
+                if len(queues) == 1 or not any([(await queue.statistics()).unfinished for queue in queues]):
                     return
 
     @property
     def unready(self) -> str | None:
         """The reason why the processor cannot take tasks, in words; None if the store and its exchanges work."""
-        reasons = [worker.unready for worker in self._workers.values()] or [self._store.unready]
-        return next(filter(None, reasons), None)
+        return next(filter(None, (worker.unready for worker in self._workers.values())), None)
 
     async def run(self) -> None:
         """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
@@ -207,7 +204,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             await self._drain_workers()
         if limit.cancelled_caught:
             for worker in self._workers.values():
-                worker.scope.cancel("the grace is over")
+                if worker.scope is not None:
+                    worker.scope.cancel("the grace is over")
             await self._drain_workers()
 
     # looking
@@ -223,7 +221,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        queues = {kind: await queue.statistics() for kind, queue in self._queues.items()}
+        queues = {kind: await worker.queue.statistics() for kind, worker in self._workers.items()}
         claims = self._parts.claims
         return await self._fleets.read(queues, claims and await claims.pool.statistics())
 
@@ -260,7 +258,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             queue_suspended=sum(each.suspended for each in meters),
             queue_ending=sum(each.ending for each in meters),
             oldest=max(each.oldest for each in meters),
-            figures_age=now() - min(each.polled_at for each in meters),
+            figures_age=now() - min(max(each.born, each.polled_at) for each in meters),
             utilisation=Utilisation(
                 **{name: tally.mean(name) / most if most else 0.0 for name, most in capacity.items()}
             ),
@@ -275,17 +273,20 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        if self._workers:
+        if self._entered:
             raise RuntimeError(f"{self!r}: entered before; make a new one")
+        self._entered = True
         handle_of(self._store).home.check()
         if self._parts.limit is not None:
             with suppress(AcquireTimeout):  # but no `CapacityMismatch`
                 async with self._parts.limit.hold(timeout=0):
                     pass
         async with AsyncExitStack() as stack:
-            if self._make_pool is not None:
-                self._parts.pool = await stack.enter_async_context(self._make_pool())
-            self._make_workers(stack)
+            if self._parts.make_pool is not None:
+                self._parts.pool = await stack.enter_async_context(self._parts.make_pool())
+            for worker in self._workers.values():
+                if worker.breaker is not None:
+                    stack.callback(worker.breaker.on_change(worker.on_breaker))
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._ended.set)
             async with unwrapped_task_group() as group:
@@ -303,19 +304,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     await self.drain()
                 finally:
                     upkeep.cancel()
-
-    def _make_workers(self, stack: AsyncExitStack) -> None:
-        observer = self._store.observer or LoggingObserver()
-        for kind, size in self._shares.items():
-            queue = self._queues[kind]
-            self._workers[kind] = worker = KindWorker(
-                *(queue, self._handler, size, self._parts, Meter(self.name, kind, observer)),
-                workers=self.workers if self._parts.places else size,
-                breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                options=self._options,
-            )
-            if worker.breaker is not None:
-                stack.callback(worker.breaker.on_change(worker.on_breaker))
 
     async def _drain_workers(self) -> None:
         async with anyio.create_task_group() as group:
@@ -344,10 +332,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             self._minutes.taken(tally, at),
         )
 
-    def _submitted(self, kind: str | None, tasks: int) -> None:
-        if kind in self._workers:
-            self._workers[kind].meter.depth += tasks
-
     def _check_entered(self) -> None:
-        if not self._workers:
+        if not self._entered:
             raise RuntimeError(f"{self!r}: use `async with` to enter it first")

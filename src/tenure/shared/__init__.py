@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .holds._rwlock import RWLock
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
+    from .queue._around import check_around
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
     from .queue._child_records import ChildRecord, read_children, unfinished_child
     from .queue._children import Child, Children
@@ -107,6 +108,7 @@ __getattr__: Callable[[str], Any] = exports(
             "tenure.limits": "Limit",
             "holds._barrier": "Barrier",
             "holds._election": "Election",
+            "queue._around": "check_around",
             "queue._at_work": "read_workers",
             "queue._figures": "QueueFigures",
             "queue._child_records": "read_children unfinished_child",
