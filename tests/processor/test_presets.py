@@ -59,6 +59,8 @@ WRONG = [
     ({"workers": True}, TypeError, "workers must be an int, not bool"),
     ({"rate": 0}, ValueError, "rate must be above 0, not 0"),
     ({"rate": -1}, ValueError, "rate must be above 0"),
+    ({"preset": "small", "workers": 0}, ValueError, "workers must be at least 1, not 0"),
+    ({"rate": 0, "preset": "small"}, ValueError, "rate must be above 0, not 0"),
     ({"around": 3}, TypeError, "around must be a list of functions of a task, not 3"),
     ({"on_dead": 3}, TypeError, "on_dead"),
     ({"rate": "fast"}, TypeError, "rate must be a number, not str"),

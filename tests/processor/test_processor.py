@@ -573,12 +573,16 @@ async def test_the_end_of_the_store_ends_the_processor(open_store_on, virtual_cl
 
 
 async def test_nothing_stays_in_memory_when_a_processor_has_ended(memory):
-    async with Processor(memory, "p", nothing, breaker=CircuitBreaker, **QUIET) as processor:
+    async def handler(task: tenure.Task, context: Context):
+        async with context.lock("one"):
+            pass
+
+    async with Processor(memory, "p", handler, breaker=CircuitBreaker, **QUIET) as processor:
         await processor.submit_many(range(10))
         await processor.join()
     gc.collect()
     assert processor._workers[None]._tries == {}
-    assert processor._workers[None].meter._lock_waits == {}
+    assert dict(processor._workers[None].meter._locks) == {}
 
 
 async def test_what_goes_wrong_is_logged_with_its_fields(memory, caplog):

@@ -15,6 +15,7 @@ class Timed(Window):
     def __init__(self, born, **options):
         self.to(born)
         super().__init__(clock=lambda: self.time, **options)
+        self.at(born)
 
     def to(self, time):
         self.time = time

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._prometheus import PrometheusObserver
     from ._reporter import Reporter, log
     from ._samples import Sample, Source
+    from ._sketch import Sketch
     from ._tracing import Putting, TakenTask, Tracing, Trying
     from ._tracing_observer import TracingObserver
 
@@ -51,6 +52,7 @@ __getattr__: Callable[[str], Any] = exports(
             "_prometheus": "PrometheusObserver",
             "_reporter": "Reporter log",
             "_samples": "Sample Source",
+            "_sketch": "Sketch",
             "_tracing": "Putting TakenTask Tracing Trying",
             "_tracing_observer": "TracingObserver",
         }

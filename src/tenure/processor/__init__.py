@@ -10,7 +10,6 @@ from ._monitor import Monitor
 from ._presets import PRESETS, Preset
 from ._processor import Processor
 from ._settings import Claims
-from ._sketch import Sketch
 from ._window import Tally
 
 __all__ = (

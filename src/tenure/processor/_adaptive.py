@@ -41,20 +41,19 @@ class Adaptive:
 
 
 class Limit:
-    """The concurrency that is allowed at present, for up to `most` workers.
+    """The concurrency that is allowed at present, for up to `most` workers, from a first window that begins at `now`.
 
     Thread safety: none. Source: additive increase, multiplicative decrease (Chiu, Jain 1989), with slow start (Jacobson
     1988); the measure is the ratio to the least latency, as in TCP Vegas (Brakmo, Peterson 1995), but of medians, since
     tasks are not all of one size; the least is measured anew as in BBR (Cardwell et al. 2016).
     """
 
-    def __init__(self, settings: Adaptive, most: int, now: float) -> None:
+    def __init__(self, settings: Adaptive, most: int, now: float = -inf) -> None:
         self._settings = settings
         self._most = most
         self._set(_AT_FIRST)
-        self._before: float | None = (
-            None  # what was allowed before it was lowered to measure the least latency
-        )
+        # what was allowed before it was lowered to measure the least latency
+        self._before: float | None = None
         self._least_latency = inf
         self._age = 0
         self._starting = True
@@ -73,10 +72,8 @@ class Limit:
             return self.allowed  # it ran when something else was allowed
         self._times.append(seconds)
         self._used_up |= busy >= self.allowed
-        if (
-            now - self._since >= seconds_of(self._settings.window)
-            and len(self._times) >= self._settings.samples
-        ):
+        settings, age = self._settings, now - self._since
+        if age >= seconds_of(settings.window) and len(self._times) >= settings.samples:
             self._judge(median(self._times))
             self._times.clear()
             self._used_up = False

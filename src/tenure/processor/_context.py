@@ -10,6 +10,7 @@ from tenure.arguments import Seconds
 from tenure.errors import AcquireTimeout
 from tenure.shared import Claim, Lease, Lock
 from tenure.store import Store
+from tenure.waiting import now
 
 from ._meter import Meter
 
@@ -19,11 +20,11 @@ class Context:
 
     __slots__ = ("_held", "_meter", "_store", "kind")
 
-    def __init__(self, store: Store, kind: str | None, meter: Meter, held: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, meter: Meter, held: Mapping[str, Any]) -> None:
         self._store = store
         self._meter = meter
         self._held = held
-        self.kind: str | None = kind
+        self.kind: str | None = meter.kind
 
     @property
     def claim(self) -> Claim:
@@ -48,16 +49,15 @@ class Context:
         ever). Entering and leaving raise as `Lock.hold` does.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        meter = self._meter
+        meter, use, since = self._meter, self._meter.lock(name), now()
         async with AsyncExitStack() as stack:
-            since = meter.lock_awaited(name)
             try:
                 lease = await stack.enter_async_context(Lock(self._store, name).hold(timeout))
-                since = meter.lock_entered(name, since)
             except AcquireTimeout as error:
                 meter.report("lock_timeouts", lock=name, seconds=error.seconds)
                 raise
+            since = meter.lock_entered(use, since)
+            try:
+                yield lease
             finally:
-                meter.lock_no_longer_awaited(name)
-            stack.callback(meter.lock_left, name, since)
-            yield lease
+                use.left = meter.lasted("hold", since)

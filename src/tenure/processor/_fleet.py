@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,22 +16,14 @@ from typing import Any
 import anyio
 
 from tenure.engine import HOLDERS, Scan, SetValue
-from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
-from tenure.shared import (
-    Hold,
-    HoldRequest,
-    Lease,
-    QueueStatistics,
-    ResourcePool,
-    ResourcePoolStatistics,
-    WorkQueue,
-)
+from tenure.errors import LeaseLost
+from tenure.observe import Sketch
+from tenure.shared import Hold, HoldRequest, Lease, QueueStatistics, ResourcePoolStatistics
 from tenure.store import StoreHandle, read_pages
 
 from ._metrics import Latencies, times_of
 from ._minutes import Minute
-from ._sketch import Sketch
-from ._window import Tally, total_of
+from ._window import Tally
 
 _MOST = 2**20
 
@@ -79,13 +72,8 @@ class Report:
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
         sketches = {name: self.tally.sketches[name].to_data() for name in Latencies.__dataclass_fields__}
-        return {
-            "workers": self.workers,
-            "busy": self.busy,
-            "throughput": self.throughput,
-            "sketches": sketches,
-            "minutes": self.minutes,
-        }
+        figures = {name: getattr(self, name) for name in ("workers", "busy", "throughput", "minutes")}
+        return {**figures, "sketches": sketches}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Report:
@@ -106,22 +94,23 @@ class Fleets:
         self._report = report
 
     async def belong(self, every: float) -> None:
-        """Hold the place and report every `every` seconds, until cancelled or the store is closed.
+        """Hold the place and report every `every` seconds. Raises `StoreClosed`, `StoreUnavailable`, `EngineError`.
 
         Cancellation: this is how it ends; the place is given up.
         """
+        store = self._store
         while True:
-            try:
-                await self._hold_and_tell(every)
-            except LeaseLost:
-                pass
-            except StoreClosed:
-                return
-            except (EngineError, StoreUnavailable):
-                await anyio.sleep(every)
+            request = HoldRequest(self._key, _MOST, value=self._value())
+            with suppress(LeaseLost):
+                async with (hold := Hold(Lease, store, request, ttl=store.ttl, timeout=None)) as lease:
+                    while True:
+                        await anyio.sleep(every)
+                        await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
-    async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
-        """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
+    async def read(
+        self, queues: Mapping[str | None, QueueStatistics], claims: ResourcePoolStatistics | None
+    ) -> Fleet:
+        """The fleet at this moment, with the engine's figures. Raises `StoreClosed`, `EngineError`."""
         answer = await read_pages(self._store, Scan(HOLDERS, self._key))
         reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
         return Fleet(
@@ -129,22 +118,13 @@ class Fleets:
                 Member(holder.process, holder.age, report.workers, report.busy, report.throughput)
                 for holder, report in zip(answer.holders, reports, strict=True)
             ),
-            queues=MappingProxyType({kind: await queue.statistics() for kind, queue in queues.items()}),
-            claims=claims and await claims.statistics(),
+            queues=MappingProxyType(queues),
+            claims=claims,
             workers=sum(report.workers for report in reports),
             busy=sum(report.busy for report in reports),
             throughput=sum(report.throughput for report in reports),
-            latency=times_of(Latencies, total_of(report.tally for report in reports)),
+            latency=times_of(Latencies, Tally(report.tally for report in reports)),
         )
-
-    async def _hold_and_tell(self, every: float) -> None:
-        store = self._store
-        request = HoldRequest(self._key, _MOST, value=self._value())
-        hold = Hold(Lease, store, request, ttl=store.ttl, timeout=None)
-        async with hold as lease:
-            while True:
-                await anyio.sleep(every)
-                await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     def _value(self) -> bytes:
         return json.dumps(self._report().to_data(), separators=(",", ":")).encode()

@@ -10,7 +10,7 @@ A task that waits for a part is leased, so how many do is bounded: a runner that
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,7 @@ import anyio
 from anyio import CancelScope
 
 from tenure.arguments import seconds_of
-from tenure.engine import Settle, Verdict
+from tenure.engine import Settle
 from tenure.errors import AcquireTimeout, BulkheadFull, CapacityMismatch, LeaseLost, PoolTimeout
 from tenure.handlers import NotBegun, describe, is_closing, split_failure
 from tenure.local import Bulkhead, CircuitBreaker, Pool
@@ -34,6 +34,7 @@ from tenure.shared import (
     Task,
     Worker,
     WorkQueue,
+    check_around,
     event_of,
     is_failure,
     out_of_time,
@@ -51,22 +52,26 @@ _PAUSES = (0.0, 0.02, 0.1, 1.0)
 """Seconds before a limit is asked, again if its number of permits was another one: it may be being resized."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parts:
     """The parts of the processor that tasks of all kinds enter; None for a missing part."""
 
     places: Bulkhead | None = None
     limit: Semaphore | None = None
     claims: Claims | None = None
+    make_pool: Callable[..., Pool[Any]] | None = None
     pool: Pool[Any] | None = None
     limiter: RateLimiter | None = None
     adaptive: Adaptive | None = None
     around: Sequence[Around] = ()
 
+    def __post_init__(self) -> None:
+        self.around = check_around(self.around)
+
     @property
     def scarce(self) -> bool:
         """True if a task may wait for a part before the user's managers are entered."""
-        return any((self.places, self.limit, self.claims, self.pool))
+        return any((self.places, self.limit, self.claims, self.make_pool))
 
 
 @dataclass(slots=True, eq=False)
@@ -98,16 +103,15 @@ class KindWorker(Worker):
         self.queue = queue
         self.size = size
         self.meter = meter
-        self.scope = CancelScope()
+        self.scope: CancelScope | None = None
         most = size if parts.places is None else workers + AHEAD
         self._parts = parts
         self.breaker = breaker
-        self._adaptive = parts.adaptive and Limit(parts.adaptive, workers, now())
+        self._adaptive = parts.adaptive and Limit(parts.adaptive, workers)
         self.allowed = most if self._adaptive is None else self._adaptive.allowed
         self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
-        self._starting = 0
         self._resting: Line[None, None] = Line(lambda _: None)
         self._problem: CapacityMismatch | None = None
         around = [self._enter if parts.scarce else self._give, *parts.around, self._start]
@@ -130,29 +134,10 @@ class KindWorker(Worker):
         """The number of tasks with a place and a permit, which enter the other managers or run."""
         return self.meter.levels["workers"]
 
-    @property
-    def stalled(self) -> str | None:
-        """The reason why nothing is taken although the engine can be reached; None if there is none."""
-        return self._runners.stalled or self._hanging
-
     async def run(self) -> None:
-        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`, `CapacityMismatch`.
-
-        Cancellation: as with a `Worker`.
-        """
-        unregister = None if self.breaker is None else self.breaker.on_change(self._on_breaker)
-        try:
-            with self.scope:
-                await super().run()
-        finally:
-            if unregister is not None:
-                unregister()
-
-    def begin_draining(self) -> None:
-        """Take no more tasks, and give back those whose handlers have not begun. Synchronous."""
-        if self._surroundings is not None:
-            self._surroundings.drain()
-        self._runners.begin_draining()
+        """Work until cancelled or drained, or until the `scope` is. Raises also `CapacityMismatch`."""
+        with CancelScope() as self.scope:
+            await super().run()
 
     # before a task is taken
 
@@ -171,9 +156,10 @@ class KindWorker(Worker):
         room = self.allowed - in_hand
         if parts.places is not None or parts.limit is not None:
             own = self.size if parts.limit is None else 0
-            room = min(room, max(own - in_hand, self.busy + AHEAD - in_hand))
+            room = min(room, max(own, self.busy + AHEAD) - in_hand)
         if breaker is not None and breaker.state in ("open", "half_open", "forced_open"):
-            room = min(room, 0 if breaker.retry_after() > 0 else 1 - self._starting)
+            starting = any(tried.started is None for tried in self._tries.values())
+            room = min(room, 0 if starting or breaker.retry_after() > 0 else 1)
         return room
 
     async def _rest(self) -> None:
@@ -190,8 +176,8 @@ class KindWorker(Worker):
                 break
             self._resting.grant(runner, None)
 
-    def _on_breaker(self, old: object, new: object) -> None:
-        del old
+    def on_breaker(self, _: object, new: object) -> None:
+        """The breaker has changed its state: runners that rest or wait for a task ask again."""
         self.meter.report("breaker", state=new)
         self._runners.recheck()
         self._changed()
@@ -200,17 +186,16 @@ class KindWorker(Worker):
 
     async def _call(self, handle: Any, task: Task) -> Any:
         """Handle a task without any part, which is what most of the costs would be."""
-        tried = Try(self.meter.taken())
-        tried.started = tried.taken
+        self.meter.depth -= 1
+        at = now()
+        tried = Try(at, at)
         self.meter.change("workers", 1)
         try:
             result = await handle(task, (self._context(tried),))
         except BaseException as error:
             seconds = self._seconds_of(task)
-            if seconds is not None and now() - tried.taken >= seconds:  # it was cancelled for that
-                self._ended(task, tried)
-            else:
-                self._failed(error, task, tried)
+            is_late = seconds is not None and now() - at >= seconds  # it was cancelled for that
+            self._ended(task, tried, None if is_late else error)
             raise
         finally:
             self.meter.change("workers", -1)
@@ -220,8 +205,8 @@ class KindWorker(Worker):
     async def _handle(self, number: int, handle: Any, task: Task) -> Any:
         meter = self.meter
         self._taking.discard(number)
-        tried = self._tries[task.token] = Try(meter.taken())
-        self._starting += 1
+        meter.depth -= 1
+        tried = self._tries[task.token] = Try(now())
         if not self._parts.scarce:
             self._use(tried, "workers", None)
         try:
@@ -242,8 +227,6 @@ class KindWorker(Worker):
             raise
         finally:
             del self._tries[task.token]
-            if tried.started is None:
-                self._starting -= 1
             for level in tried.held:
                 meter.change(level, -1)
             self._changed()
@@ -252,7 +235,7 @@ class KindWorker(Worker):
         return nullcontext(self._context(self._tries[task.token]))
 
     def _context(self, tried: Try) -> Context:
-        return Context(self._store, self.meter.kind, self.meter, tried.held)
+        return Context(self._store, self.meter, tried.held)
 
     @asynccontextmanager
     async def _enter(self, task: Task) -> AsyncGenerator[Context]:
@@ -307,20 +290,18 @@ class KindWorker(Worker):
             raise NotBegun(f"{lost.key} was lost before the handler began") from lost
         async with self.breaker or nullcontext():
             tried.started = now()
-            self._starting -= 1
             self._changed()
             try:
                 yield
             except BaseException as error:
-                self._failed(error, task, tried)
+                self._ended(task, tried, error)
                 raise
             self._ended(task, tried)
 
-    def _failed(self, error: BaseException, task: Task, tried: Try) -> None:
-        if not is_closing(error) and split_failure(error)[0] is not None:
-            self._ended(task, tried)
-
-    def _ended(self, task: Task, tried: Try) -> None:
+    def _ended(self, task: Task, tried: Try, error: BaseException | None = None) -> None:
+        """Measure a handler that has ended, unless it was interrupted."""
+        if error is not None and (is_closing(error) or split_failure(error)[0] is None):
+            return
         at, started = now(), tried.started or 0.0
         self.meter.ran(at, task.waited + started - tried.taken, at - started)
         if self._adaptive is not None:
@@ -347,13 +328,9 @@ class KindWorker(Worker):
     def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if self._tell_dead is not None:
             self._tell_dead(task, settle, refused)
-        if refused:
+        outcome = event_of(task, settle, refused).removeprefix("task.")
+        self.meter.count("retried" if outcome == "retry" else outcome)
+        if outcome == "lost":
             self.meter.count("leases_lost")  # the event is `task.lost`
-            self.meter.count("lost")
-        else:
-            outcome = event_of(task, settle, None).removeprefix("task.")
-            self.meter.count("retried" if outcome == "retry" else outcome)
-            if outcome == "expired":
-                return
-        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
-            self.meter.queued(1)
+        if outcome in ("retry", "given_back", "postponed", "lost"):
+            self.meter.depth += 1

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
-from ._sketch import Sketch
+from tenure.observe import Sketch
+
 from ._window import Tally
 
 T = TypeVar("T", "Latencies", "Waits", "LockTimes")
@@ -27,7 +28,7 @@ class Latency:
     def of(cls, sketch: Sketch) -> Latency:
         """The latencies of a sketch."""
         mean = sketch.total / sketch.count if sketch.count else 0.0
-        p50, p95, p99 = (sketch.quantile(share) for share in (0.5, 0.95, 0.99))
+        p50, p95, p99 = map(sketch.quantile, (0.5, 0.95, 0.99))
         return cls(sketch.count, mean, p50, p95, p99, sketch.greatest)
 
 
@@ -131,6 +132,6 @@ class Metrics:
     kinds: Mapping[str | None, Metrics] = field(default_factory=dict["str | None", "Metrics"])
 
 
-def times_of(kind: type[T], tally: Tally, prefix: str = "") -> T:
+def times_of(kind: type[T], tally: Tally) -> T:
     """The times in a tally that have the names of the fields of `kind`."""
-    return kind(*(Latency.of(tally.sketches[prefix + each.name]) for each in fields(kind)))
+    return kind(*(Latency.of(tally.sketches[each.name]) for each in fields(kind)))

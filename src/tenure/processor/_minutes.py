@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ._metrics import Latency
 from ._window import Tally
 
-_MOST = 60
 _MINUTE = 60.0
 
 
@@ -25,21 +24,17 @@ class Minutes:
     """A sample a minute of the window of a minute, for an hour: at most 2 KiB as JSON."""
 
     def __init__(self) -> None:
-        self._kept: deque[Minute] = deque(maxlen=_MOST)
+        self._kept: deque[Minute] = deque(maxlen=60)
         self._next: float | None = None
 
     def taken(self, tally: Tally, now: float) -> Sequence[Minute]:
         """The minutes that have ended since the first call; the tally covers the last minute."""
-        if self._next is None:
-            self._next = now + _MINUTE
+        self._next = self._next or now + _MINUTE
         while now >= self._next:
             self._next += _MINUTE
-            # in a minute that was slept through nothing was done
-            self._kept.append(_sample(tally) if now < self._next else Minute(0.0, 0.0, 0.0))
+            figures = tally.rate("done"), tally.counts["failures"], Latency.of(tally.sketches["total"]).p99
+            if now >= self._next:  # that minute was slept through
+                figures = 0.0, 0.0, 0.0
+            # three digits are what a chart shows
+            self._kept.append(Minute(*(float(f"{figure:.3g}") for figure in figures)))
         return tuple(self._kept)
-
-
-def _sample(tally: Tally) -> Minute:
-    # three digits are what a chart shows
-    figures = (tally.rate("done"), tally.counts["failures"], Latency.of(tally.sketches["total"]).p99)
-    return Minute(*(float(f"{figure:.3g}") for figure in figures))

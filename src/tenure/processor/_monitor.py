@@ -7,6 +7,8 @@ from typing import Self
 
 import anyio
 
+from tenure.arguments import Seconds, check_seconds
+
 from ._metrics import Metrics
 
 
@@ -16,25 +18,21 @@ class Monitor:
     Ends with the processor.
     """
 
-    __slots__ = ("_closed", "_every", "_next", "_read")
-
-    def __init__(self, read: Callable[[], Metrics], closed: anyio.Event, every: float) -> None:
+    def __init__(self, read: Callable[[], Metrics], ended: anyio.Event, every: Seconds) -> None:
         self._read = read
-        self._closed = closed
-        self._every = every
-        self._next: float | None = None
+        self._ended = ended
+        self._every = check_seconds("every", every, least=None)
+        self._due = anyio.current_time() + self._every
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Metrics:
         """Wait until they are due, and return the metrics. Cancellation: has no effect; the next call waits on."""
-        due = anyio.current_time() + self._every if self._next is None else self._next
-        self._next = due
-        with anyio.CancelScope(deadline=due):
-            await self._closed.wait()
-        if self._closed.is_set():
+        with anyio.CancelScope(deadline=self._due):
+            await self._ended.wait()
+        if self._ended.is_set():
             raise StopAsyncIteration
         # a slow consumer does not get what it has missed at once
-        self._next = max(due, anyio.current_time()) + self._every
+        self._due = max(self._due, anyio.current_time()) + self._every
         return self._read()

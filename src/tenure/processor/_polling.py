@@ -1,8 +1,9 @@
-"""The periodic jobs of a processor: ask the engine for the state of its queues, and watch for late heartbeats."""
+"""The periodic jobs of a processor: what is repeated whatever the engine says, and the watch for late heartbeats."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 
@@ -16,16 +17,13 @@ EVERY = 5.0
 """Seconds between two questions to the engine, and between two reports to the fleet."""
 
 
-async def poll(read: Callable[[], Awaitable[object]], every: float) -> None:
-    """Call `read` every `every` seconds, until cancelled or the store is closed; a failure is retried the next time."""
-    while True:
-        try:
-            await read()
-        except (EngineError, StoreUnavailable):
-            pass
-        except StoreClosed:
-            return
-        await anyio.sleep(every)
+async def repeat(function: Callable[[], Awaitable[object]]) -> None:
+    """Call `function`, and again some seconds after it has ended or failed, until cancelled or the store is closed."""
+    with suppress(StoreClosed):
+        while True:
+            with suppress(EngineError, StoreUnavailable):
+                await function()
+            await anyio.sleep(EVERY)
 
 
 async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:

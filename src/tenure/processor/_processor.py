@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -13,29 +12,12 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import (
-    AsyncBlock,
-    Seconds,
-    check_flag,
-    check_number,
-    check_seconds,
-    check_timeout,
-    shows_options,
-)
+from tenure.arguments import AsyncBlock, Seconds, check_flag, check_number, check_timeout, shows_options
 from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
-from tenure.shared import (
-    PutOptions,
-    QueueOptions,
-    RateLimiter,
-    ResourcePool,
-    Semaphore,
-    Worker,
-    WorkQueue,
-    check_around,
-)
+from tenure.shared import PutOptions, QueueOptions, RateLimiter, ResourcePool, Semaphore, WorkQueue
 from tenure.store import Store, handle_of
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -47,11 +29,11 @@ from ._meter import Meter
 from ._metrics import Errors, Latencies, LockTimes, Metrics, Utilisation, Waits, times_of
 from ._minutes import Minutes
 from ._monitor import Monitor
-from ._polling import EVERY, poll, watch_heartbeats
+from ._polling import EVERY, repeat, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
 from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
-from ._window import Tally, total_of
+from ._window import Tally
 
 
 class Processor(AsyncBlock, AsyncContextManagerMixin):
@@ -107,52 +89,51 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         check_type("claims", claims, ResourcePool, Claims)
         if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
-        sizes = preset_of(preset)
         settings: QueueOptions = {}
-        if sizes is not None:
-            workers, rate = workers or sizes.workers, rate or sizes.rate
-            settings = {"max_size": sizes.queue_size}
-            pool = pool and partial(pool, max_size=sizes.connections)
+        if (preset := preset_of(preset)) is not None:
+            workers = preset.workers if workers is None else workers
+            rate = preset.rate if rate is None else rate
+            settings = {"max_size": preset.queue_size}
+            pool = pool and partial(pool, max_size=preset.connections)
         self.name = name
         self._store = store
-        self._handler = handler
-        self._shares = shares(workers, kinds or {})
-        self.workers: int = sum(self._shares.values())
+        sizes = shares(workers, kinds or {})
+        self.workers: int = sum(sizes.values())
         if check_flag("lend", lend) and not kinds:
             raise ValueError("lend needs kinds=: without them there is no kind to lend to")
-        start_rate = None if rate in (None, inf) else Limit(check_number("rate", rate))
-        self._parts = Parts(
-            places=Bulkhead(self.workers, shares=dict[Hashable, float](self._shares.items()))
-            if lend
-            else None,
+        self._parts = parts = Parts(
             limit=limit,
             claims=Claims(claims) if isinstance(claims, ResourcePool) else claims,
-            limiter=start_rate and RateLimiter(store, name, start_rate),
+            make_pool=pool,
             adaptive=Adaptive() if adaptive is True else adaptive or None,
-            around=check_around(around),
+            around=around,
         )
-        self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
-            for kind in self._shares
-        }
-        self._make_pool = pool
-        self._make_breaker = breaker
-        self._options = worker_options
-        for queue in self._queues.values():  # a worker refuses what does not fit
-            Worker(queue, handler, around=[lambda _: nullcontext()], **worker_options)
-        self._observer = store.observer or LoggingObserver()
+        if lend:
+            parts.places = Bulkhead(self.workers, shares=dict[Hashable, float](sizes.items()))
+        if rate not in (None, inf):
+            parts.limiter = RateLimiter(store, name, Limit(check_number("rate", rate)))
         self._workers: dict[str | None, KindWorker] = {}
+        for kind, size in sizes.items():
+            queue = WorkQueue(store, name if kind is None else f"{name}/{kind}", **settings)
+            self._workers[kind] = KindWorker(
+                *(queue, handler, size, parts, Meter(name, kind, store.observer or LoggingObserver())),
+                workers=self.workers if lend else size,
+                breaker=breaker and breaker(name=queue.name),
+                options=worker_options,
+            )
         self._resources = self._polls = 0
         self._fleets = Fleets(handle_of(store), name, self._report)
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
-        self._closed = anyio.Event()
+        self._entered = False
         self._draining = anyio.Event()
-        self._state = "new"
+        self._ended = anyio.Event()
 
     def __repr__(self) -> str:
-        busy = sum(workers.busy for workers in self._workers.values())
-        return f"<Processor {self.name!r} {self._state} busy={busy}/{self.workers}>"
+        state = "draining" if self._draining.is_set() else "running" if self._entered else "new"
+        state = "ended" if self._ended.is_set() else state
+        busy = sum(worker.busy for worker in self._workers.values())
+        return f"<Processor {self.name!r} {state} busy={busy}/{self.workers}>"
 
     # submitting
 
@@ -165,7 +146,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         task_id = await self.queue(kind).put(payload, **options)
-        self._submitted(kind, 1)
+        self._workers[kind].meter.depth += 1
         return task_id
 
     async def submit_many(self, items: Iterable[Any], kind: str | None = None) -> list[int | DuplicateTask]:
@@ -174,34 +155,31 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         As `WorkQueue.put_many`. Cancellation: portions that were put stay.
         """
         outcomes = await self.queue(kind).put_many(items)
-        self._submitted(kind, sum(isinstance(outcome, int) for outcome in outcomes))
+        self._workers[kind].meter.depth += sum(isinstance(outcome, int) for outcome in outcomes)
         return outcomes
 
     def queue(self, kind: str | None = None) -> WorkQueue:
         """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
-        if kind not in self._queues:
-            names = ", ".join(repr(each) for each in self._queues)
+        if kind not in self._workers:
+            names = ", ".join(repr(each) for each in self._workers)
             raise ValueError(f"kind must be one of {names}, not {kind!r}")
-        return self._queues[kind]
+        return self._workers[kind].queue
 
     async def join(self) -> None:
         """Wait until no task of any kind is unfinished, in no process. Raises `StoreClosed`."""
+        queues = [worker.queue for worker in self._workers.values()]
         while True:
-            for queue in self._queues.values():
+            for queue in queues:
                 await queue.join()
             # the last to end may have submitted to a queue that was seen empty before
             with suppress(StoreUnavailable):  # `join` waits for the store
-                if len(self._queues) == 1 or not any(
-                    [(await queue.statistics()).unfinished for queue in self._queues.values()]
-                ):
+                if len(queues) == 1 or not any([(await queue.statistics()).unfinished for queue in queues]):
                     return
 
     @property
     def unready(self) -> str | None:
         """The reason why the processor cannot take tasks, in words; None if the store and its exchanges work."""
-        if (reason := self._store.unready) is not None:
-            return reason
-        return next((reason for each in self._workers.values() if (reason := each.stalled) is not None), None)
+        return next(filter(None, (worker.unready for worker in self._workers.values())), None)
 
     async def run(self) -> None:
         """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
@@ -220,21 +198,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         Cancellation: it goes on draining.
         """
         grace = check_timeout("grace", grace)
-        if self._state == "new":
-            self._check_entered()
-        self._state = "draining"
+        self._check_entered()
         self._draining.set()
-        all_workers = list(self._workers.values())
-        for workers in all_workers:
-            workers.begin_draining()
         with anyio.move_on_after(grace) as limit:
-            for workers in all_workers:
-                await workers.drain()
+            await self._drain_workers()
         if limit.cancelled_caught:
-            for workers in all_workers:
-                workers.scope.cancel("the grace is over")
-            for workers in all_workers:
-                await workers.drain()
+            for worker in self._workers.values():
+                if worker.scope is not None:
+                    worker.scope.cancel("the grace is over")
+            await self._drain_workers()
 
     # looking
 
@@ -242,15 +214,16 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """The metrics of this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
         self._check_entered()
         at = now()
-        tallies = {kind: workers.meter.tally(at) for kind, workers in self._workers.items()}
-        whole = total_of(tallies.values())
-        kinds = {kind: self._metrics(tallies[kind], [workers], {}) for kind, workers in self._workers.items()}
-        return self._metrics(whole, list(self._workers.values()), kinds)
+        tallies = {kind: worker.meter.tally(at) for kind, worker in self._workers.items()}
+        kinds = {kind: self._metrics(tallies[kind], [worker], {}) for kind, worker in self._workers.items()}
+        return self._metrics(Tally(tallies.values()), list(self._workers.values()), kinds)
 
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.read(self._queues, self._parts.claims and self._parts.claims.pool)
+        queues = {kind: await worker.queue.statistics() for kind, worker in self._workers.items()}
+        claims = self._parts.claims
+        return await self._fleets.read(queues, claims and await claims.pool.statistics())
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every five seconds, for collectors. Works from any thread."""
@@ -259,18 +232,19 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def monitor(self, every: Seconds = 10.0) -> Monitor:
         """The metrics every `every` seconds, until the processor ends: `async for metrics in processor.monitor()`."""
         self._check_entered()
-        return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))
+        return Monitor(self.metrics, self._ended, every)
 
     def _metrics(
         self, tally: Tally, workers: list[KindWorker], kinds: Mapping[str | None, Metrics]
     ) -> Metrics:
         size = sum(each.size for each in workers)
         meters = [each.meter for each in workers]
+        pool, limit = self._parts.pool, self._parts.limit
         capacity = {
             "workers": size,
             "claims": self._resources,
-            "connections": 0 if (pool := self._parts.pool) is None else pool.statistics().max_size,
-            "limit": 0 if (limit := self._parts.limit) is None else limit.permits,
+            "connections": pool and pool.statistics().max_size,
+            "limit": limit and limit.permits,
         }
         return Metrics(
             seconds=tally.seconds,
@@ -280,16 +254,16 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             throughput=tally.rate("done"),
             latency=times_of(Latencies, tally),
             waits=times_of(Waits, tally),
-            queue_depth=sum(each.depth for each in meters),
+            queue_depth=sum(max(0, each.depth) for each in meters),
             queue_suspended=sum(each.suspended for each in meters),
             queue_ending=sum(each.ending for each in meters),
             oldest=max(each.oldest for each in meters),
-            figures_age=max(each.since_poll for each in meters),
+            figures_age=now() - min(max(each.born, each.polled_at) for each in meters),
             utilisation=Utilisation(
                 **{name: tally.mean(name) / most if most else 0.0 for name, most in capacity.items()}
             ),
             errors=Errors(*(60 * tally.rate(name) for name in Errors.__dataclass_fields__)),
-            locks=times_of(LockTimes, tally, "lock_"),
+            locks=times_of(LockTimes, tally),
             heartbeats_late=tally.counts["heartbeats_late"],
             totals=tally.totals,
             kinds=MappingProxyType(kinds),
@@ -299,47 +273,42 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        if self._state != "new":
+        if self._entered:
             raise RuntimeError(f"{self!r}: entered before; make a new one")
+        self._entered = True
         handle_of(self._store).home.check()
-        self._state = "running"
         if self._parts.limit is not None:
-            await _agree_on(self._parts.limit)
+            with suppress(AcquireTimeout):  # but no `CapacityMismatch`
+                async with self._parts.limit.hold(timeout=0):
+                    pass
         async with AsyncExitStack() as stack:
-            if self._make_pool is not None:
-                self._parts = replace(self._parts, pool=await stack.enter_async_context(self._make_pool()))
-            self._make_workers()
+            if self._parts.make_pool is not None:
+                self._parts.pool = await stack.enter_async_context(self._parts.make_pool())
+            for worker in self._workers.values():
+                if worker.breaker is not None:
+                    stack.callback(worker.breaker.on_change(worker.on_breaker))
             self._samples = samples_of(self.name, self.metrics())
-            stack.callback(self._end)
+            stack.callback(self._ended.set)
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))
-                upkeep.start(f"processor {self.name} polls", poll, self._poll, EVERY)
-                upkeep.start(f"processor {self.name} reports", self._fleets.belong, EVERY)
+                upkeep.start(f"processor {self.name} polls", repeat, self._poll)
+                upkeep.start(f"processor {self.name} reports", repeat, partial(self._fleets.belong, EVERY))
                 upkeep.start(
                     f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
                 )
                 try:
-                    for workers in self._workers.values():
-                        group.start_soon(workers.run, name=f"tenure processor {workers.queue.name}")
+                    for worker in self._workers.values():
+                        group.start_soon(worker.run, name=f"tenure processor {worker.queue.name}")
                     yield self
                     await self.drain()
                 finally:
                     upkeep.cancel()
 
-    def _make_workers(self) -> None:
-        for kind, size in self._shares.items():
-            queue = self._queues[kind]
-            self._workers[kind] = KindWorker(
-                *(queue, self._handler, size, self._parts, Meter(self.name, kind, self._observer)),
-                workers=self.workers if self._parts.places else size,
-                breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                options=self._options,
-            )
-
-    def _end(self) -> None:
-        self._state = "ended"
-        self._closed.set()
+    async def _drain_workers(self) -> None:
+        async with anyio.create_task_group() as group:
+            for worker in self._workers.values():
+                group.start_soon(worker.drain)
 
     async def _poll(self) -> None:
         try:
@@ -354,7 +323,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     def _report(self) -> Report:
         at = now()
-        tally = total_of(workers.meter.tally(at) for workers in self._workers.values())
+        tally = Tally(worker.meter.tally(at) for worker in self._workers.values())
         return Report(
             self.workers,
             sum(workers.busy for workers in self._workers.values()),
@@ -363,17 +332,6 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             self._minutes.taken(tally, at),
         )
 
-    def _submitted(self, kind: str | None, tasks: int) -> None:
-        if kind in self._workers:
-            self._workers[kind].meter.queued(tasks)
-
     def _check_entered(self) -> None:
-        if not self._workers:
+        if not self._entered:
             raise RuntimeError(f"{self!r}: use `async with` to enter it first")
-
-
-async def _agree_on(limit: Semaphore) -> None:
-    """Raise `CapacityMismatch` if others use another number of permits; `StoreClosed`, `EngineError`."""
-    with suppress(AcquireTimeout):
-        async with limit.hold(timeout=0):
-            pass

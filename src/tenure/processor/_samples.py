@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from tenure.observe import Sample
 
-from ._metrics import Errors, Metrics, Utilisation
+from ._metrics import Errors, Metrics
 
 _GAUGES = {
     "workers": ("workers", "Workers."),
-    "allowed": ("limit", "How many tasks at once at present."),
+    "limit": ("allowed", "How many tasks at once at present."),
     "busy": ("busy", "How many workers have a task."),
     "queue_depth": ("queue_depth", "How many tasks wait in the queue."),
     "queue_suspended": ("queue_suspended", "How many tasks are suspended."),
     "queue_ending": ("queue_ending", "How many tasks end after their children."),
-    "oldest_seconds": ("oldest", "For how long the first of them has been ready."),
+    "oldest": ("oldest_seconds", "For how long the first of them has been ready."),
     "throughput": ("throughput", "Tasks done per second."),
 }
 _OUTCOMES = (
     *("done", "retried", "dead", "discarded", "cancelled", "expired"),
     *("postponed", "suspended", "given_back", "lost"),
 )
+_SHARE = "Share in use, on the mean of the last minute."
 
 
 def samples_of(name: str, metrics: Metrics) -> tuple[Sample, ...]:
@@ -35,28 +36,20 @@ def samples_of(name: str, metrics: Metrics) -> tuple[Sample, ...]:
 
 
 def _figures(metrics: Metrics) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
-    for name, (field, text) in _GAUGES.items():
+    for field, (name, text) in _GAUGES.items():
         yield name, "gauge", text, {}, getattr(metrics, field)
-    for field in fields(Utilisation):
-        share = getattr(metrics.utilisation, field.name)
-        yield (
-            "utilisation",
-            "gauge",
-            "Share in use, on the mean of the last minute.",
-            {"of": field.name},
-            share,
-        )
-    for prefix, times in (("", metrics.latency), ("", metrics.waits), ("lock_", metrics.locks)):
-        for field in fields(times):
-            latency = getattr(times, field.name)
-            for quantile, value in (("0.5", latency.p50), ("0.95", latency.p95), ("0.99", latency.p99)):
-                labels = {"of": prefix + field.name, "quantile": quantile}
-                yield "latency_seconds", "gauge", "Times of the last minute.", labels, value
+    for of, share in asdict(metrics.utilisation).items():
+        yield "utilisation", "gauge", _SHARE, {"of": of}, share
+    locks = {f"lock_{of}": times for of, times in asdict(metrics.locks).items()}
+    for of, times in (asdict(metrics.latency) | asdict(metrics.waits) | locks).items():
+        for quantile, p in ("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"):
+            labels = {"of": of, "quantile": quantile}
+            yield "latency_seconds", "gauge", "Times of the last minute.", labels, times[p]
     for outcome in _OUTCOMES:
-        labels = {"outcome": outcome}
-        yield "tasks", "counter", "Tasks by what became of them.", labels, metrics.totals.get(outcome, 0)
-    for field in fields(Errors):
-        count = metrics.totals.get(field.name, 0)
-        yield "errors", "counter", "What went wrong.", {"error": field.name}, count
+        count = metrics.totals.get(outcome, 0)
+        yield "tasks", "counter", "Tasks by what became of them.", {"outcome": outcome}, count
+    for error in fields(Errors):
+        count = metrics.totals.get(error.name, 0)
+        yield "errors", "counter", "What went wrong.", {"error": error.name}, count
     late = metrics.totals.get("heartbeats_late", 0)
     yield "heartbeats_late", "counter", "Heartbeats that came late.", {}, late

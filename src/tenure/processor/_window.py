@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
+from math import inf
 
+from tenure.observe import Sketch
 from tenure.waiting import now
-
-from ._sketch import Sketch
 
 
 class Tally:
@@ -16,14 +16,14 @@ class Tally:
     `counts`, `sketches`, and the `areas` under levels are over that time, `totals` since the beginning.
     """
 
-    __slots__ = ("areas", "counts", "seconds", "sketches", "totals")
-
-    def __init__(self) -> None:
+    def __init__(self, parts: Iterable[Tally] = ()) -> None:
         self.seconds: float = 0.0
         self.counts: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.areas: defaultdict[str, float] = defaultdict(float)
         self.sketches: defaultdict[str, Sketch] = defaultdict(Sketch)
+        for part in parts:
+            self.add(part)
 
     def add(self, other: Tally) -> None:
         """Add the sums of another time."""
@@ -44,20 +44,12 @@ class Tally:
         return self.counts[name] / self.seconds if self.seconds else 0.0
 
 
-def total_of(tallies: Iterable[Tally]) -> Tally:
-    """Add tallies up."""
-    whole = Tally()
-    for tally in tallies:
-        whole.add(tally)
-    return whole
-
-
 class Window:
     """The last `seconds`, in slices that are forgotten one after the other; and totals.
 
     A level is how many of something there are at a time. Its mean is the area under it over the time, which by Little's
     law is the rate of arrivals times the mean stay; but it counts stays that go on as well. A slice has the area until
-    its end, as if the level did not change again.
+    its end, as if the level did not change again. The first slice begins with the first event or look.
 
     Thread safety: none. Source: Little 1961.
     """
@@ -66,10 +58,9 @@ class Window:
         self.totals: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
         self._clock = clock
-        self._born = clock()
+        self.born = self._ends = -inf
         self._width = seconds / slices
         self._number = 0
-        self._ends = self._born + self._width
         self._slices: deque[Tally] = deque([Tally()], maxlen=slices)
 
     def count(self, name: str) -> None:
@@ -91,21 +82,22 @@ class Window:
     def at(self, now: float) -> Tally:
         """The slice of this moment."""
         if now >= self._ends:
+            self.born = now if self.born == -inf else self.born
             most = self._slices.maxlen or 1
-            number = int((now - self._born) / self._width)
+            number = int((now - self.born) / self._width)
             for _ in range(min(number - self._number, most)):
                 self._slices.append(Tally())
                 for name, level in self.levels.items():
                     self._slices[-1].areas[name] = level * self._width
             self._number = number
-            self._ends = self._born + (number + 1) * self._width
+            self._ends = self.born + (number + 1) * self._width
         return self._slices[-1]
 
     def tally(self, now: float) -> Tally:
         """Add up the slices in the window."""
         self.at(now)
-        tally = total_of(self._slices)
-        tally.seconds = now - self._born - (self._number + 1 - len(self._slices)) * self._width
+        tally = Tally(self._slices)
+        tally.seconds = now - self.born - (self._number + 1 - len(self._slices)) * self._width
         tally.totals.update(self.totals)
         for name, level in self.levels.items():
             tally.areas[name] -= level * (self._ends - now)

@@ -22,7 +22,7 @@ from tenure.cli.run._progress import (
 )
 from tenure.cli.run._report import Outcome, dead_letters, table
 from tenure.cli.run._tally import RunTotals, total
-from tenure.processor._sketch import Sketch
+from tenure.observe._sketch import Sketch
 
 
 def seen(**changes):

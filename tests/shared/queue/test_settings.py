@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import Groups, Keep, Limit, QueueFull, Retry, WorkQueue
+from tenure import DuplicateTask, Groups, Item, Keep, Key, Limit, QueueFull, Retry, WorkQueue
 from tenure.engine import Configure
 
 
@@ -125,6 +125,55 @@ async def test_takers_learn_of_what_another_process_has_set(open_store_on, virtu
         assert (await queue.get(third)).payload == 3
         await anyio.sleep(6)
         assert await queue.get(third) is None
+
+
+async def test_a_process_that_only_cancels_keeps_records_as_the_queue_says(open_store_on, virtual_clock):
+    async with open_store_on() as a, open_store_on() as b:
+        queue, other = WorkQueue(a, "jobs", keep=Keep(results=5)), WorkQueue(b, "jobs")
+        first, second, third = [await queue.put(n) for n in range(3)]
+        await other.cancel(first)
+        await queue.configure(keep=Keep(results=50))
+        await other.cancel(second)
+        await other.cancel(state="waiting")
+        await anyio.sleep(6)
+        assert await queue.get(first) is None
+        assert [(await queue.get(kept)).state for kept in (second, third)] == ["cancelled"] * 2
+
+
+async def put_one_of_many(queue, payload, **options):
+    (task_id,) = await queue.put_many([Item(payload, **options)])
+    return task_id
+
+
+@pytest.mark.parametrize("put", [WorkQueue.put, WorkQueue.try_put, put_one_of_many])
+@pytest.mark.parametrize("options", [{}, {"at": datetime(2020, 1, 1, tzinfo=UTC)}], ids=["", "at"])
+async def test_the_first_put_of_a_process_keeps_its_key_as_the_queue_says(
+    open_store_on, virtual_clock, put, options
+):
+    async with open_store_on() as a, open_store_on() as b:
+        await WorkQueue(a, "jobs").configure(keep=Keep(keys=60))
+        queue = WorkQueue(b, "jobs")
+        await queue.cancel(await put(queue, 1, key="u", **options))
+        with pytest.raises(DuplicateTask):
+            await queue.put(2, key="u")
+        await queue.cancel(await queue.put(3, key=Key("other", ttl=5)))
+        await anyio.sleep(6)
+        await queue.put(4, key="other")
+
+
+async def test_the_first_task_of_a_process_is_kept_as_the_queue_says(open_store_on, virtual_clock):
+    async with open_store_on() as a, open_store_on() as b:
+        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs", retry=Retry(attempts=1))
+        await queue.configure(keep=Keep(results=5, dead=5, tracebacks=False))
+        ids = [await queue.put(n) for n in range(2)]
+        with pytest.raises(ZeroDivisionError):
+            async with other.take():
+                raise ZeroDivisionError
+        async with other.take():
+            pass
+        assert (await queue.get(ids[0])).traceback == ""
+        await anyio.sleep(6)
+        assert [await queue.get(task_id) for task_id in ids] == [None, None]
 
 
 @pytest.fixture

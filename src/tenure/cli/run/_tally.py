@@ -11,7 +11,7 @@ import anyio
 
 from tenure.engine import Settle, Verdict
 from tenure.errors import OutcomeUnknown
-from tenure.processor import Sketch
+from tenure.observe import Sketch
 from tenure.shared import Task, WorkQueue
 
 from ._departed import own_identity

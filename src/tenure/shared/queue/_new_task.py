@@ -114,6 +114,16 @@ def task_of(
     return new_task(queue, item.payload, span_meta, **item.options, _text_key=on_duplicate)
 
 
+def with_key_ttl(task: NewTask, ttl: float | None) -> NewTask:
+    """The task, whose key is kept for `ttl` seconds unless the put says how long."""
+    if task.key is None or task.key_ttl is not None:
+        return task
+    kept = replace(task, key_ttl=ttl)
+    if isinstance(task, DatedTask):
+        cast("DatedTask", kept).at = task.at
+    return kept
+
+
 def _seconds_until(at: Any, delay: Seconds) -> float:
     """The seconds until a time, by this host's clock; 0 if it is past. Raises `TypeError`, `ValueError`."""
     if delay:

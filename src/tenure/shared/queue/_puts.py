@@ -13,7 +13,7 @@ from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.store import Batcher, Held, Session, StoreHandle, Timer, outcome_of
 from tenure.waiting import Line, Waiter
 
-from ._new_task import DatedTask
+from ._new_task import DatedTask, with_key_ttl
 from ._ring import Watch, at_work
 from ._settings import QueueRecord
 
@@ -81,6 +81,9 @@ class Producers:
         Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
         applied.
         """
+        if not self.record.is_known and any(task.key is not None for task in tasks):
+            keys = (await self.record.read(patient=wait)).keys
+            tasks = tuple([with_key_ttl(task, keys) for task in tasks])
         session = self._store.sessions.current(self._store.ttl, self._key)
         if session is None:
             with (

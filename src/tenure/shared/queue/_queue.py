@@ -510,11 +510,8 @@ class WorkQueue(Target[P], Generic[P]):
             if where is not None or dry_run is not False or limit is not None:
                 raise TypeError("cancel takes a task_id alone, or a state")
             task_id = check_task_id("task_id", task_id)
-            return (
-                await self._move(
-                    Move(self.key, (task_id,), "cancelled", ttl=self._client.record.current.results)
-                )
-            ).count > 0
+            ttl = (await self._client.record.read()).results
+            return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=ttl))).count > 0
         if task_id != 0:
             raise TypeError("cancel takes a task_id or a state, not both")
         if state not in _UNFINISHED:
@@ -692,12 +689,9 @@ class WorkQueue(Target[P], Generic[P]):
         limit: int | None,
         dry_run: bool,
     ) -> int:
-        self._client.record.announce()
+        ttl = (await self._client.record.read()).results
         return await move_selected(
-            *(self._store, self.key, states, to, where),
-            ttl=self._client.record.current.results,
-            most=limit,
-            dry_run=dry_run,
+            *(self._store, self.key, states, to, where), ttl=ttl, most=limit, dry_run=dry_run
         )
 
     async def _move(self, operation: Move) -> MovedCount:

@@ -318,6 +318,8 @@ class QueueRecord:
         self._told: set[str] = set()
         self.revision: int = 0
         """The revision of the record that is known here."""
+        self.is_known: bool = False
+        """True once the engine has returned the record."""
         self._asks = False
 
     def name(self, changes: Mapping[str, str]) -> None:
@@ -347,12 +349,17 @@ class QueueRecord:
             pending, self.pending = self.pending, {}
             self._send(pending, missing=False)
 
-    async def configure(self, changes: Mapping[str, str]) -> Configured:
-        """Name fields now, or none, and return the record. Raises `StoreClosed`, `EngineError`."""
+    async def read(self, *, patient: bool = False) -> Settings:
+        """Ask the engine for the settings that hold. Raises what `StoreHandle.call` raises."""
+        await self.configure({}, patient=patient)
+        return self.current
+
+    async def configure(self, changes: Mapping[str, str], *, patient: bool = False) -> Configured:
+        """Name fields now, or none, and return the record. Raises what `StoreHandle.call` raises."""
         self.announce()
         before, self._named = self._named, {**self._named, **changes}
         try:
-            answer = await self._store.call(self._operation(changes, missing=False))
+            answer = await self._store.call(self._operation(changes, missing=False), patient=patient)
         except EngineError:
             others = {name: text for name, text in self._named.items() if name not in changes}
             self._named = others | {name: before[name] for name in changes if name in before}
@@ -389,7 +396,7 @@ class QueueRecord:
         return self._key.removeprefix(self._store.prefix("queue"))
 
     def _learn(self, answer: Configured) -> None:
-        self.revision = answer.revision
+        self.revision, self.is_known = answer.revision, True
         record = {it.name: it for it in answer.fields}
         self._have(settings_of((it.name, it.value) for it in answer.fields), self.pending)
         replaced: dict[str, list[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil, log
 from typing import Any
 
@@ -25,7 +26,7 @@ class Sketch:
     __slots__ = ("buckets", "count", "greatest", "total")
 
     def __init__(self) -> None:
-        self.buckets: dict[int, int] = {}
+        self.buckets: Counter[int] = Counter()
         self.count: int = 0
         self.total: float = 0.0
         self.greatest: float = 0.0
@@ -33,7 +34,7 @@ class Sketch:
     def record(self, value: float) -> None:
         """Take in a value; a value below 0 counts as 0."""
         bucket = ceil(log(value) * _PER_LOG) if value > _LEAST else _LEAST_BUCKET
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.buckets[bucket] += 1
         self.count += 1
         self.total += value
         if value > self.greatest:  # noqa: PLR1730 faster than max(), and this is called for every task
@@ -41,8 +42,7 @@ class Sketch:
 
     def merge(self, other: Sketch) -> None:
         """Take in all that another has seen."""
-        for bucket, count in other.buckets.items():
-            self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.buckets.update(other.buckets)
         self.count += other.count
         self.total += other.total
         self.greatest = max(self.greatest, other.greatest)

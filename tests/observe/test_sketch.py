@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tenure.processor._sketch import ACCURACY, Sketch
+from tenure.observe._sketch import ACCURACY, Sketch
 
 SECONDS = st.one_of(st.just(0.0), st.floats(2e-6, 1e8))
 
