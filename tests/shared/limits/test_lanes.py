@@ -243,6 +243,17 @@ async def test_a_slot_that_is_due_before_the_next_answer_is_not_late(engine, vir
     assert [when - went[0] for when in went] == [pytest.approx(n / 20, abs=0.001) for n in range(5)]
 
 
+@pytest.mark.parametrize("call", ["acquire", "try_acquire"])
+async def test_what_is_booked_for_a_caller_that_has_left_goes_back(engine, virtual_clock, call):
+    async with tenure.open_store(FaultyEngine(engine, rates={Fault.DELAY: 1}, delay=0.1), ttl=60) as store:
+        limiter = RateLimiter(store, "api", Limit(1, per=1000, burst=2))
+        assert await limiter.try_acquire()
+        with anyio.move_on_after(0.05):
+            await getattr(limiter, call)()
+        await anyio.sleep(1)
+        assert (await limiter.state()).available == pytest.approx(1, abs=0.01)
+
+
 def test_two_parts_of_a_slot_go_back_one_behind_the_other():
     """Of callers that were cancelled as they went in it."""
     limiter, limits = Limiter(), (RateLimit("", 2.0, 1.0),)
