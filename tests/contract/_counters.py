@@ -112,10 +112,24 @@ class CounterContract(ContractBase):
 
     async def test_a_correction_leaves_the_last_booking_the_last(self, do: Do) -> None:
         session = await do.open()
-        spendings = await self._spend(do, session, (_TWO,), (4.0,), (2.0,))
-        for spending, amounts, left in (0, (-3.0,), 9.0), (1, (), 7.0), (0, (), 7.0):
+        spendings = await self._spend(do, session, (_TWO,), (4.0,), (2.0,), (2.0,))
+        steps = (0, (-3.0,), 11.0), (1, (), 11.0), (2, (), 9.0), (1, (), 7.0), (0, (), 3.0)
+        for spending, amounts, left in steps:
             request = e.RefundRequest(spendings[spending].bookings, amounts)
             await do(e.Refund(session, do.number(), "k", (request,), (_TWO,)))
+            await self._debts(do, left, 0.0)
+
+    async def test_a_refund_gives_back_nothing_that_another_session_booked(self, do: Do) -> None:
+        """Also where it ends at the same time, since a correction came between."""
+        session, other = await do.open(), await do.open("p2")
+        first, second = await self._spend(do, session, (_TWO,), (4.0,), (2.0,))
+        correction = e.RefundRequest(first.bookings, (2.0,))
+        await do(e.Refund(session, do.number(), "k", (correction,), (_TWO,)))
+        (third,) = await self._spend(do, other, (_TWO,), (2.0,))
+        assert third.bookings[0].end == pytest.approx(second.bookings[0].end, abs=1e-6)
+        for by, spending, left in (session, second, 6.0), (other, third, 4.0):
+            request = e.RefundRequest(spending.bookings)
+            await do(e.Refund(by, do.number(), "k", (request,), (_TWO,)))
             await self._debts(do, left, 0.0)
 
     async def test_any_number_of_bookings_goes_back_the_latest_first(self, do: Do) -> None:
@@ -128,18 +142,23 @@ class CounterContract(ContractBase):
             debts = (await do.row(e.Scan(e.LIMITER, "k"))).debts
             assert sum(debt.amount for debt in debts) <= 20 * (self.margin + 1e-5)
 
-    async def _booked(self, do: Do, session: str, *requests: e.SpendRequest) -> list[bool]:
-        spent = await do(e.Spend(session, do.number(), "k", requests, (_TWO, _TEN)))
-        assert isinstance(spent, e.SpendResults)
-        return [spending.booked for spending in spent.answers]
-
     async def test_nothing_is_booked_behind_the_horizon(self, do: Do, advance: Advance) -> None:
         session = await do.open()
-        ahead, free = e.SpendRequest((2.0, 0.0), None, 0.5), e.SpendRequest((0.0, 1.0), None, 0.0)
-        # a large request is booked whole, if the booking before it is due soon; a free request always is
-        assert await self._booked(do, session, *[ahead] * 5, free) == [True] * 3 + [False] * 2 + [True]
-        await advance(0.7)
-        assert await self._booked(do, session, *[ahead] * 2) == [True, False]
+        free, waits = e.SpendRequest((0.0, 1.0)), e.SpendRequest((2.0, 0.0))
+
+        async def booked(*requests: e.SpendRequest) -> list[bool]:
+            spent = await do(e.Spend(session, do.number(), "k", requests, (_TWO, _TEN), 0.5))
+            assert isinstance(spent, e.SpendResults)
+            return [spending.booked for spending in spent.answers]
+
+        # compared with the bookings before the operation; who is free is booked in any case
+        assert await booked(*[waits] * 4) == [True] * 4
+        assert await booked(waits, free, waits) == [False, True, False]
+        await advance(1.3)
+        assert await booked(waits) == [False]
+        await advance(0.4)
+        assert await booked(waits, free, waits) == [True] * 3
+        assert await booked(waits) == [False]
 
     async def test_the_last_booking_ends_with_its_session(self, do: Do) -> None:
         session, other = await do.open(), await do.open(process="p2")

@@ -172,9 +172,7 @@ class Draw:
 
     def spend_request(self, limits: int) -> e.SpendRequest:
         costs = tuple(self.one_of((0.0, 0.5, 1.0, 8.0)) for _ in range(limits))
-        return e.SpendRequest(
-            costs, self.one_of((None, None, 0.0, 1.0)), self.one_of((None, None, 0.0, 0.25, 2.0))
-        )
+        return e.SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
 
 
 Step = Callable[[Draw], Awaitable[object]]
@@ -394,7 +392,8 @@ async def spend(d: Draw) -> None:
     session, key, limits = d.session(), d.key(), d.limits()
     n = d.walk.number(session, f"spend {key}")
     requests = d.some(1, 3, lambda: d.spend_request(len(limits)))
-    await d.walk.send(e.Spend(session, n, key, requests, limits))
+    horizon = d.one_of((None, None, 0.0, 0.25, 2.0))
+    await d.walk.send(e.Spend(session, n, key, requests, limits, horizon))
 
 
 async def refund(d: Draw) -> None:

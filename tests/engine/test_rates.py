@@ -26,7 +26,8 @@ NOW = 100.0
 def book(limiter, *costs, max_wait=None, rate=2.0, burst=4.0):
     """Book in one limit at time 100; returns the delays."""
     limits = (RateLimit("", rate, burst),)
-    return [limiter.spend(limits, SpendRequest((cost,), max_wait), NOW).delay for cost in costs]
+    requests = tuple(SpendRequest((cost,), max_wait) for cost in costs)
+    return [spending.delay for spending in limiter.spend(limits, requests, NOW)]
 
 
 def test_an_idle_limiter_has_its_burst_and_no_more():
@@ -37,7 +38,7 @@ def test_a_longer_wait_than_allowed_books_nothing():
     limiter = Limiter()
     book(limiter, 4)
     for allowed, booked in ((0.4, False), (0.5, True)):
-        spending = limiter.spend((RateLimit("", 2.0, 4.0),), SpendRequest((1.0,), allowed), NOW)
+        (spending,) = limiter.spend((RateLimit("", 2.0, 4.0),), (SpendRequest((1.0,), allowed),), NOW)
         assert (spending.booked, spending.delay) == (booked, 0.5)
         assert len(spending.bookings) == booked
 
@@ -73,7 +74,7 @@ def test_a_rate_is_a_number_above_zero(rate):
 )
 def test_a_refund_gives_back_nothing_of_what_another_booking_is_behind(later, left):
     limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
-    spending = limiter.spend(limits, SpendRequest((3.0,)), NOW)
+    (spending,) = limiter.spend(limits, (SpendRequest((3.0,)),), NOW)
     book(limiter, later)
     limiter.refund(limits, RefundRequest(spending.bookings), NOW)
     assert sum(debt.amount for debt in limiter.status(NOW).debts) == left
@@ -97,7 +98,8 @@ def test_corrections_make_no_debt_that_lasts_for_longer_than_the_longest_duratio
         for _ in range(3):
             limiter.refund((RateLimit("", rate, 1.0),), RefundRequest(bookings, amounts), NOW)
     assert limiter.used_until() <= NOW + LONGEST
-    assert limiter.spend((RateLimit("", now, 1.0),), SpendRequest((1e-9,)), NOW).delay <= LONGEST
+    (spending,) = limiter.spend((RateLimit("", now, 1.0),), (SpendRequest((1e-9,)),), NOW)
+    assert spending.delay <= LONGEST
 
 
 @pytest.mark.parametrize(
@@ -106,19 +108,26 @@ def test_corrections_make_no_debt_that_lasts_for_longer_than_the_longest_duratio
 def test_no_request_is_booked_behind_the_horizon(burst, horizon, booked):
     """It counts up to the time at which an amount above zero is there, whatever the request wants."""
     limiter, limits = Limiter(), (RateLimit("", 2.0, burst),)
-    request = SpendRequest((1.0,), None, horizon)
-    answers = [limiter.spend(limits, request, NOW).booked for _ in range(9)]
+    request = SpendRequest((1.0,))
+    answers = [limiter.spend(limits, (request,), NOW, "", horizon)[0].booked for _ in range(9)]
     assert answers == [True] * booked + [False] * (9 - booked)
+
+
+def test_the_horizon_is_compared_with_what_was_booked_before_the_operation():
+    limiter, limits = Limiter(), (RateLimit("", 2.0, 1.0),)
+    requests = (SpendRequest((1.0,)),) * 9
+    assert all(spending.booked for spending in limiter.spend(limits, requests, NOW, "", 0.0))
+    assert not any(spending.booked for spending in limiter.spend(limits, requests, NOW, "", 3.9))
 
 
 def test_the_last_booking_ends_with_its_session_unless_it_is_due():
     limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
     for _ in range(2):
-        limiter.spend(limits, SpendRequest((4.0,)), NOW, "a")
+        limiter.spend(limits, (SpendRequest((4.0,)),), NOW, "a")
     limiter.drop_ended(limits, {"a"}.__contains__, NOW + 1)
     limiter.drop_ended(limits, set().__contains__, NOW + 2)
     assert limiter.status(NOW + 2).debts == (Debt("", 4.0),)
-    limiter.spend(limits, SpendRequest((2.0,)), NOW + 2, "b")
+    limiter.spend(limits, (SpendRequest((2.0,)),), NOW + 2, "b")
     limiter.drop_ended(limits, set().__contains__, NOW + 2)
     assert limiter.status(NOW + 2).debts == (Debt("", 4.0),)
 
@@ -126,7 +135,7 @@ def test_the_last_booking_ends_with_its_session_unless_it_is_due():
 def test_limits_that_are_full_again_are_forgotten_one_by_one():
     limiter = Limiter()
     for n in range(5):
-        limiter.spend((RateLimit(f"{n}", 1.0, 1.0),), SpendRequest((1.0,)), NOW + 2 * n)
+        limiter.spend((RateLimit(f"{n}", 1.0, 1.0),), (SpendRequest((1.0,)),), NOW + 2 * n)
     assert list(limiter.booked) == ["4"]
 
 
@@ -172,7 +181,7 @@ def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(limits
             limiter.hold_off(pause, now)
             holds.append((now, now + pause))
         elif what == "spend":
-            spending = limiter.spend(limits, SpendRequest(costs), now)
+            (spending,) = limiter.spend(limits, (SpendRequest(costs),), now)
             due = limiter.time(now) + spending.delay - max(0.0, limiter.held_until - now)
             began.append((due, costs, spending.bookings))
         elif waiting := [one for one in began if one[0] > limiter.time(now)]:
@@ -193,7 +202,7 @@ def test_first_come_first_served_in_each_limit(limits, steps):
     """A big one is not overtaken in a limit of which it needs something, except by those that fit in beside it."""
     limiter, last = Limiter(), 0.0
     for _, _, costs, _ in steps:
-        one = limiter.spend(limits[:1], SpendRequest(costs[:1]), NOW)
+        (one,) = limiter.spend(limits[:1], (SpendRequest(costs[:1]),), NOW)
         if costs[0]:
             assert one.delay >= last
             last = one.delay
@@ -204,8 +213,8 @@ def test_the_clock_of_a_limiter_stands_still_while_it_is_held_off():
     assert limiter.hold_off(5.0, NOW)
     assert not limiter.hold_off(4.0, NOW + 1)
     assert limiter.time(NOW) == limiter.time(NOW + 5) == NOW
-    assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 3
-    assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 4
+    spendings = limiter.spend(limits, (SpendRequest((1.0,)),) * 2, NOW + 2)
+    assert [spending.delay for spending in spendings] == [3, 4]
     assert limiter.hold_off(4.0, NOW + 3)
     assert limiter.status(NOW + 3) == (limiter.status(NOW + 3))
     assert (limiter.held, limiter.held_until) == (7.0, NOW + 7)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from contextlib import AsyncExitStack
+from random import Random
 
 import anyio
 
@@ -73,8 +76,33 @@ async def hold_off(url: str, log: Log, number: str) -> None:
         log("waits")
 
 
+async def spend(url: str, log: Log, number: str) -> None:
+    """Callers of five stores spend 1 to 5 each, 25 in a second, and are cancelled when they have waited for 0.4 s."""
+    random = Random(os.getpid())
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(tenure.open_store(url, ttl=2)) for _ in range(5)]
+
+        async def call(limiter: tenure.RateLimiter, scope: anyio.CancelScope) -> None:
+            await limiter.acquire(cost := random.randint(1, 5))
+            log("went", time.monotonic(), cost)
+            scope.cancel()
+
+        async def give_up(limiter: tenure.RateLimiter) -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(call, limiter, group.cancel_scope)
+                await anyio.sleep(0.4)
+                group.cancel_scope.cancel()
+
+        limiters = [tenure.RateLimiter(store, "api", tenure.Limit(20, burst=5)) for store in stores]
+        callers = await stack.enter_async_context(anyio.create_task_group())
+        log("ready", time.monotonic())
+        for n in range(int(float(number) * 25)):
+            callers.start_soon(give_up, limiters[n % len(limiters)])
+            await anyio.sleep(1 / 25)
+        log("ends", time.monotonic())
+
+
 if __name__ == "__main__":
     loop, role, where, path, amount = sys.argv[1:]
-    anyio.run(
-        {"work": work, "hold": hold, "hold_off": hold_off}[role], where, Log(path), amount, backend=loop
-    )
+    roles = {"work": work, "hold": hold, "hold_off": hold_off, "spend": spend}
+    anyio.run(roles[role], where, Log(path), amount, backend=loop)

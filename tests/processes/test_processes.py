@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -210,6 +211,33 @@ async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
                 await limiter.acquire()
             assert (await limiter.state()).held_off == 0
             await limiter.acquire()
+
+
+@pytest.mark.full
+async def test_callers_that_give_up_in_many_processes_leave_none_of_the_rate(
+    children_on_each, anyio_backend_name
+):
+    """And the callers of a process that is killed; they want different amounts."""
+    children = children_on_each
+    processes = [children.start(anyio_backend_name, "spend", 10) for _ in range(4)]
+    for process in processes:
+        await children.until(said(process, "ready"))
+    await anyio.sleep(4)
+    killed = time.monotonic()
+    processes[0].kill()
+    for process in processes[1:]:
+        await children.ended(process)
+    went = sorted((float(line[2]), int(line[3])) for line in children.lines() if line[1] == "went")
+    begin = max(float(line[2]) for line in children.lines() if line[1] == "ready")
+    end = min(float(line[2]) for line in children.lines() if line[1] == "ends")
+    for first, last in ((begin + 0.5, killed), (killed + 2.5, end)):
+        assert sum(cost for when, cost in went if first < when < last) >= 0.75 * 20 * (last - first)
+    # a process that has to wait for the processor may be late
+    for n, (first, _) in enumerate(went):
+        spent = 0
+        for when, cost in went[n:]:
+            spent += cost
+            assert spent <= 5 + 20 * (when - first + 0.2)
 
 
 # on PostgreSQL, while a transaction is held open: locks, and no keys, see to it that each thing has one row

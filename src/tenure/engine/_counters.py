@@ -18,15 +18,10 @@ class RateLimit:
 
 @value
 class SpendRequest:
-    """A caller's request to spend a cost for each limit, in all of them or in none.
-
-    It is refused when the delay would be above `max_wait` seconds. A request that has to wait is refused too if a limit
-    is booked for more than `horizon` seconds ahead: until the time at which an amount above zero is there.
-    """
+    """A caller's request to spend a cost for each limit, in all or none; refused if it would wait above `max_wait`."""
 
     costs: tuple[float, ...]
     max_wait: float | None = None
-    horizon: float | None = None
 
 
 @value
@@ -55,6 +50,9 @@ class Spending:
 class Spend(Operation["SpendResults | Reply"]):
     """Book spendings in the order given, each in all limits at once (GCRA). -> SpendResults, GONE, MORE
 
+    A request that has to wait is refused if a limit was booked for more than `horizon` seconds ahead before this
+    operation: until the time at which an amount above zero is there.
+
     The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
     limit by its name. If its rate is another one now, the debt stays what it was as an amount. The last booking of a
     limit ends with its session, unless it is due already.
@@ -65,6 +63,7 @@ class Spend(Operation["SpendResults | Reply"]):
     key: str
     requests: tuple[SpendRequest, ...]
     limits: tuple[RateLimit, ...]
+    horizon: float | None = None
 
 
 @value
@@ -78,10 +77,10 @@ class SpendResults:
 class RefundRequest:
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
-    Without `amounts` the caller never went: the last booking of a limit goes back; nothing of a booking behind which
-    there is another one, because the caller of the later booking may have counted on none of it. Else an amount for
-    each limit goes back, as far as time has not brought it back already; an amount below zero is booked in addition at
-    once.
+    Without `amounts` the caller never went: the last booking of a limit goes back, if this session made it; nothing of
+    a booking behind which there is another one, because the caller of the later booking may have counted on none of it.
+    Else an amount for each limit goes back, as far as time has not brought it back already; an amount below zero is
+    booked in addition at once.
     """
 
     bookings: tuple[Booking, ...]

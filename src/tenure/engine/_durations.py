@@ -51,7 +51,8 @@ def _fields(*names: str) -> Callable[[Any], Any]:
 _ON_DUPLICATE = get_args(OnDuplicate)
 _any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait", "deadline")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
-_spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait", "horizon")
+_spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
+_horizon: Callable[[Spend], Spend] = _fields("horizon")
 
 
 def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
@@ -88,6 +89,7 @@ def _exchange(operation: Exchange) -> Exchange:
 
 
 def _spend(operation: Spend) -> Spend:
+    operation = _horizon(operation)
     limits = _limits(operation, operation.limits)
     last: SpendRequest | None = None
     within: SpendRequest | None = None

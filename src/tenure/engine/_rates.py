@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from tenure.arguments import LONGEST
 
@@ -23,11 +24,13 @@ ROUNDING = 1e-6
 class Booked:
     """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second.
 
-    If the last spending in it has to wait, `session` made it: it is due at `due`, and `size` seconds long.
+    Corrections have moved the end of the last spending in it by `moved` seconds. If that spending has to wait,
+    `session` made it: it is due at `due`, and `size` seconds long.
     """
 
     end: float
     rate: float
+    moved: float = 0.0
     session: str = ""
     due: float = 0.0
     size: float = 0.0
@@ -64,44 +67,58 @@ class Limiter:
         for limit in limits:
             booked = self.booked.get(limit.name)
             if booked is not None and booked.session and booked.due > time and not is_open(booked.session):
-                self.booked[limit.name] = Booked(booked.end - booked.size, booked.rate)
+                self.booked[limit.name] = Booked(booked.end - booked.size, booked.rate, booked.moved)
 
     def spend(
-        self, limits: tuple[RateLimit, ...], request: SpendRequest, now: float, session: str = ""
-    ) -> Spending:
-        """Book one request in all limits, if its delay is not too long, nor the last booking too far ahead."""
-        time = self.time(now)
-        for limit in limits:
-            booked = self.booked.get(limit.name)
-            if booked is not None and booked.rate != limit.rate:
-                self.booked[limit.name] = Booked(time + self._ahead(limit, time), limit.rate)
+        self,
+        limits: tuple[RateLimit, ...],
+        requests: tuple[SpendRequest, ...],
+        now: float,
+        session: str = "",
+        horizon: float | None = None,
+    ) -> tuple[Spending, ...]:
+        """Book each request in all limits, unless its delay is too long, or too much was booked before them all."""
+        time, hold = self.time(now), max(0.0, self.held_until - now)
         # from here on relative to that time: a sum with the time keeps no fractions
         ahead = [self._ahead(limit, time) for limit in limits]
-        start = taken = 0.0
-        for limit, cost, debt in zip(limits, request.costs, ahead, strict=True):
-            if cost:
-                start = max(start, debt + (cost - limit.burst) / limit.rate)
-                taken = max(taken, debt - limit.burst / limit.rate)
-        if start < ROUNDING:
-            start = 0.0
-        delay = max(0.0, self.held_until - now) + start
-        if (request.max_wait is not None and delay > request.max_wait + ROUNDING) or (
-            request.horizon is not None and start and taken > request.horizon + ROUNDING
-        ):
-            return Spending(False, delay, self.held, ())
-        bookings: list[Booking] = []
-        self._forget(time)
-        for limit, cost, debt in zip(limits, request.costs, ahead, strict=True):
-            after = debt
-            if cost:
-                # what would come back beyond the burst before the start is lost
-                after = max(debt + cost / limit.rate, start + min(cost, limit.burst) / limit.rate)
-                by = session if delay > 0 else ""
-                self.booked[limit.name] = Booked(time + after, limit.rate, by, time + start, after - debt)
-            bookings.append(Booking(time + after, after - debt))
-        if delay > 0:
-            self.last_due = max(self.last_due, time + start)
-        return Spending(True, delay, self.held, tuple(bookings))
+        for limit, debt in zip(limits, ahead, strict=True):
+            booked = self.booked.get(limit.name)
+            if booked is not None and booked.rate != limit.rate:
+                self.booked[limit.name] = Booked(time + debt, limit.rate)
+        # forget the limits without bookings: perhaps no caller has them now
+        self.booked = {name: booked for name, booked in self.booked.items() if booked.end > time}
+        most = inf if horizon is None else horizon + ROUNDING
+        is_far = [debt - limit.burst / limit.rate > most for limit, debt in zip(limits, ahead, strict=True)]
+        answers: list[Spending] = []
+        for request in requests:
+            start, costs = 0.0, request.costs
+            for limit, cost, debt in zip(limits, costs, ahead, strict=True):
+                if cost:
+                    start = max(start, debt + (cost - limit.burst) / limit.rate)
+            if start < ROUNDING:
+                start = 0.0
+            delay = hold + start
+            if (request.max_wait is not None and delay > request.max_wait + ROUNDING) or (
+                start and any(cost and far for cost, far in zip(costs, is_far, strict=True))
+            ):
+                answers.append(Spending(False, delay, self.held, ()))
+                continue
+            bookings: list[Booking] = []
+            for i, (limit, cost, debt) in enumerate(zip(limits, costs, ahead, strict=True)):
+                after = debt
+                if cost:
+                    # what would come back beyond the burst before the start is lost
+                    after = max(debt + cost / limit.rate, start + min(cost, limit.burst) / limit.rate)
+                    by = session if delay > 0 else ""
+                    self.booked[limit.name] = Booked(
+                        time + after, limit.rate, 0.0, by, time + start, after - debt
+                    )
+                    ahead[i] = min(after, LONGEST)
+                bookings.append(Booking(time + after, after - debt))
+            if delay > 0:
+                self.last_due = max(self.last_due, time + start)
+            answers.append(Spending(True, delay, self.held, tuple(bookings)))
+        return tuple(answers)
 
     def refund(
         self, limits: tuple[RateLimit, ...], request: RefundRequest, now: float, session: str = ""
@@ -110,31 +127,29 @@ class Limiter:
         time = self.time(now)
         for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
             booked = self.booked.get(limit.name)
-            amount = request.amounts[i] if request.amounts else 0.0
-            if booked is None:
-                if amount >= 0:
-                    continue
+            back = request.amounts[i] / limit.rate if request.amounts else booking.size
+            if booked is None and back < 0:
                 booked = Booked(time, limit.rate)
+            if booked is None or not back:
+                continue
             # relative to the limiter's time, in seconds at the rate of the booking
             change = booked.rate / limit.rate
             ahead, end = (booked.end - time) * change, booking.end - time
             if not request.amounts:
-                # else there is another booking behind it, whose caller may have counted on none of it
-                if abs(ahead - end) <= ROUNDING:
-                    back, ahead = booking.size, end  # no rounding adds up
-                else:
-                    # a correction has moved the end of the last booking
-                    mine = booked.session and booked.session == session
-                    back = booking.size if mine and abs(booked.size - booking.size) <= ROUNDING else 0.0
-            elif amount >= 0:
-                back = max(0.0, min(amount / limit.rate, end))
+                if abs(ahead - booked.moved * change - end) > ROUNDING or booked.session not in ("", session):
+                    # there is another booking behind it, whose caller may have counted on none of it
+                    continue
+                if not booked.moved:
+                    ahead = end  # no rounding adds up
+            elif back < 0:
+                ahead = max(0.0, ahead)
+            # corrections add up: no debt lasts for longer than the longest duration
+            after = time + min((ahead - min(back, max(0.0, end))) / change, LONGEST)
+            if request.amounts:
+                booked = replace(booked, end=after, moved=booked.moved + after - booked.end)
             else:
-                back, ahead = amount / limit.rate, max(0.0, ahead)
-            if back:
-                # corrections add up: no debt lasts for longer than the longest duration
-                debt = min((ahead - back) / change, LONGEST)
-                by = booked.session if request.amounts else ""
-                self.booked[limit.name] = replace(booked, end=time + debt, session=by)
+                booked = Booked(after, booked.rate, booked.moved)
+            self.booked[limit.name] = booked
 
     def hold_off(self, seconds: float, now: float) -> bool:
         """Hold the limiter off for so many seconds, or no longer, for less than a microsecond.
@@ -164,8 +179,3 @@ class Limiter:
         if booked is None or booked.end <= time:
             return 0.0
         return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
-
-    def _forget(self, time: float) -> None:
-        """Forget the limits without bookings: perhaps no caller has them now."""
-        for name in [name for name, booked in self.booked.items() if booked.end <= time]:
-            del self.booked[name]

@@ -47,7 +47,7 @@ COUNTERS: Codecs = {
             Floats(float(limit.burst) for limit in op.limits),
             Floats(float(cost) for request in op.requests for cost in request.costs),
             Floats(inf if request.max_wait is None else request.max_wait for request in op.requests),
-            Floats(inf if request.horizon is None else request.horizon for request in op.requests),
+            inf if op.horizon is None else float(op.horizon),
         ),
         lambda rows: SpendResults(tuple(map(_spending, rows[1:]))),
     ),

@@ -10,17 +10,18 @@ from ._codec import Argument, microseconds
 
 
 def spend(op: Spend) -> list[Argument]:
-    """The arguments of `Spend`: of each request the longest wait, the horizon, and the cost in each limit."""
-    arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
+    """The arguments of `Spend`: the horizon, and of each request the longest wait, and the cost in each limit."""
+    arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits), _wait(op.horizon)]
     last, part = None, []
     for request in op.requests:
         if request is not last:  # most are alike
-            waits = [
-                "" if wait is None else microseconds(wait) for wait in (request.max_wait, request.horizon)
-            ]
-            last, part = request, [*waits, *[cost or 0 for cost in request.costs]]
+            last, part = request, [_wait(request.max_wait), *[cost or 0 for cost in request.costs]]
         arguments += part
     return arguments
+
+
+def _wait(seconds: float | None) -> Argument:
+    return "" if seconds is None else microseconds(seconds)
 
 
 def spent(raw: list[Any]) -> SpendResults:

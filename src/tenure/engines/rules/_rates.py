@@ -63,9 +63,7 @@ class Rates:
         row = self._row(op.key)
         limiter = row.limiter
         limiter.drop_ended(op.limits, state.session, state.now)
-        answer = SpendResults(
-            tuple(limiter.spend(op.limits, request, state.now, op.session) for request in op.requests)
-        )
+        answer = SpendResults(limiter.spend(op.limits, op.requests, state.now, op.session, op.horizon))
         if any(spending.booked and spending.delay > 0 for spending in answer.answers):
             session = state.session(op.session)
             assert session is not None

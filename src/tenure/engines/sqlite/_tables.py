@@ -158,7 +158,7 @@ def decode(text: str) -> Metadata:
 
 def _encode_limiter(limiter: Limiter) -> str:
     booked = {
-        name: astuple(booked) if booked.session else (booked.end, booked.rate)
+        name: astuple(booked) if booked.session or booked.moved else (booked.end, booked.rate)
         for name, booked in limiter.booked.items()
     }
     return json.dumps([limiter.held_until, limiter.held, limiter.last_due, booked])

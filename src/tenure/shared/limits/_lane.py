@@ -12,18 +12,20 @@ from math import inf
 from random import uniform
 
 from tenure.arguments import LONGEST
-from tenure.engine import ROUNDING, Booking, RateLimit, RefundRequest, Spending, SpendRequest
+from tenure.engine import Booking, RateLimit, RefundRequest, Spending, SpendRequest
 from tenure.store import Session
 from tenure.waiting import Line, Waiter, now
 
-HORIZON = 0.1
-"""Seconds: while more is booked ahead by any process, nobody books."""
+HORIZON = 0.01
+"""Seconds: while more is booked ahead by any process, nobody books. Two round trips are added, so that no time is lost
+to them.
+"""
+
+AHEAD = 0.04
+"""Seconds beyond the horizon: a process books so much at once."""
 
 PATIENCE = 0.5
 """Seconds: whoever was refused asks again after at most so many. Bookings may be given back meanwhile."""
-
-REMEMBERED = 3
-"""For so many answers a process keeps in mind that others book as well."""
 
 SEARCHED = 64
 """So many callers are looked at for one that a slot suffices for."""
@@ -51,12 +53,12 @@ class Place:
         """Seconds until its deadline."""
         return max(0.0, self.deadline - now())
 
-    def request(self, horizon: float) -> SpendRequest:
+    def request(self) -> SpendRequest:
         """The request to the engine."""
         if self.deadline == -inf:
             return SpendRequest(self.costs, 0.0)
         left = self.left()
-        return SpendRequest(self.costs, None if left > LONGEST else left, horizon)
+        return SpendRequest(self.costs, None if left > LONGEST else left)
 
 
 Spot = Waiter[Place, Spending]
@@ -68,22 +70,25 @@ class Slot:
     limiter was held off.
     """
 
-    __slots__ = ("costs", "due", "limits", "session", "spending")
+    __slots__ = ("bookings", "costs", "due", "limits", "session", "spending")
 
     def __init__(self, place: Place, session: Session, spending: Spending, due: float) -> None:
         self.limits = place.limits
         self.costs = place.costs
         self.session = session
         self.spending = spending
+        self.bookings = spending.bookings
+        """The bookings without what was given back at their ends."""
         self.due = due
 
     def refund(self, amounts: Amounts) -> RefundRequest:
         """The request that gives so much of it back."""
-        bookings = self.spending.bookings
+        backs = self.bookings
         if amounts != self.costs:
-            parts = zip(bookings, amounts, self.limits, strict=True)
-            bookings = tuple([Booking(booking.end, cost / limit.rate) for booking, cost, limit in parts])
-        return RefundRequest(bookings)
+            parts = zip(backs, amounts, self.limits, strict=True)
+            backs = tuple([Booking(booking.end, amount / limit.rate) for booking, amount, limit in parts])
+            self.bookings = tuple([Booking(back.end - back.size, 0.0) for back in backs])
+        return RefundRequest(backs)
 
 
 class Lane:
@@ -102,14 +107,9 @@ class Lane:
         """The amounts that `wanted` returned, kept up to date; None while nobody has asked."""
         self.ask_at = -inf
         """The time to ask for the callers without a slot, without the time for which the limiter was held off."""
-        self._ahead = HORIZON / 2
         self._free = True
         self._refused = 0
         self._taken = -inf
-        self._costly = zeros.index(False) if False in zeros else 0
-        self._end = 0.0
-        self._others = 0
-        """Above 0 if others seem to book as well: they did before one of the last answers."""
 
     def join(self, place: Place) -> Spot:
         """Add a caller at the end of the line."""
@@ -130,7 +130,7 @@ class Lane:
         """True if there is a caller without a slot."""
         slots, first = self.slots, self.line.first
         return first is not None and (
-            not slots or len(self.line) > len(slots) or not _fits(first.want.costs, slots[0].costs)
+            len(self.line) > len(slots) or not _fits(first.want.costs, slots[0].costs)
         )
 
     def delay(self, place: Place, held: float) -> float:
@@ -154,22 +154,20 @@ class Lane:
 
     # asking
 
-    def ask(self, room: int) -> list[Spot]:
-        """The callers to ask for: as many as are due in half the horizon at most, and all that are free."""
+    def ask(self, room: int, horizon: float, held: float) -> list[Spot]:
+        """The callers to ask for: as many as are due soon behind the first, and all that are free."""
         asked: list[Spot] = []
         costs, share, total = (), 0.0, 0.0
-        spot, n, slots = self.line.head(), 0, self.slots
+        spot = self._served(now() + horizon - held)[1]
         while spot is not None and len(asked) < room:
             place = spot.want
-            if n >= len(slots) or not _fits(place.costs, slots[n].costs):
-                if place.costs is not costs:
-                    costs, share = place.costs, self._share(place.costs)
-                total += share
-                if asked and total > 1 + _NOTHING:
-                    break
-                if spot.waiting:
-                    asked.append(spot)
-            n += 1
+            if place.costs is not costs:
+                costs, share = place.costs, self._share(place.costs, AHEAD + horizon)
+            total += share
+            if asked and total > 1 + _NOTHING:
+                break
+            if spot.waiting:
+                asked.append(spot)
             spot = spot.following
         return asked
 
@@ -190,18 +188,9 @@ class Lane:
         self.ask_at = -inf
         if last is not None:
             self._taken = max(self._taken, last.due)
-            self.ask_at = last.due - self._ahead * uniform(0.8, 1.0)
-            self._ahead = min(self._ahead * 1.5 + horizon / 100, horizon / 2)
+            self.ask_at = last.due - horizon / 2 * uniform(0.8, 1.0)
 
     # slots
-
-    def booked(self, spending: Spending, *, first: bool) -> None:
-        """Note the end of the last booking; `first` of an answer: and whether others have booked before it."""
-        booking = self._booking(spending)
-        if first:
-            alone = abs(booking.end - booking.size - self._end) <= ROUNDING
-            self._others = max(0, self._others - 1) if alone else REMEMBERED
-        self._end = booking.end
 
     def add(self, slot: Slot) -> None:
         """Add a slot."""
@@ -231,20 +220,13 @@ class Lane:
             spot = spot.following
         return found
 
-    def spare(self) -> list[Slot]:
+    def spare(self, horizon: float, held: float) -> list[Slot]:
         """Take out the slots that nobody needs.
 
         Only the last booking can be given back. So the slots behind one that does not suit its caller go too, and their
-        callers get others; unless other processes have booked behind them.
+        callers get others.
         """
-        spot, n = self.line.head(), 0
-        if self._others and self.line.first is not None and len(self.slots) <= len(self.line):
-            return []
-        while spot is not None and n < len(self.slots) and spot.want.costs == self.slots[n].costs:
-            spot, n = spot.following, n + 1
-        if spot is not None and self._others:
-            return []
-        return self.drop(self.slots[n:])
+        return self.drop(self.slots[self._served(now() + horizon - held)[0] :])
 
     def drop(self, slots: list[Slot]) -> list[Slot]:
         """Take out such slots."""
@@ -253,8 +235,6 @@ class Lane:
             self.slots = [slot for slot in self.slots if id(slot) not in gone]
             for slot in slots:
                 self._want(slot.costs, 1)
-            booking = self._booking(slots[0].spending)
-            self._end = booking.end - booking.size
             self.ask_at = -inf
         return slots
 
@@ -264,14 +244,28 @@ class Lane:
 
     # inside
 
-    def _booking(self, spending: Spending) -> Booking:
-        return spending.bookings[self._costly]
+    def _served(self, soon: float) -> tuple[int, Spot | None]:
+        """The number of slots that are for callers, and the first caller without a slot.
 
-    def _share(self, costs: Amounts) -> float:
+        A slot that is due soon is for whomever it suffices: another process may have booked behind it.
+        """
+        spot, n = self.line.head(), 0
+        for slot in self.slots:
+            is_soon = slot.due <= soon
+            if spot is not None and (
+                spot.want.costs == slot.costs or (is_soon and _fits(spot.want.costs, slot.costs))
+            ):
+                spot = spot.following
+            elif not is_soon:
+                break
+            n += 1
+        return n, spot
+
+    def _share(self, costs: Amounts, seconds: float) -> float:
         """The share of the largest request that this amount is."""
         return max(
             [
-                cost / (limit.rate * self._ahead + limit.burst * self._free)
+                cost / (limit.rate * seconds + limit.burst * self._free)
                 for limit, cost in zip(self.limits, costs, strict=True)
             ]
         )

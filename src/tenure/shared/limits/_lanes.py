@@ -9,7 +9,7 @@ from tenure.engine import ROUNDING, RateLimit, RefundRequest, Spending, SpendReq
 from tenure.store import Session
 from tenure.waiting import Line, now
 
-from ._lane import Amounts, Lane, Place, Slot, Spot, less
+from ._lane import HORIZON, Amounts, Lane, Place, Slot, Spot, less
 
 RateLimits = tuple[RateLimit, ...]
 
@@ -25,6 +25,8 @@ class Lanes:
     ) -> None:
         self.held = 0.0
         """The seconds for which the limiter was held off so far, and will be."""
+        self.horizon = HORIZON
+        """Seconds: nobody books while more is booked ahead."""
         self.is_checked = True
         """False while that may have changed: nobody goes then."""
         self.at_once: Line[Place, Spending] = Line(self._left)
@@ -109,7 +111,7 @@ class Lanes:
         """Give back what nobody needs; forget the lanes without callers."""
         for lane in self._lanes:
             if lane.slots:
-                for slot in lane.spare():
+                for slot in lane.spare(self.horizon, self.held):
                     self._give_back(slot, slot.costs)
         if len(self._lanes) > 1:
             self._lanes = [lane for lane in self._lanes if lane.slots or lane.line.first is not None]
@@ -119,20 +121,15 @@ class Lanes:
         asked: list[Spot] = []
         for lane in list(self._lanes):
             if len(asked) < room and self.asks(lane) and (not asked or asked[0].want.limits == lane.limits):
-                asked += lane.ask(room - len(asked))
+                asked += lane.ask(room - len(asked), self.horizon, self.held)
                 if len(self._lanes) > 1:
                     self._lanes.remove(lane)
                     self._lanes.append(lane)  # the last next time
         return asked
 
-    def answered(
-        self,
-        session: Session,
-        answers: Iterable[tuple[Spot, SpendRequest, Spending]],
-        horizon: float,
-    ) -> None:
+    def answered(self, session: Session, answers: Iterable[tuple[Spot, SpendRequest, Spending]]) -> None:
         """Let all go that need not wait, and keep the slots of the others."""
-        last: dict[Lane, Slot | Spending] = {}
+        last: dict[Lane, Slot | None] = {}
         refused: dict[Lane, None] = {}
         time = now()
         for spot, request, spending in answers:
@@ -142,13 +139,12 @@ class Lanes:
             if spending.booked and spending.delay <= ROUNDING:
                 place.granted = session
                 if lane is not None:
-                    last[lane] = spending
+                    last[lane] = None
                 if not line.grant(spot, spending):
                     self._hand_over(Slot(place, session, spending, time), place.costs)
                 elif lane is not None:
                     lane.out(place)
             elif spending.booked and lane is not None:
-                lane.booked(spending, first=lane not in last)
                 last[lane] = slot = Slot(place, session, spending, time + spending.delay - spending.held)
                 lane.add(slot)
             elif lane is None or (
@@ -158,12 +154,10 @@ class Lanes:
                     lane.out(place)
             elif lane not in refused:
                 refused[lane] = None
-                lane.refused(place.costs, spending.delay, horizon, spending.held)
-        for lane, one in last.items():
-            if not isinstance(one, Slot):
-                lane.booked(one, first=False)
+                lane.refused(place.costs, spending.delay, self.horizon, spending.held)
+        for lane, slot in last.items():
             if lane not in refused:
-                lane.answered(one if isinstance(one, Slot) else None, horizon)
+                lane.answered(slot, self.horizon)
 
     def let_go(self) -> None:
         """Let all go that are due."""

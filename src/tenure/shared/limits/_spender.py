@@ -75,8 +75,6 @@ class Spender:
         self._requests: tuple[SpendRequest, ...] = ()
         self._holding: list[Waiter[float, None]] = []
         self._refunds: list[_Back] = []
-        # by the time of a round trip, so that no slot is lost to it
-        self._horizon = HORIZON
         self._sent = 0.0
         self._checks = 0
         self._looked = 0
@@ -157,9 +155,7 @@ class Spender:
             self._spenders.store.reporter.warn("limiter.look_failed", key=self.key, error=answer)
         self._looked = max(self._looked, number)
         self.lanes.is_checked = self._looked == self._checks
-        self._set_alarm()
-        if not self._turns.busy:
-            self._go_on()
+        self._go_on()
 
     def _hear(self, held: float) -> None:
         """Hear for how long the limiter was held off so far."""
@@ -174,9 +170,7 @@ class Spender:
     def on_time(self) -> None:
         """Let all go that are due, and ask for the next ones."""
         self.lanes.let_go()
-        self._set_alarm()
-        if not self._turns.busy:
-            self._go_on(asked=not self.lanes.any_asks())
+        self._go_on(asked=not self.lanes.any_asks())
 
     def _set_alarm(self) -> None:
         self._spenders.wake(self, self.lanes.next_time(busy=self._turns.busy))
@@ -232,12 +226,12 @@ class Spender:
         for spot in spends:
             place = spot.want
             if last is None or place.deadline != inf or place.costs is not last.costs:
-                last = place.request(self._horizon)
+                last = place.request()
             requests.append(last)
             if place.deadline != inf:
                 last = None
         self._requests = tuple(requests)
-        return Spend(session.id, n, self.key, self._requests, spends[0].want.limits)
+        return Spend(session.id, n, self.key, self._requests, spends[0].want.limits, self.lanes.horizon)
 
     def on_answer(self, session: Session, answer: Any) -> None:
         """Let the callers go, or wait until they are due."""
@@ -251,11 +245,11 @@ class Spender:
             for holder in holding:
                 self._spenders.holding_off.grant(holder, None)
         if spends:
-            self._horizon = HORIZON + 2 * (self._answered_at - self._sent)
+            self.lanes.horizon = HORIZON + 2 * (self._answered_at - self._sent)
             self._spent += 1
             self._hear(answer.answers[-1].held)
             answers = zip(spends, requests, answer.answers, strict=True)
-            self.lanes.answered(session, answers, self._horizon)
+            self.lanes.answered(session, answers)
         self._go_on()
 
     def on_session_lost(self, *, resent: bool) -> None:
@@ -308,15 +302,13 @@ class Spender:
         )
 
     def _go_on(self, *, asked: bool = False) -> None:
-        """Send what has gathered. Nothing is under way; `asked`: nor is it time to ask for anybody."""
-        if self._at_once or self._holds or self._backs:
+        """Send what has gathered, unless something is under way; `asked`: it is not time to ask for anybody."""
+        waits = self.lanes.wait
+        if waits:
+            self._set_alarm()  # also where something is sent: slots may be due before the answer comes
+        if self._at_once or self._holds or self._backs or (waits and not asked):
             self._turns.schedule()
-        elif self.lanes.wait:
-            if asked:
-                self._set_alarm()
-            else:
-                self._turns.schedule()
-        elif self._looked == self._checks:
+        elif not (waits or self._turns.busy) and self._looked == self._checks:
             self.lanes.rest()
             self._spenders.rests(self)
 

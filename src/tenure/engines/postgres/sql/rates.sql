@@ -9,7 +9,7 @@ DECLARE
 BEGIN
     SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
     IF NOT FOUND OR it.until <= _at THEN
-        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
+        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
     END IF;
     RETURN it;
 END $$;
@@ -26,7 +26,7 @@ BEGIN
     IF _it.page IS NOT NULL THEN
         UPDATE tenure.limiter l SET until = _it.until, held_until = _it.held_until, held = _it.held,
             last_due = _it.last_due, names = _it.names, ends = _it.ends, rates = _it.rates,
-            sessions = _it.sessions, dues = _it.dues, sizes = _it.sizes,
+            moved = _it.moved, sessions = _it.sessions, dues = _it.dues, sizes = _it.sizes,
             page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
         WHERE l.key = _it.key AND l.page = _it.page;
     ELSIF _it.until > _at THEN
@@ -74,7 +74,7 @@ END $$;
 -- -> spent, then of each request: booked(; delay, held, end and size of each limit) or not(; delay, held); gone, more
 CREATE FUNCTION tenure.spend(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
-    _bursts double precision[], _costs double precision[], _longest double precision[], _horizons double precision[]
+    _bursts double precision[], _costs double precision[], _longest double precision[], _horizon double precision
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     entry record := tenure.enter_in_session(_clock, _session, 'limiter', _key);
@@ -87,9 +87,11 @@ DECLARE
     count int := cardinality(_names);
     cost double precision;
     ahead double precision[];
+    before double precision;
     after double precision;
+    far boolean[];
+    is_far boolean;
     start double precision;
-    taken double precision;
     delay double precision;
     bookings bytea[];
     waits boolean := false;
@@ -115,23 +117,35 @@ BEGIN
             END IF;
         END LOOP;
         FOR j IN 1 .. count LOOP
+            ahead[j] := tenure.booked_ahead(it, clock, _names[j], _rates[j]);
+            far[j] := ahead[j] - _bursts[j] / _rates[j] > _horizon + 1e-6;
             place := array_position(it.names, _names[j]);
             IF it.rates[place] <> _rates[j] THEN
-                it.ends[place] := clock + tenure.booked_ahead(it, clock, _names[j], _rates[j]);
+                it.ends[place] := clock + ahead[j];
                 it.rates[place] := _rates[j];
+                it.moved[place] := 0;
                 it.sessions[place] := '';
+            END IF;
+        END LOOP;
+        FOR j IN REVERSE cardinality(it.names) .. 1 LOOP
+            IF it.ends[j] <= clock THEN
+                it.names := it.names[:j - 1] || it.names[j + 1:];
+                it.ends := it.ends[:j - 1] || it.ends[j + 1:];
+                it.rates := it.rates[:j - 1] || it.rates[j + 1:];
+                it.moved := it.moved[:j - 1] || it.moved[j + 1:];
+                it.sessions := it.sessions[:j - 1] || it.sessions[j + 1:];
+                it.dues := it.dues[:j - 1] || it.dues[j + 1:];
+                it.sizes := it.sizes[:j - 1] || it.sizes[j + 1:];
             END IF;
         END LOOP;
         FOR i IN 1 .. cardinality(_longest) LOOP
             start := 0;
-            taken := 0;
-            ahead := '{}';
+            is_far := false;
             FOR j IN 1 .. count LOOP
                 cost := _costs[(i - 1) * count + j];
-                ahead[j] := tenure.booked_ahead(it, clock, _names[j], _rates[j]);
                 IF cost <> 0 THEN
                     start := greatest(start, ahead[j] + (cost - _bursts[j]) / _rates[j]);
-                    taken := greatest(taken, ahead[j] - _bursts[j] / _rates[j]);
+                    is_far := is_far OR far[j];
                 END IF;
             END LOOP;
             IF start < 1e-6 THEN
@@ -139,23 +153,14 @@ BEGIN
             END IF;
             delay := greatest(0, it.held_until - at) + start;
             bookings := ARRAY[delay::text::bytea, it.held::text::bytea];
-            IF delay > _longest[i] + 1e-6 OR (start > 0 AND taken > _horizons[i] + 1e-6) THEN
+            IF delay > _longest[i] + 1e-6 OR (start > 0 AND is_far) THEN
                 known := known || ROW('not', NULL, bookings)::tenure.answer;
                 CONTINUE;
             END IF;
-            FOR j IN REVERSE cardinality(it.names) .. 1 LOOP
-                IF it.ends[j] <= clock THEN
-                    it.names := it.names[:j - 1] || it.names[j + 1:];
-                    it.ends := it.ends[:j - 1] || it.ends[j + 1:];
-                    it.rates := it.rates[:j - 1] || it.rates[j + 1:];
-                    it.sessions := it.sessions[:j - 1] || it.sessions[j + 1:];
-                    it.dues := it.dues[:j - 1] || it.dues[j + 1:];
-                    it.sizes := it.sizes[:j - 1] || it.sizes[j + 1:];
-                END IF;
-            END LOOP;
             FOR j IN 1 .. count LOOP
                 cost := _costs[(i - 1) * count + j];
-                after := ahead[j];
+                before := ahead[j];
+                after := before;
                 IF cost <> 0 THEN
                     -- what would come back beyond the burst before the start is lost
                     after := greatest(after + cost / _rates[j], start + least(cost, _bursts[j]) / _rates[j]);
@@ -163,11 +168,13 @@ BEGIN
                     it.names[place] := _names[j];
                     it.ends[place] := clock + after;
                     it.rates[place] := _rates[j];
+                    it.moved[place] := 0;
                     it.sessions[place] := CASE WHEN delay > 0 THEN _session ELSE '' END;
                     it.dues[place] := clock + start;
-                    it.sizes[place] := after - ahead[j];
+                    it.sizes[place] := after - before;
+                    ahead[j] := least(after, 1e9);
                 END IF;
-                bookings := bookings || ARRAY[(clock + after)::text::bytea, (after - ahead[j])::text::bytea];
+                bookings := bookings || ARRAY[(clock + after)::text::bytea, (after - before)::text::bytea];
             END LOOP;
             IF delay > 0 THEN
                 it.last_due := greatest(it.last_due, clock + start);
@@ -204,6 +211,8 @@ DECLARE
     change double precision;
     ahead double precision;
     back double precision;
+    ends_in double precision;
+    after double precision;
 BEGIN
     IF entry.refusal IS NOT NULL THEN
         RETURN tenure.reply(entry.refusal);
@@ -216,42 +225,38 @@ BEGIN
     FOR i IN 1 .. cardinality(_ends) LOOP
         j := (i - 1) % cardinality(_names) + 1;
         place := array_position(it.names, _names[j]);
-        IF place IS NULL AND _amounts[i] < 0 THEN
+        back := CASE WHEN _amounts[i] = 'NaN' THEN _sizes[i] ELSE _amounts[i] / _rates[j] END;
+        IF place IS NULL AND back < 0 THEN
             place := cardinality(it.names) + 1;
             it.names[place] := _names[j];
             it.ends[place] := clock;
             it.rates[place] := _rates[j];
+            it.moved[place] := 0;
             it.sessions[place] := '';
             it.dues[place] := 0;
             it.sizes[place] := 0;
         END IF;
-        IF place IS NOT NULL THEN
-            -- in seconds at the rate of the booking, from now on
-            change := it.rates[place] / _rates[j];
-            ahead := (it.ends[place] - clock) * change;
-            IF _amounts[i] = 'NaN' THEN
-                -- else there is another booking behind it, whose caller may have counted on none of it
-                IF abs(ahead - (_ends[i] - clock)) <= 1e-6 THEN
-                    back := _sizes[i];
-                    ahead := _ends[i] - clock;
-                ELSE
-                    -- a correction has moved the end of the last booking
-                    back := CASE WHEN it.sessions[place] = _session AND abs(it.sizes[place] - _sizes[i]) <= 1e-6
-                            THEN _sizes[i] ELSE 0 END;
-                END IF;
-            ELSIF _amounts[i] >= 0 THEN
-                back := greatest(0, least(_amounts[i] / _rates[j], _ends[i] - clock));
-            ELSE
-                back := _amounts[i] / _rates[j];
-                ahead := greatest(0, ahead);
+        CONTINUE WHEN place IS NULL OR back = 0;
+        -- in seconds at the rate of the booking, from now on
+        change := it.rates[place] / _rates[j];
+        ahead := (it.ends[place] - clock) * change;
+        ends_in := _ends[i] - clock;
+        IF _amounts[i] = 'NaN' THEN
+            -- there may be another booking behind it, whose caller may have counted on none of it
+            CONTINUE WHEN abs(ahead - it.moved[place] * change - ends_in) > 1e-6
+                OR it.sessions[place] NOT IN ('', _session);
+            IF it.moved[place] = 0 THEN
+                ahead := ends_in; -- no rounding adds up
             END IF;
-            IF back <> 0 THEN
-                it.ends[place] := clock + least((ahead - back) / change, 1e9);
-                IF _amounts[i] = 'NaN' THEN
-                    it.sessions[place] := '';
-                END IF;
-            END IF;
+            it.sessions[place] := '';
+        ELSIF back < 0 THEN
+            ahead := greatest(0, ahead);
         END IF;
+        after := clock + least((ahead - least(back, greatest(0, ends_in))) / change, 1e9);
+        IF _amounts[i] <> 'NaN' THEN
+            it.moved[place] := it.moved[place] + after - it.ends[place];
+        END IF;
+        it.ends[place] := after;
     END LOOP;
     PERFORM tenure.keep_limiter(at, it);
     PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);

@@ -1,13 +1,13 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 --
--- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit and, of a last booking that has to
--- wait, its session, due and size, else 0}, all times in microseconds;
+-- `limiter` is {until, held_until, held, last_due, then name, end, rate, moved of each limit and, of a last booking that
+-- has to wait, its session, due and size, else 0}, all times in microseconds;
 -- `last_due` and the ends are on the limiter's clock, which stands still while it is held off. The key expires at
 -- `until`, when the limiter is as good as new. `spenders` is a sorted set of the processes that wait, by when the last of
 -- each is due.
 --
 -- A limit is three arguments: its name, rate, burst.
--- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait and horizon ("": any), costs
+-- ARGV: "spend", key, session, n, number of limits, the limits, horizon, then for each request longest wait ("": any), costs
 -- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
 -- ("": none) -> ok, gone
@@ -20,7 +20,7 @@ local stored = call('GET', LIMITER)
 local state = stored and cmsgpack.unpack(stored)
 if not state or state[1] <= now then
     -- nil is room for one limit: a table that grows costs as much as a small command
-    state = {0, 0, 0, 0, nil, nil, nil, nil, nil, nil}
+    state = {0, 0, 0, 0, nil, nil, nil, nil, nil, nil, nil}
 end
 local held_until, held, last_due = state[2], state[3], state[4]
 local time = (now > held_until and now or held_until) - held
@@ -30,11 +30,11 @@ local count, first = 0, 8
 if operation ~= 'hold_off' then
     count = tonumber(ARGV[7])
 end
-local places, rates, ahead = {}, {}, {}
+local places, rates, ahead, far = {}, {}, {}, {}
 local place_of
 if count > 4 then -- for a few, a table costs more than it saves
     place_of = {}
-    for place = 5, #state, 6 do
+    for place = 5, #state, 7 do
         place_of[state[place]] = place
     end
 end
@@ -44,21 +44,21 @@ for i = 1, count do
         place = place_of[name] or #state + 1
     else
         while state[place] and state[place] ~= name do
-            place = place + 6
+            place = place + 7
         end
     end
     if not state[place] then
-        state[place], state[place + 1], state[place + 2] = name, 0, rate
-        state[place + 3], state[place + 4], state[place + 5] = 0, 0, 0
-    elseif operation == 'spend' and state[place + 3] ~= 0 and state[place + 4] > time
-            and call('EXISTS', P .. state[place + 3] .. ':session') == 0 then
-        state[place + 1], state[place + 3] = state[place + 1] - state[place + 5], 0
+        state[place], state[place + 1], state[place + 2], state[place + 3] = name, 0, rate, 0
+        state[place + 4], state[place + 5], state[place + 6] = 0, 0, 0
+    elseif operation == 'spend' and state[place + 4] ~= 0 and state[place + 5] > time
+            and call('EXISTS', P .. state[place + 4] .. ':session') == 0 then
+        state[place + 1], state[place + 4] = state[place + 1] - state[place + 6], 0
     end
     local debt = (state[place + 1] - time) / 1e6 * (state[place + 2] / rate)
     debt = debt > 1e9 and 1e9 or debt > 0 and debt or 0
     places[i], rates[i], ahead[i] = place, rate, debt
     if operation == 'spend' and state[place + 2] ~= rate then
-        state[place + 1], state[place + 2], state[place + 3] = time + debt * 1e6, rate, 0
+        state[place + 1], state[place + 2], state[place + 3], state[place + 4] = time + debt * 1e6, rate, 0, 0
     end
     first = first + 3
 end
@@ -86,15 +86,18 @@ if operation == 'hold_off' then
 elseif operation == 'spend' then
     local hold = held_until > now and (held_until - now) / 1e6 or 0
     known = {'spent', held * 1e3, nil}
-    for at = first, #ARGV, 2 + count do
-        local longest, horizon, start, taken = ARGV[at], ARGV[at + 1], 0, 0
+    local horizon = ARGV[first] == '' and math.huge or ARGV[first] / 1e6 + 1e-6
+    for i = 1, count do
+        far[i] = ahead[i] - ARGV[7 + 3 * i] / rates[i] > horizon
+    end
+    for at = first + 1, #ARGV, 1 + count do
+        local longest, start, is_far = ARGV[at], 0, false
         for i = 1, count do
-            local cost = ARGV[at + 1 + i]
+            local cost = ARGV[at + i]
             if cost ~= '0' then
-                local free = ahead[i] - ARGV[7 + 3 * i] / rates[i]
                 local fits = ahead[i] + (cost - ARGV[7 + 3 * i]) / rates[i]
                 start = fits > start and fits or start
-                taken = free > taken and free or taken
+                is_far = is_far or far[i]
             end
         end
         if start < 1e-6 then -- the time has no finer steps
@@ -103,9 +106,9 @@ elseif operation == 'spend' then
         local delay = hold + start
         local spending = {delay * 1e9, nil, nil}
         if (longest == '' or delay <= longest / 1e6 + 1e-6)
-                and (horizon == '' or start == 0 or taken <= horizon / 1e6 + 1e-6) then
+                and (start == 0 or not is_far) then
             for i = 1, count do
-                local cost, before = ARGV[at + 1 + i], ahead[i]
+                local cost, before = ARGV[at + i], ahead[i]
                 local after = before
                 if cost ~= '0' then
                     -- what would come back beyond the burst before the start is lost
@@ -114,10 +117,11 @@ elseif operation == 'spend' then
                     after = after > least and after or least
                     ahead[i] = after < 1e9 and after or 1e9
                     local place = places[i]
-                    state[place + 1], state[place + 2], state[place + 3] = time + after * 1e6, rates[i], 0
+                    state[place + 1], state[place + 2] = time + after * 1e6, rates[i]
+                    state[place + 3], state[place + 4] = 0, 0
                     if delay > 0 then
-                        state[place + 3], state[place + 4] = session, time + start * 1e6
-                        state[place + 5] = (after - before) * 1e6
+                        state[place + 4], state[place + 5] = session, time + start * 1e6
+                        state[place + 6] = (after - before) * 1e6
                     end
                 end
                 -- Redis cuts fractions off
@@ -141,26 +145,25 @@ else
         -- in seconds at the rate of the booking, from now on
         local change = state[place + 2] / rate
         local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
-        local size, back = tonumber(ARGV[at + 1])
+        local back = amount and amount / rate or tonumber(ARGV[at + 1])
         if not amount then
-            -- else there is another booking behind it, whose caller may have counted on none of it
-            if math.abs(debt - ends_in) <= 1e-6 then
-                back, debt = size, ends_in
-            else
-                -- a correction has moved the end of the last booking
-                local mine = state[place + 3] == session and math.abs(state[place + 5] / 1e6 - size) <= 1e-6
-                back = mine and size or 0
+            local moved, by = state[place + 3], state[place + 4]
+            if math.abs(debt - moved / 1e6 * change - ends_in) > 1e-6 or by ~= 0 and by ~= session then
+                back = 0 -- there is another booking behind it, whose caller may have counted on none of it
+            elseif moved == 0 then
+                debt = ends_in -- no rounding adds up
             end
-        elseif amount >= 0 then
-            back = math.max(0, math.min(amount / rate, ends_in))
-        else
-            back, debt = amount / rate, math.max(0, debt)
+        elseif back < 0 then
+            debt = math.max(0, debt)
         end
         if back ~= 0 then
-            state[place + 1] = time + math.min((debt - back) / change, 1e9) * 1e6
-            if not amount then
-                state[place + 3] = 0
+            local after = time + math.min((debt - math.min(back, math.max(0, ends_in))) / change, 1e9) * 1e6
+            if amount then
+                state[place + 3] = state[place + 3] + after - state[place + 1]
+            else
+                state[place + 4] = 0
             end
+            state[place + 1] = after
         end
     end
     known = 'ok'
@@ -168,14 +171,14 @@ end
 
 -- Limits without bookings go.
 local latest, last = last_due, 4
-for place = 5, #state, 6 do
+for place = 5, #state, 7 do
     local ends = state[place + 1]
     if ends > time then
         latest = ends > latest and ends or latest
-        for i = 0, 5 do
+        for i = 0, 6 do
             state[last + 1 + i] = state[place + i]
         end
-        last = last + 6
+        last = last + 7
     end
 end
 for extra = #state, last + 1, -1 do

@@ -82,7 +82,7 @@ function operations.limiter(key)
     end
     local held_until, held = state[2], state[3]
     local time = math.max(now, held_until) - held
-    for place = 5, #state, 6 do
+    for place = 5, #state, 7 do
         if state[place + 1] > time then
             debts[#debts + 1] = {state[place], format('%.17g', (state[place + 1] - time) / 1e6 * state[place + 2])}
         end
