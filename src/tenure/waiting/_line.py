@@ -41,7 +41,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._deadlines import Deadlines
-from ._park import checkpoint, loop_caller, park, runs, this_loop, this_run, time_limit, wake
+from ._park import checkpoint, loop_caller, park, runs, this_loop, this_run, time_limit, trio_sign, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,28 +106,27 @@ class Waiter(Generic[T, V]):
 
 
 class Home:
-    """The event loop of the waiters of an object, and its thread. Lines of one object share it.
+    """The event loop of those who wait for an object, and its thread. Lines of one object share it.
 
-    A later loop may take over; a loop in another thread only when the loop before has ended. An object that is taken
-    without waiting notes the loop of its first holder (`hold`), so that a waiter elsewhere is refused at once. On trio
-    the thread alone is looked at: after a loop that has ended, a later loop of that thread is not noted, and a waiter
-    in another thread is only woken.
+    Whoever waits binds the home to the running loop. A later loop may take over, but a loop in another thread only when
+    the loop before has ended: else the waiter is refused at once, since nobody would wake it. The first holder of an
+    object that is taken without waiting binds it as well (`hold`), so that a waiter elsewhere is refused.
     """
 
     __slots__ = ("_call", "_owner", "run", "thread")
 
-    def __init__(self, owner: object = None) -> None:
-        """`owner` is for the message: the object, or a function of it."""
-        self.run: object = self  # none yet; None is what `this_loop` returns on trio
+    def __init__(self, owner: object) -> None:
+        """`owner` is the object that the message names, or a method of it."""
+        self.run: object = self  # none yet; None is what `this_run` returns outside a loop
         self.thread: int = 0
         self._owner = owner
         self._call: Callable[[Callable[[], None]], None] | None = None
 
     def bind(self) -> None:
-        """Note the running loop. RuntimeError if the loop noted before runs in another thread."""
+        """Bind this to the running loop. RuntimeError if the loop before runs in another thread."""
         if this_run() is self.run:
             return
-        if self.thread not in (0, get_ident()) and runs(self.run):
+        if self._call is not None and self.thread != get_ident() and runs(self.run, self._call):
             owner = getattr(getattr(self._owner, "func", self._owner), "__self__", self._owner)
             raise RuntimeError(
                 f"{owner!r} belongs to another event loop, which runs in another thread: make one for each loop"
@@ -135,7 +134,7 @@ class Home:
         self.hold()
 
     def hold(self) -> None:
-        """Note the running loop, whatever was noted before: nobody waits, and nobody holds anything."""
+        """Bind this to the running loop, whatever it was bound to: nobody waits, and nobody holds anything."""
         run = this_run()
         if run is not self.run and run is not None:
             self.run, self.thread, self._call = run, get_ident(), loop_caller()
@@ -281,7 +280,7 @@ class Line(Generic[T, V]):
             if waiter.granted or waiter.gone:
                 await checkpoint()
             else:
-                if self.home.run is not this_loop():
+                if self.home.run is not (this_loop() or trio_sign()[0]):
                     self.home.bind()
                 waiter.parked = parked = park()
                 if timeout == inf:

@@ -9,7 +9,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up; `steady`: a clock on which loops agree;
 - `call_at`: a timer of asyncio, in a `context_of_callbacks`, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
-- `this_loop`: which loop of asyncio is running; `this_run`: which loop of either kind, and `runs`: whether a loop does;
+- `this_loop`: which loop of asyncio is running; `this_run`, `trio_sign`: which of either kind; `runs`: whether it does;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `this_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `within`: a coroutine in its context;
@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
+from sys import get_asyncgen_hooks
 from time import monotonic
 from types import FunctionType, SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
@@ -64,6 +65,7 @@ __all__ = (
     "this_task",
     "this_task_end",
     "time_limit",
+    "trio_sign",
     "wake",
     "within",
 )
@@ -213,17 +215,22 @@ this_loop: Callable[[], object] = asyncio._get_running_loop
 """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
 
 
+# asking trio for its token enters two functions of it
+trio_sign: Callable[[], tuple[object, object]] = get_asyncgen_hooks
+"""The first value is a function that trio makes for each run: the cheapest sign of which run it is."""
+
+
 def this_run() -> object:
-    """The loop that is running here: asyncio's, or trio's token."""
-    return _trio().current_trio_token() if _running.name == "trio" else this_loop()
+    """A sign of the loop that is running here: asyncio's loop, or trio's `trio_sign`; None outside a loop."""
+    return this_loop() or trio_sign()[0]
 
 
-def runs(run: Any) -> bool:
-    """True while a loop runs that `this_run` has returned, in whatever thread."""
+def runs(run: object, call: Callable[[Callable[[], None]], None]) -> bool:
+    """True while a loop runs, in whatever thread: its `this_run` and its `loop_caller`."""
     if isinstance(run, asyncio.AbstractEventLoop):
         return run.is_running()
     try:
-        run.run_sync_soon(_pass)
+        call(_pass)
     except RuntimeError:  # of trio: the run has finished
         return False
     return True
